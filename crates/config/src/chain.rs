@@ -3,7 +3,7 @@
 use crate::config::{InterfaceIndex, RouterIndex};
 use crate::filter::Selection;
 
-/// The chains of a router. Packets enter the chain `input`. The chains contain no loop.
+/// The chains of a router. Packets enter at the chain `input`. Chains must not form a loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouterChains {
     /// Router of the chains.
@@ -30,24 +30,24 @@ pub struct Step {
     pub action: StepAction,
 }
 
-/// Action of a step; other chains are referred to by name.
+/// Action of a step. References to other chains are by name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepAction {
     /// Count packets under a name.
     Count(String),
-    /// Matching packets continue at a chain.
+    /// Packets that match continue at a chain.
     Classify(Box<Selection>, String),
-    /// Packets above a rate are dropped, or continue at a chain. All steps with the same policer name share one rate.
+    /// Packets above a rate are dropped, or continue at a chain. All steps with the same policer name share a rate.
     Police(Option<String>, PoliceRate, Option<String>),
-    /// Send a copy by an interface.
+    /// Send a copy of each packet on an interface.
     Mirror(InterfaceIndex),
     /// All packets continue at a chain.
     To(String),
     /// Drop all packets.
     Drop,
-    /// Look up sessions, then route.
+    /// Look up the session of a packet, then route the packet.
     Sessions,
-    /// Route without sessions.
+    /// Route packets without a session lookup.
     Forward,
 }
 
@@ -61,7 +61,7 @@ pub enum PoliceRate {
 }
 
 impl StepAction {
-    /// Chain at which some or all packets continue.
+    /// Chain at which all packets, or those to which the step applies, continue.
     pub fn to(&self) -> Option<&String> {
         match self {
             Self::Classify(_, to) | Self::To(to) => Some(to),

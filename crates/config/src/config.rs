@@ -1,4 +1,4 @@
-//! The configuration as the daemon uses it: references are resolved, defaults are filled in, and everything is
+//! The configuration as the daemon uses it. References are resolved, defaults are filled in, and everything is
 //! validated.
 
 mod interface;
@@ -27,7 +27,7 @@ impl<T> Valid<T> {
         Self(value)
     }
 
-    /// The value, which may be changed and is then no longer validated.
+    /// Takes the value out, so that it can be changed. It then no longer counts as validated.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -56,16 +56,17 @@ pub type PoolIndex = u16;
 /// A complete configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The file's content with every default, for values that need no resolution and for [`crate::difference()`].
+    /// The file's content with all defaults. It is used for values that need no resolution, and for
+    /// [`crate::difference()`].
     pub document: schema::Document,
     /// Cores of the workers, in order and without duplicates.
     pub cores: Vec<u16>,
-    /// Workers of each stage (receive, parse, session, transmit), as indexes in `cores`; empty if all workers perform
-    /// it.
+    /// Workers of each stage (receive, parse, session, transmit), as indexes in `cores`. Empty if all workers perform
+    /// the stage.
     pub stages: [Vec<u16>; 4],
     /// Tables of fixed capacity.
     pub tables: Vec<Table>,
-    /// Timeouts of sessions that use no pool.
+    /// Timeouts of sessions that do not use a pool.
     pub timeouts: Timeouts,
     /// Numbering of interfaces, routers and ports.
     pub numbering: Numbering,
@@ -81,22 +82,22 @@ pub struct Config {
     pub neighbours: Vec<Neighbour>,
     /// Pools in the order of the file.
     pub pools: Vec<Pool>,
-    /// Source rules in the order of the file; the most specific match applies.
+    /// Source rules in the order of the file. If several match, the most specific rule applies.
     pub source: Vec<SourceRule>,
-    /// Destination rules in the order of the file; the most specific match applies.
+    /// Destination rules in the order of the file. If several match, the most specific rule applies.
     pub destination: Vec<DestinationRule>,
-    /// Sets of hosts that destination rules balance flows over.
+    /// Sets of hosts over which destination rules balance flows.
     pub host_sets: Vec<HostSet>,
-    /// Rules of the packet filters: those of the default router first, and each router's in the order of the file. The
-    /// filters' settings are in `document`.
+    /// Rules of the packet filters: first those of the default router, then those of the other routers, each in the
+    /// order of the file. The filters' settings are in `document`.
     pub filter: Vec<FilterRule>,
-    /// Element sets that filter rules refer to.
+    /// Element sets to which filter rules refer.
     pub filter_sets: Vec<FilterSet>,
     /// Chains of the routers that have any.
     pub chains: Vec<RouterChains>,
-    /// Inspection, if configured; its settings are in `document`.
+    /// Inspection, if configured. Its settings are in `document`.
     pub inspection: Option<Inspection>,
-    /// Application identification, if configured; its settings are in `document`.
+    /// Application identification, if configured. Its settings are in `document`.
     pub applications: Option<Applications>,
     /// Subscribers' sites, if configured.
     pub subscribers: Option<Subscribers>,
@@ -105,20 +106,20 @@ pub struct Config {
 /// Scope of application identification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applications {
-    /// By interface, whether sessions through it are identified.
+    /// For each interface, whether the applications of sessions through it are identified.
     pub interfaces: Vec<bool>,
 }
 
 /// Scope and files of inspection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
-    /// By interface, whether flows through it are inspected.
+    /// For each interface, whether flows through it are inspected.
     pub interfaces: Vec<bool>,
     /// Rule files.
     pub signatures: Vec<SignatureFile>,
     /// Path of a `classification.config`.
     pub classes: Option<PathBuf>,
-    /// Folder for compiled rules.
+    /// Directory in which compiled rules are cached.
     pub cache: Option<PathBuf>,
     /// Target of records.
     pub eve: Option<EveTarget>,
@@ -138,7 +139,7 @@ pub enum EveTarget {
 /// A rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureFile {
-    /// Whether the other rules stay active if a pass rule is rejected.
+    /// Whether the other rules of the file stay active if a pass rule in it is rejected.
     pub partial: bool,
     /// Path of the file.
     pub path: PathBuf,
@@ -147,7 +148,7 @@ pub struct SignatureFile {
 }
 
 impl Config {
-    /// Settings that apply to the packet filters of all routers, with the default verdict of the default router; `None`
+    /// Settings that apply to the packet filters of all routers, with the default verdict of the default router. `None`
     /// if no router has a filter.
     pub fn filter_settings(&self) -> Option<schema::Filter> {
         let mut written = self
@@ -197,22 +198,22 @@ pub struct Router {
     pub filters: bool,
     /// Whether the router has a network namespace for routing daemons and services.
     pub daemon: bool,
-    /// Limits on packets to that namespace.
+    /// Limits on packets to the network namespace.
     pub host: schema::RouterHost,
-    /// Whether routes of the namespace's routing table are used.
+    /// Whether the router uses routes of the namespace's routing table.
     pub kernel_routes: bool,
     /// FPM server for a routing daemon.
     pub fpm: Option<schema::Fpm>,
 }
 
-/// A next hop of a static route. All next hops to one network with the same distance form one route.
+/// A next hop of a static route. All next hops to the same network with the same distance form one route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// Virtual router of the route.
     pub router: RouterIndex,
     /// Destination network.
     pub to: Prefix,
-    /// Source network that the route applies to; `None` for all sources.
+    /// Source network to which the route applies. `None` for all sources.
     pub from: Option<Prefix>,
     /// Next hop.
     pub way: Way,
@@ -220,7 +221,7 @@ pub struct Route {
     pub weight: u8,
     /// Administrative distance, at least 1.
     pub distance: u8,
-    /// Balancing over several uplinks; `None` if the next hops are not uplinks.
+    /// Balancing over several uplinks. `None` if the next hops are not uplinks.
     pub balance: Option<schema::RouteBalance>,
 }
 
@@ -231,7 +232,7 @@ pub struct Uplink {
     pub name: String,
     /// Output interface.
     pub interface: InterfaceIndex,
-    /// Gateways on that interface, at most one per address family.
+    /// Gateways on the uplink's interface, at most one per address family.
     pub gateways: Vec<IpAddr>,
     /// Weight relative to other uplinks, at least 1.
     pub weight: u8,
@@ -244,11 +245,11 @@ pub struct Uplink {
 pub enum Way {
     /// A gateway on the link of an interface.
     Gateway(IpAddr, InterfaceIndex),
-    /// A recursive gateway, which is resolved by the router's routes.
+    /// A recursive gateway, which is resolved with the router's routes.
     Recursive(IpAddr),
-    /// Directly on the link of an interface.
+    /// The destination is directly on the link of an interface.
     Link(InterfaceIndex),
-    /// No forwarding, with this action.
+    /// The packet is not forwarded, with this action.
     Nowhere(schema::RouteAction),
 }
 

@@ -1,4 +1,4 @@
-//! Problems with their place in a file, as text for operators and as data for programs.
+//! Problems with their place in a file, formatted as text for operators and as data for programs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::text::{escaped, shortened};
 pub struct Located {
     /// The problem.
     pub problem: Problem,
-    /// Byte range of the text that the problem concerns.
+    /// Byte range of the text to which the problem refers.
     pub span: Range<usize>,
     /// Whether the problem is only advice, so that the configuration can still be used.
     pub advice: bool,
@@ -35,7 +35,7 @@ impl Located {
 /// Maximum number of problems in a text for operators.
 const SHOWN: usize = 100;
 
-/// Maximum number of characters of a message for operators, which may quote a key of a megabyte.
+/// Maximum number of characters of a message for operators. A message may quote a very long key of the file.
 const LONGEST: usize = 600;
 
 /// All problems found in a file.
@@ -46,7 +46,7 @@ pub struct Diagnosis {
     found: Vec<Located>,
 }
 
-/// One problem as data, as the control API returns it.
+/// A problem as data, in the form in which the control API returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Complaint {
@@ -54,7 +54,7 @@ pub struct Complaint {
     pub line: usize,
     /// Column in characters, counted from 1.
     pub column: usize,
-    /// The text that the problem concerns; empty if something is missing.
+    /// The text to which the problem refers. Empty if something is missing.
     pub text: String,
     /// Description of the problem.
     pub message: String,
@@ -75,7 +75,7 @@ impl Diagnosis {
         }
     }
 
-    /// The problems, errors first, then ordered by place.
+    /// The problems. Errors come first; the order within errors and within advice is that of the text.
     pub fn found(&self) -> &[Located] {
         &self.found
     }
@@ -116,7 +116,7 @@ impl Diagnosis {
                 located,
                 snippet: Snippet::new(&self.name, &self.text, &places.lines, &located.span, column),
             };
-            // Rendering into a string can't fail, since the `Display` implementations of problems don't.
+            // Rendering into a string can't fail, since the `Display` implementations of problems don't fail.
             let _ = handler.render_report(&mut text, &shown);
         }
         if let Some(more) = self.left_out() {
@@ -131,7 +131,7 @@ impl Diagnosis {
     }
 }
 
-/// One line per problem: `file:line:column: message (hint)`.
+/// Formats one line per problem: `file:line:column: message (hint)`.
 impl std::fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = escaped(&self.name);
@@ -162,7 +162,7 @@ fn line_of(message: impl std::fmt::Display) -> String {
 struct Places<'t> {
     text: &'t str,
     lines: LineStarts,
-    /// Byte offset and column of the last problem, from which characters are counted.
+    /// Byte offset and column of the last problem. Characters are counted from there.
     last: (usize, usize),
 }
 

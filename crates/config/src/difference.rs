@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::config::Config;
 use crate::schema;
 
-/// Keys that are fixed at start, with the reason. `*` stands for any name. A key includes all keys below it.
+/// Keys that can't be changed at run time, with the reason. `*` stands for any name. A key includes all keys below it.
 const FIXED: &[(&str, &str)] = &[
     ("system.workers", "workers are pinned to their cores at start"),
     ("system.model", "workers get their parts at start"),
@@ -77,7 +77,7 @@ const FIXED: &[(&str, &str)] = &[
     ("control.capture-limit", "the memory of captures is taken at start"),
 ];
 
-/// Tables that can't be added or removed as a whole, with the reason; keys below them may change.
+/// Tables that can't be added or removed as a whole, with the reason. Keys below them may change.
 const FIXED_AS_A_WHOLE: &[(&str, &str)] = &[("inspection", "what flows are inspected with is made at start")];
 
 /// How a key differs.
@@ -100,7 +100,7 @@ pub struct Change {
     pub key: String,
     /// How the key differs.
     pub kind: Kind,
-    /// Why a running process can't apply the change; `None` if it can.
+    /// Why a running process can't apply the change. `None` if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed: Option<String>,
 }
@@ -134,7 +134,7 @@ impl Difference {
         self.changes.is_empty()
     }
 
-    /// Changes that require a restart. A running process rejects the whole configuration if there are any.
+    /// Changes that require a restart. If there are any, a running process rejects the whole configuration.
     pub fn fixed(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| change.fixed.is_some())
     }
@@ -164,8 +164,8 @@ pub fn difference(old: &Config, new: &Config) -> Difference {
             .collect::<Vec<_>>()
     };
     let (old_devices, new_devices) = (devices(old), devices(new));
-    // Interfaces can be added and removed as a whole, but the parameters that a device was opened with can't change. A
-    // device can move to another interface only in a later commit, because it must be closed first.
+    // Interfaces can be added and removed as a whole, but the parameters with which a device was opened can't change.
+    // The device must be closed before another interface can use it, which requires two commits.
     let is_live = |path: &[&str]| match path {
         ["interfaces", name] => {
             let (before, after) = (&old.document.interfaces, &new.document.interfaces);
@@ -220,7 +220,7 @@ fn walk<'t>(prefix: &[&'t str], old: &'t Table, new: &'t Table, found: &mut Vec<
     found.extend(added.map(|key| (path(key), Kind::Added)));
 }
 
-/// Why the key at a path is fixed at start.
+/// Why the key at a path can't be changed at run time.
 fn fixed(path: &[&str]) -> Option<String> {
     let key = path.join(".");
     let as_a_whole = FIXED_AS_A_WHOLE.iter().filter(|(table, _)| *table == key);

@@ -1,14 +1,15 @@
-//! Header fields that filter rules match, each declared once: key, help, and spelling in iptables and nftables. Fields with groups,
-//! sets or address families, and those that depend on the protocol, have keys of their own.
+//! Header fields that filter rules match, with a single declaration each: key, help, and spelling in iptables and nftables. Fields
+//! with groups, sets or address families, and fields that depend on the protocol, are declared elsewhere.
 
 /// Passes all declarations to another macro. A declaration has:
 ///
 /// - the key, a single word, with its help and the type of its values ([`FieldValues`](crate::value::FieldValues));
-/// - `field`: its [`Field`](sluice_filter::Field), and the name of a value;
-/// - `guide`: its row in docs/filter.md;
-/// - `request`: the type, placeholder and help of `sluice show filter --match … --KEY`, where there is such an option;
-/// - `import`: its spelling in listings. `refused`: name of a match that NAT rules do not support. `iptables`: modules, and options
-///   with the parsers of their values. `nft`: headers and fields with the parsers of their values.
+/// - `field`: its [`Field`](sluice_filter::Field), and the word for one of its values;
+/// - `guide`: its row of the table in docs/filter.md;
+/// - `request`: the type, placeholder and help of `sluice show filter --match … --KEY`, if that option exists;
+/// - `import`: its spelling in listings of iptables and nftables. `refused`: name of the match in error messages, if NAT rules do
+///   not support it. `iptables`: modules, and options with the parsers of their values. `nft`: headers and fields with the parsers
+///   of their values.
 macro_rules! header_fields {
     ($consumer:ident) => {
         $consumer! {

@@ -1,12 +1,12 @@
-//! Conversion of a file's bytes to text; invalid text is reported like any other error in the configuration.
+//! Converts a file's bytes to text. Invalid text is reported like any other error in the configuration.
 
 use std::io::{self, Read};
 
 use crate::diagnosis::{Diagnosis, Located};
 use crate::problem::Problem;
 
-/// Maximum size of a file in bytes, enough for a configuration with the maximum number of rules. It also bounds reads
-/// from device files.
+/// Maximum size of a file in bytes. It suffices for a configuration with the maximum number of rules, and also bounds
+/// reads from device files.
 pub const MOST_BYTES: u64 = 256 << 20;
 
 /// Read the bytes of a file.
@@ -37,7 +37,7 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnosis> {
             (error.into_bytes(), at, "bytes that are no UTF-8")
         }
     };
-    // Only the line of the error is shown, so decoding ends there.
+    // Only the line of the error is shown, so the rest of the file is not decoded.
     let end = bytes[at..]
         .iter()
         .position(|&byte| byte == b'\n')

@@ -16,37 +16,37 @@ pub(crate) const ICMPV6: u8 = 58;
 /// A filter rule. An empty list matches everything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterRule {
-    /// Name of the rule, or its number counted from 1, preceded by the router's name and a slash for routers other than
-    /// the default one.
+    /// Name of the rule, or its number counted from 1. For routers other than the default router, the router's name and
+    /// a slash precede it.
     pub name: String,
-    /// Router whose packets the rule applies to; `None` for all packets, if only the default router has a filter.
+    /// Router to whose packets the rule applies. `None` for all packets, if only the default router has a filter.
     pub router: Option<RouterIndex>,
-    /// Whether this is the default rule, which applies to packets that no other rule of the router decides about.
+    /// Whether this is the default rule, which applies to packets for which no other rule of the router has a verdict.
     pub is_default: bool,
     /// Action of the rule.
     pub action: Action,
     /// Reply to the sender of a rejected packet.
     pub with: RejectWith,
-    /// Packets per second and burst, with `rate-limit`.
+    /// Packets per second and burst, for action `rate-limit`.
     pub rate: (u32, u32),
     /// Whether accepted packets create a session.
     pub track: bool,
-    /// The mark, with `set-mark`.
+    /// The mark, for action `set-mark`.
     pub new_mark: Option<Mark>,
-    /// The DSCP, with `set-dscp`.
+    /// The DSCP, for action `set-dscp`.
     pub new_dscp: Option<u8>,
-    /// The ECN code point, with `set-ecn`.
+    /// The ECN code point, for action `set-ecn`.
     pub new_ecn: Option<u8>,
-    /// Name of the set, with `add-to-set`.
+    /// Name of the set, for action `add-to-set`.
     pub adds_to: Option<String>,
     /// Conditions of the rule.
     pub selection: Selection,
 }
 
-/// An element set, which can change at run time while rules refer to it.
+/// An element set. It can change at run time while rules refer to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSet {
-    /// Name of the set, preceded by the router's name and a slash for routers other than the default one.
+    /// Name of the set. For routers other than the default router, the router's name and a slash precede it.
     pub name: String,
     /// Type, maximum size, timeout and initial elements of the set.
     pub settings: NamedSet,
@@ -65,31 +65,32 @@ pub struct Selection {
     pub source_ports: Vec<(u16, u16)>,
     /// Destination ports.
     pub destination_ports: Vec<(u16, u16)>,
-    /// ICMP type and code, for IPv4 and for IPv6.
+    /// ICMP types and codes, for IPv4 and for IPv6.
     pub messages: [Vec<(u16, u16)>; 2],
     /// TCP flags.
     pub flags: Option<TcpFlags>,
-    /// Header fields that have keys of their own, with their values; any of those that are not here.
+    /// Header fields that `header_fields!` declares, with the accepted values. A field that is not listed may have any
+    /// value.
     pub fields: Vec<(Field, Vec<(u32, u32)>)>,
     /// MAC addresses of the source and of the destination.
     pub macs: [MacSelection; 2],
-    /// Interfaces that packets come in by, from a first to a last one.
+    /// Input interfaces, as ranges from a first to a last one.
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Output interfaces, as ranges from a first to a last one.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
-    /// Whether the rule applies to packets to the gateway itself, and to these only if `outgoing` is empty.
+    /// Whether the rule applies to packets to the gateway itself. If `outgoing` is empty, it applies only to these.
     pub gateway: bool,
-    /// Mark of the session, as set by earlier rules.
+    /// Mark of the session, which earlier rules may have set.
     pub mark: Option<OrNot<Mark>>,
-    /// Names of the sets that source and destination must be in, or must not be in.
+    /// Names of the sets in which the source and the destination must be, or must not be.
     pub sets: [Option<OrNot<String>>; 2],
-    /// Names of the sets that source and destination ports must be in, or must not be in.
+    /// Names of the sets in which the source port and the destination port must be, or must not be.
     pub port_sets: [Option<OrNot<String>>; 2],
     /// Names of applications, as in the file.
     pub applications: Vec<String>,
 }
 
-/// MAC addresses; an empty list matches any.
+/// MAC addresses. An empty list matches any address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MacSelection {
     /// Whether the condition is inverted.
@@ -116,7 +117,7 @@ impl MacSelection {
 }
 
 impl Selection {
-    /// Address ranges of one family; `None` if no packet of that family can match, and an empty list if any address
+    /// Address ranges of one family. `None` if no packet of that family can match. An empty list if any address
     /// matches.
     pub fn addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Option<Vec<(IpAddr, IpAddr)>> {
         if ranges.is_empty() {
@@ -142,7 +143,7 @@ impl Selection {
     }
 
     /// Protocols that packets of a family may have. Protocol numbers are the same for both families, except that a
-    /// condition on ICMP messages selects the ICMP of the family.
+    /// condition on ICMP messages selects the ICMP version of the family.
     pub fn protocols_of(&self, six: bool) -> Vec<u8> {
         match (self.names_messages(), six) {
             (false, _) => self.protocols.clone(),
@@ -151,13 +152,13 @@ impl Selection {
         }
     }
 
-    /// The values of a header field that has a key of its own; none where any will do.
+    /// The accepted values of a header field that `header_fields!` declares. Empty if any value is accepted.
     pub fn values(&self, field: Field) -> &[(u32, u32)] {
         let named = self.fields.iter().find(|(named, _)| *named == field);
         named.map_or(&[], |(_, values)| values)
     }
 
-    /// Of how many boxes it is made, in both families.
+    /// Number of hyperrectangles that the selection consists of, in both address families.
     pub fn combinations(&self) -> u64 {
         let of = |six: bool| {
             let (Some(sources), Some(destinations)) = (
@@ -208,7 +209,7 @@ impl Selection {
         (self.gateway || !other.gateway) && (forwarded || !other.is_about_forwarded())
     }
 
-    /// Whether every packet that `other` matches is matched.
+    /// Whether this selection matches every packet that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
         let flags = match (self.flags, other.flags) {
             (None, _) => true,
@@ -245,7 +246,7 @@ impl Selection {
     }
 }
 
-/// Ranges of consecutive numbers.
+/// Converts numbers to ranges of consecutive numbers.
 pub fn runs(numbers: &[u8]) -> Vec<(u8, u8)> {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! Maximum share of one host in the tables and in the ports of a pool.
+//! Computes the maximum share of one host in the tables and in the ports of a pool.
 
 use serde::Serialize;
 
@@ -10,14 +10,14 @@ use crate::value::{AddressRange, PortRange};
 /// Number of consecutive ports that always belong to the same shard.
 const UNIT: u64 = 64;
 
-/// Number of further pool addresses from which a subscriber gets ports, with soft pairing.
+/// Number of additional pool addresses from which a subscriber may get ports with soft pairing.
 const OTHERS: u64 = 8;
 
-/// Minimum size of a part of the reserve, as a fraction of the table.
+/// Minimum size of one part of the reserve, as a fraction of the table.
 const PARTS: u64 = 16;
 
-/// Division of a table with `all` sessions: sessions reserved for each shard, number of parts in the reserve that
-/// shards share, and sessions per part. The reserve allows any shard to use half of the table.
+/// Division of a table with `all` sessions. Returns the sessions reserved for each shard, the number of parts in the
+/// reserve that shards share, and the sessions per part. The reserve allows any shard to use half of the table.
 pub fn divided(system: &System, all: u32) -> (u64, u64, u64) {
     let all = u64::from(all);
     let own = all.div_ceil(u64::from(system.shards()).max(1));
@@ -30,11 +30,11 @@ pub fn divided(system: &System, all: u32) -> (u64, u64, u64) {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct HostShare {
-    /// IPv4 sessions over all pools.
+    /// Maximum number of IPv4 sessions, over all pools.
     pub sessions_ipv4: u64,
     /// IPv6 sessions.
     pub sessions_ipv6: u64,
-    /// Maximum share by pool.
+    /// Maximum share in each pool.
     pub pools: Vec<PoolShare>,
 }
 
@@ -49,7 +49,7 @@ pub struct PoolShare {
     pub tcp: u64,
     /// Outside ports for UDP.
     pub udp: u64,
-    /// Identifiers for ICMP.
+    /// Maximum share of one host at a time when no other host uses the tables.
     pub icmp: u64,
 }
 
@@ -108,8 +108,8 @@ fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
         .map(|limit| most.min(limit.map_or(u64::MAX, u64::from)))
 }
 
-/// Ports of an address that one shard can use if shards share them. `None` if they don't, because preserved ports and
-/// computed ports depend on the session.
+/// Number of ports of an address that one shard can use if shards share ports. `None` if they don't, because preserved
+/// ports and computed ports depend on the session.
 fn shared(pool: &Pool, size: u64, shards: u64) -> Option<u64> {
     let by_computation = pool.deterministic.is_some() || pool.selection == PortSelection::Preserve;
     if by_computation || pool.overlap {
@@ -124,9 +124,9 @@ fn shared(pool: &Pool, size: u64, shards: u64) -> Option<u64> {
     })
 }
 
-/// Ports of an address that any shard can use if shards share every second unit of `size` ports: all shared ports and
-/// its own. `count` counts the usable ports of a unit, given by its first and last port. `None` if some shard has no
-/// whole unit of its own; then shards share no ports.
+/// Number of ports of an address that any shard can use if shards share every second unit of `size` ports: all shared
+/// ports, and the shard's own ports. `count` counts the usable ports between the first and last port of a unit. `None`
+/// if some shard has no complete unit of its own; shards then share no ports.
 pub fn within_reach(ports: PortRange, size: u64, shards: u64, count: impl Fn((u64, u64)) -> u64) -> Option<u64> {
     let (first, last) = (u64::from(ports.first()), u64::from(ports.last()));
     let whole = ((last + 1) / size).saturating_sub(first.div_ceil(size));

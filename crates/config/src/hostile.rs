@@ -1,4 +1,4 @@
-//! Processing of arbitrary bytes as a configuration or a listing, for the fuzz targets and the tests that replay their
+//! Processes arbitrary bytes as a configuration or a listing, for the fuzz targets and the tests that replay their
 //! corpora.
 
 use indexmap::IndexMap;
@@ -8,14 +8,14 @@ use crate::memory::EntryBytes;
 use crate::text::is_hidden;
 use crate::{Diagnosis, Machine, check, difference, file, parse};
 
-/// Maximum size in bytes of a file's problems as rendered for a terminal.
+/// Maximum size in bytes of the problems of a file after they are rendered for a terminal.
 const RENDERED: usize = 1 << 20;
 
 /// Read, check, render, print and compare a text.
 ///
 /// # Panics
-/// Any of these panics, the printed text is read back as a different configuration, or the rendered text is not safe
-/// for a terminal.
+/// One of these steps panics, the printed text is read back as a different configuration, or the rendered text is not
+/// safe for a terminal.
 pub fn text(bytes: &[u8]) {
     let text = match file::text("text", bytes.to_vec()) {
         Ok(text) => text,
@@ -45,7 +45,7 @@ pub fn text(bytes: &[u8]) {
 /// Read, convert and print arbitrary bytes as packet filter listings.
 ///
 /// # Panics
-/// Any of these panics, or an error message exceeds the maximum length.
+/// One of these steps panics, or an error message exceeds the maximum length.
 pub fn listing(bytes: &[u8]) {
     let text = match import::text("listing", bytes) {
         Ok(text) => text,
@@ -85,7 +85,7 @@ fn render(diagnosis: &Diagnosis) {
     assert!(lines.len() <= RENDERED && !is_acted_on(&lines), "{lines:?}");
 }
 
-/// The text without colour codes, which never come from the file.
+/// The text without colour codes. Colour codes are never part of the file.
 fn uncoloured(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();

@@ -6,8 +6,8 @@
 //!          └──► Diagnosis ◄──────┘    what is wrong, where, and what to write instead
 //! ```
 //!
-//! [`schema`] is the file as written, [`config`] the same with every reference resolved and every default filled in. No
-//! later code validates again. [`difference()`] determines what a running process can apply.
+//! [`schema`] is the file as written, [`config`] the same content with all references resolved and all defaults filled
+//! in. Other crates need not validate it again. [`difference()`] determines which changes a running process can apply.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ pub use validate::{Checked, Inserted, Machine, Weight, check, check_numbered, ch
 /// Parse a text without validating its values.
 ///
 /// # Errors
-/// All syntax errors, unknown and missing keys, and values of the wrong form.
+/// Returns all syntax errors, unknown and missing keys, and values of the wrong form.
 pub fn parse(name: &str, text: &str) -> Result<schema::Document, Diagnosis> {
     read::read(text)
         .map(|(document, _)| document)
@@ -57,7 +57,7 @@ pub fn parse(name: &str, text: &str) -> Result<schema::Document, Diagnosis> {
 /// A fault that is found only when the configuration is used, such as a device that can't be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Key that the fault concerns: `["interfaces", "outside", "device"]`, `["filter", "rules", "[3]", "to"]`.
+    /// Key to which the fault refers: `["interfaces", "outside", "device"]`, `["filter", "rules", "[3]", "to"]`.
     pub key: Vec<String>,
     /// Description of the fault.
     pub what: String,
@@ -65,7 +65,7 @@ pub struct Fault {
     pub hint: Option<String>,
 }
 
-/// Faults with the places of their keys.
+/// Converts faults to a diagnosis with the places of their keys in the text.
 pub fn place(name: &str, text: &str, faults: Vec<Fault>) -> Diagnosis {
     let places = read::read(text).ok().map(|(_, places)| places);
     let located = |fault: Fault| {

@@ -1,16 +1,16 @@
 //! Maximum sizes of a configuration.
 
-/// Maximum number of sites, given by the size of a session's context.
+/// Maximum number of sites. The size of a session's context limits it.
 pub const MOST_SITES: u32 = 131_072;
 
-/// Maximum number of terminals of all sites together, given by the size of their table.
+/// Maximum number of terminals of all sites together. The size of their table limits it.
 pub const MOST_TERMINALS: u32 = 1_048_575;
 
-/// Maximum number of virtual routers, given by the size of tables that are indexed by router.
+/// Maximum number of virtual routers. The size of tables that are indexed by router limits it.
 pub const MOST_ROUTERS: usize = 4096;
 
-/// Maximum number of bridges, as in the data plane.
+/// Maximum number of bridges. It is the same in the data plane.
 pub const MOST_BRIDGES: usize = 64;
 
-/// Maximum number of steps in all chains of a router.
+/// Maximum number of steps of a router, summed over its chains.
 pub const MOST_STEPS: usize = 256;

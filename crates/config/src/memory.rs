@@ -1,4 +1,4 @@
-//! Memory requirement of a configuration, by table.
+//! Computes the memory requirement of a configuration, by table.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::host_share::divided;
 use crate::schema::{Document, EveType, Filtering, Inspection, Pool};
 use crate::value::{AddressRange, Workers};
 
-/// A number of bytes, printed in the largest unit that keeps it readable.
+/// A number of bytes. It is printed in the largest suitable unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
@@ -20,7 +20,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Memory per entry of each table in bytes, including both directions and the index. The data plane provides these
+/// Memory per entry of each table in bytes, including both directions and the index. The data plane supplies these
 /// values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryBytes {
@@ -32,7 +32,7 @@ pub struct EntryBytes {
     pub neighbour: u64,
     /// A fragmented packet that is being tracked.
     pub fragment: u64,
-    /// An address of a pool: two bitmaps of allocated ports, since pools may change.
+    /// An address of a pool: two bitmaps of allocated ports, since pools may change at run time.
     pub pool_address: u64,
     /// A mapping, or a permission of address-dependent filtering.
     pub mapping: u64,
@@ -40,7 +40,7 @@ pub struct EntryBytes {
     pub subscriber: u64,
     /// A port block of a subscriber.
     pub port_block: u64,
-    /// A port or port block in quarantine.
+    /// A port or port block that is in quarantine.
     pub held_port: u64,
     /// An entry of a ring between workers.
     pub ring: u64,
@@ -56,7 +56,7 @@ pub struct EntryBytes {
     pub record: u64,
     /// A fragmented datagram that is being reassembled for inspection.
     pub assembly: u64,
-    /// A session whose application is being identified, without nDPI's arena.
+    /// A session whose application is being identified, not including nDPI's arena.
     pub sought: u64,
     /// Fixed memory of nDPI per worker.
     pub recogniser: u64,
@@ -66,12 +66,13 @@ pub struct EntryBytes {
     pub public_address: u64,
     /// A terminal of a site.
     pub terminal: u64,
-    /// An entry of the terminals' index, whose size is a power of two at least twice the number of terminals.
+    /// An entry of the terminals' index. The size of the index is a power of two, and at least twice the number of
+    /// terminals.
     pub terminal_place: u64,
 }
 
 impl Default for EntryBytes {
-    /// Upper bounds from the project's memory budget for sessions.
+    /// Upper bounds, taken from the project's memory budget for sessions.
     fn default() -> Self {
         Self {
             session_ipv4: 160,
@@ -313,15 +314,15 @@ fn workers(document: &Document) -> u32 {
     u32::try_from(workers).unwrap_or(u32::MAX)
 }
 
-/// Number of packets in rings between workers for which buffers are planned: those from two workers to each worker. If
-/// more rings are full, devices find no buffer for received packets and count the drops.
+/// Number of packets in rings between workers for which buffers are planned: those that two workers send to each
+/// worker. If more rings are full, devices have no buffer for received packets, and count the drops.
 pub fn in_rings(document: &Document) -> u32 {
     let workers = workers(document);
     let full = 2.min(workers.saturating_sub(1));
     workers.saturating_mul(full).saturating_mul(document.system.ring)
 }
 
-/// The rings, one from each worker to each other worker, and the buffers queued in them.
+/// The rings (one from each worker to each other worker), and the buffers that are queued in them.
 fn rings(document: &Document, entry: &EntryBytes) -> Table {
     let workers = u64::from(workers(document));
     let pairs = workers.saturating_mul(workers.saturating_sub(1));
@@ -335,20 +336,20 @@ fn rings(document: &Document, entry: &EntryBytes) -> Table {
     }
 }
 
-/// Memory per address for the owners of port blocks and for the free ports of each block.
+/// Memory per address, in bytes, for the owners of port blocks and for the free ports of each block.
 const SHARED_PORTS: u64 = 26 << 10;
 
-/// Memory of a shard's summary of shared ports, in two versions.
+/// Memory of a shard's summary of shared ports, in bytes. Each summary exists in two versions.
 const SUMMARY: u64 = 2 * 3 * 64;
 
-/// Number of addresses that memory for port allocations is reserved for.
+/// Number of addresses for which memory for port allocations is reserved.
 fn pool_addresses(document: &Document) -> u32 {
     let pools = document.nat.pools.values();
     let configured: u64 = pools.flat_map(|pool| &pool.addresses).map(AddressRange::count).sum();
     u32::try_from(configured.saturating_add(document.nat.spare_addresses.into())).unwrap_or(u32::MAX)
 }
 
-/// Memory per address including the summaries and the owners of ports if shards share them.
+/// Memory per address. If shards share ports, it includes the summaries and the owners of ports.
 fn with_shared(document: &Document, bytes: u64) -> u64 {
     match document.system.shards() {
         0..=2 => bytes,
@@ -356,20 +357,20 @@ fn with_shared(document: &Document, bytes: u64) -> u64 {
     }
 }
 
-/// Each session may have a mapping, and a permission with address-dependent filtering.
+/// Maximum number of mappings: each session may have a mapping and, with address-dependent filtering, a permission.
 fn mappings(document: &Document) -> u32 {
     let permits = |pool: &Pool| pool.filtering.each().contains(&Some(Filtering::AddressDependent));
     let each = 1 + u32::from(document.nat.pools.values().any(permits));
     document.sessions.ipv4.saturating_mul(each)
 }
 
-/// Memory including the reserve that shards share.
+/// Memory for `all` entries, including the reserve that shards share.
 fn with_reserve(document: &Document, all: u32, bytes: u64) -> u64 {
     let (_, parts, each) = divided(&document.system, all);
     bytes + (bytes * parts * each).div_ceil(u64::from(all.max(1)))
 }
 
-/// Memory including a reserve of a quarter per shard, since subscribers are not evenly distributed.
+/// Memory that includes a reserve of a quarter in each shard, since subscribers are not distributed evenly.
 fn in_shards(document: &Document, bytes: u64) -> u64 {
     match document.system.shards() {
         0 | 1 => bytes,

@@ -1,5 +1,5 @@
-//! Numbers of interfaces, virtual routers and ports. At the start they follow the order of the file. They are kept by
-//! name while the process runs, because sessions, routes and neighbours refer to them.
+//! Numbers of interfaces, virtual routers and ports. At the start they are in the order of the file. As long as the
+//! process runs, a name keeps its number, because sessions, routes and neighbours refer to the number.
 
 /// State of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub enum Number {
     Of(String),
     /// Unused and available for a new item.
     Free,
-    /// Unused, but quarantined because references to its former item may still exist.
+    /// Unused, but in quarantine, because references to its previous item may still exist.
     Rests,
 }
 
@@ -17,8 +17,8 @@ pub enum Number {
 pub struct Numbers(pub Vec<Number>);
 
 impl Numbers {
-    /// The numbering for these names: known names keep their numbers, new names get free or additional numbers, and
-    /// numbers of removed names are quarantined.
+    /// The numbering for these names. Known names keep their numbers, new names get free or additional numbers, and the
+    /// numbers of removed names are put into quarantine.
     pub fn with<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Self {
         let kept = |number: &Number| match number {
             Number::Of(name) if !names.clone().any(|wanted| wanted == name) => Number::Rests,
@@ -62,9 +62,9 @@ impl Numbers {
 pub struct Numbering {
     /// Interfaces.
     pub interfaces: Numbers,
-    /// Virtual routers; the first is the default router.
+    /// Virtual routers. The first is the default router.
     pub routers: Numbers,
-    /// Interfaces that have their own device: the ports.
+    /// Interfaces that have their own device, which makes them ports.
     pub ports: Numbers,
 }
 

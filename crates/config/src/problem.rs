@@ -33,8 +33,7 @@ pub use self::tunnel::TunnelProblem;
 pub use self::uplink::UplinkProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
-/// One problem. [`std::fmt::Display`] is its message and [`Problem::hint`] its remedy; both are declared at the
-/// variant.
+/// A problem. [`std::fmt::Display`] is its message, and [`Problem::hint`] its remedy. Both are declared at the variant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Diagnostic)]
 pub enum Problem {
     /// The text is not TOML, or a value has the wrong type.
@@ -92,7 +91,7 @@ pub enum Problem {
         /// Cores of the machine.
         cores: Vec<u16>,
     },
-    /// A core is named twice.
+    /// A core is listed twice.
     #[error("core {0} is named twice")]
     #[diagnostic(help("each worker has a core of its own"))]
     DuplicateCore(u16),
@@ -208,7 +207,7 @@ pub enum Problem {
     #[error("`vlan` without `parent`")]
     #[diagnostic(help("add `parent = \"…\"`, the interface that carries the tagged frames"))]
     VlanWithoutParent,
-    /// A key that concerns tags is set on an interface without tags.
+    /// A key that applies only to tagged interfaces is set on an interface without tags.
     #[error("`{0}` without `vlan`")]
     #[diagnostic(help("remove it: frames of this interface have no tags"))]
     OnlyOnVlan(&'static str),
@@ -276,7 +275,7 @@ pub enum Problem {
         /// MTU of the parent.
         parent_mtu: u16,
     },
-    /// An interface has more receive queues than workers.
+    /// An interface has more receive queues than there are workers.
     #[error("{queues} queues are more than the workers that read them")]
     #[diagnostic(help("at most {workers}, the number of `system.workers`: each reads one"))]
     MoreQueuesThanWorkers {
@@ -314,7 +313,7 @@ pub enum Problem {
         /// Interface of the other link.
         other: String,
     },
-    /// Router advertisements are configured on a link without IPv6.
+    /// Router advertisements are configured on a link without an IPv6 network.
     #[error("interface `{0}` has no IPv6 network to announce")]
     #[diagnostic(help("add an IPv6 address with /64, or remove `router-advertisements`"))]
     NothingToAnnounce(String),
@@ -354,7 +353,7 @@ pub enum Problem {
     AttachedElsewhere {
         /// Address as written.
         address: IpAddr,
-        /// Interface whose link the address is on.
+        /// Interface on whose link the address is.
         on: String,
         /// Interface as written.
         interface: String,
@@ -363,7 +362,7 @@ pub enum Problem {
     #[error("`{0}` is link-local and could be on any interface")]
     #[diagnostic(help("add `interface = \"…\"`"))]
     LinkLocalNeedsInterface(IpAddr),
-    /// A neighbour has an address of the gateway itself.
+    /// A static neighbour has an address of the gateway itself.
     #[error("`{0}` is an address of this gateway itself")]
     #[diagnostic(help("write the address of the other host"))]
     OwnAddress(IpAddr),
@@ -384,7 +383,7 @@ pub enum Problem {
     #[error("pool `{0}` has no addresses")]
     #[diagnostic(help("write `addresses = [\"198.51.100.0/28\"]`"))]
     EmptyPool(String),
-    /// Addresses are in two pools, or twice in one.
+    /// Addresses are in two pools, or twice in the same pool.
     #[error("`{range}` overlaps pool `{other}`: {overlap}")]
     #[diagnostic(help("each address belongs to one pool"))]
     PoolsOverlap {
@@ -395,7 +394,7 @@ pub enum Problem {
         /// The overlapping range.
         overlap: AddressRange,
     },
-    /// A pool contains an address of an interface that its rules do not use as output.
+    /// A pool contains an address of an interface that is not an output interface of the pool's rules.
     #[error("`{address}` in pool `{pool}` is the address of interface `{interface}`")]
     #[diagnostic(help("a pool may hold an address only of the interface that its rules lead `out` by"))]
     PoolHoldsInsideAddress {
@@ -433,7 +432,7 @@ pub enum Problem {
     #[error("an earlier rule translates what comes from `{0}` and leaves by the same interface")]
     #[diagnostic(help("keep one of them; a longer prefix or a named interface would be more specific"))]
     DuplicateSource(Prefix),
-    /// A forwarded port is also allocated by a pool.
+    /// A forwarded port is in a pool from which it may also be allocated.
     #[error("port {ports} of `{address}` belongs to pool `{pool}`")]
     #[diagnostic(help("restrict the ports of the pool, such as `ports = \"16384-65535\"` in [nat.pools.{pool}]"))]
     ForwardsLentPort {
@@ -444,7 +443,7 @@ pub enum Problem {
         /// Name of the pool.
         pool: String,
     },
-    /// More ports have their own timeouts than supported.
+    /// More ports than supported have their own timeouts.
     #[error("{0} ports have timeouts of their own")]
     #[diagnostic(help("at most 8 can"))]
     TooManyPorts(usize),
@@ -470,7 +469,7 @@ pub enum Problem {
         /// Outside network.
         outside: Prefix,
     },
-    /// Outside addresses of a static rule are also in a pool.
+    /// Outside addresses of a static rule are also addresses of a pool.
     #[error("`{overlap}` of `{outside}` is in pool `{pool}`")]
     #[diagnostic(help("remove the addresses from [nat.pools.{pool}]"))]
     StaticInPool {
@@ -505,7 +504,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Whether the problem is a misspelling of this key.
+    /// Whether the unknown key of this problem is probably a misspelling of the key `expected`.
     pub(crate) fn means(&self, expected: &str) -> bool {
         matches!(self, Self::UnknownKey { key, known } if nearest_key(key, known).is_some_and(|name| name == expected))
     }
@@ -520,7 +519,7 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The known name most similar to the written one, if one is similar enough.
+/// The known name that is most similar to the written name, if any is similar enough.
 pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
     known
         .iter()
@@ -530,7 +529,7 @@ pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
         .map(|(_, name)| name)
 }
 
-/// Renamed keys: name in earlier versions, current name.
+/// Renamed keys: each former name with its current name.
 const RENAMED: &[(&str, &str)] = &[
     ("begins", "threshold"),
     ("held-ports", "quarantined-ports"),
@@ -544,7 +543,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("work", "budget"),
 ];
 
-/// The key that replaced a key of earlier versions, or else the most similar one.
+/// The key that replaced a key of earlier versions. Otherwise the most similar key.
 fn nearest_key<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
     let renamed = RENAMED.iter().filter(|(old, _)| *old == written);
     renamed
@@ -558,7 +557,7 @@ fn meant_key(written: &str, known: &[String]) -> String {
     meant(nearest_key(written, known).map_or(written, String::as_str), known)
 }
 
-/// `did you mean …?` with the most similar known name; a list of the known names if none is similar.
+/// The hint `did you mean …?` with the most similar known name, or a list of the known names if none is similar.
 fn meant(written: &str, known: &[String]) -> String {
     match nearest(written, known) {
         Some(name) => format!("did you mean `{name}`?"),
@@ -574,7 +573,7 @@ fn meant(written: &str, known: &[String]) -> String {
     }
 }
 
-/// `did you mean …?` if a known name is similar, or else other advice.
+/// The hint `did you mean …?` if a known name is similar; otherwise `otherwise`.
 fn meant_or(written: &str, known: &[String], otherwise: String) -> String {
     nearest(written, known).map_or(otherwise, |name| format!("did you mean `{name}`?"))
 }

@@ -1,7 +1,7 @@
-//! Parsing of a text to a [`Document`], with the place of every value.
+//! Parses a text to a [`Document`], and records the place of every value.
 //!
-//! All errors of form are found in one pass: faulty entries are removed from a copy of the tree, and the rest is
-//! deserialised again.
+//! All errors of form are found in one run: after each error, the faulty entry is removed from a copy of the tree, and
+//! the rest is deserialised again.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::diagnosis::Located;
 use crate::problem::Problem;
 use crate::schema::Document;
 
-/// Maximum number of errors of form that are reported.
+/// Maximum number of errors of form that are reported for a file.
 const MOST: usize = 20;
 
 /// One step of a path in the tree.
@@ -57,7 +57,7 @@ pub(crate) struct Places<'t> {
 }
 
 impl Places<'_> {
-    /// Byte range of the value at a path; if it is absent, that of the nearest enclosing table.
+    /// Byte range of the value at a path. If the value is absent, the range of the nearest enclosing table.
     pub(crate) fn value(&self, path: &[Step<'_>]) -> Range<usize> {
         let mut span = 0..0;
         let mut steps = path.iter();
@@ -83,7 +83,7 @@ impl Places<'_> {
     }
 }
 
-/// Parse a text. Errors concern the form only; `validate` checks the values.
+/// Parse a text. The returned errors concern only its form; `validate` checks the values.
 pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
     let (root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -107,7 +107,7 @@ pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
         let error: toml::de::Error = error;
         let span = span_of(&error, text);
         let problem = form(error.message(), at(text, &span));
-        // A key that was removed because of its value, or that is misspelt, must not be reported as missing.
+        // A key that was removed because of its value, or that is misspelt, must not also be reported as missing.
         let follows = match &problem {
             Problem::MissingKey(key) => {
                 removed.contains(key) || found.iter().any(|located: &Located| located.problem.means(key))
@@ -135,8 +135,8 @@ fn at<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
     text.get(span.clone()).unwrap_or_default()
 }
 
-/// Remove the entry with this key or value from the table; the innermost one if several are at the same place. Returns
-/// its key.
+/// Remove the entry with this key or value from the table. If several entries match, the innermost one is removed.
+/// Returns its key.
 fn take_out(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<String> {
     for (key, value) in table.iter_mut() {
         if let Some(taken) = take_out_of_value(value.get_mut(), span) {
@@ -153,7 +153,7 @@ fn take_out(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<String> {
     Some(key)
 }
 
-/// Returns `Some(None)` if an element of the array itself was removed.
+/// `Some(None)` means that an element of the array itself was removed.
 fn take_out_of_value(value: &mut DeValue<'_>, span: &Range<usize>) -> Option<Option<String>> {
     match value {
         DeValue::Table(table) => take_out(table, span).map(Some),
@@ -177,8 +177,8 @@ fn take_out_of_array(array: &mut DeArray<'_>, span: &Range<usize>) -> Option<Opt
     Some(None)
 }
 
-/// Convert a deserialiser's message about a place in the text to a problem. Messages of the library are recognised by
-/// their wording; those of this crate have the hint in a second line.
+/// Convert a deserialiser's message about a place in the text to a problem. Messages of the library are identified by
+/// their wording. Messages of this crate have a hint in their second line.
 fn form(message: &str, written: &str) -> Problem {
     let named = |text: &str| {
         text.split('`')
@@ -215,7 +215,7 @@ fn form(message: &str, written: &str) -> Problem {
             hint: Some(hint.into()),
         };
     }
-    // Message of the standard library for an invalid address.
+    // The standard library's message for an invalid address.
     if let Some(family) = message
         .strip_prefix("invalid ")
         .and_then(|rest| rest.strip_suffix(" syntax"))
@@ -253,7 +253,7 @@ fn form(message: &str, written: &str) -> Problem {
     }
 }
 
-/// Description of an invalid value: the value itself if it is short.
+/// Description of an invalid value. A short value is quoted.
 fn misfit(written: &str) -> String {
     if written.is_empty() || written.len() > 60 || written.contains('\n') {
         "this value does not belong here".into()
@@ -262,7 +262,7 @@ fn misfit(written: &str) -> String {
     }
 }
 
-/// Description of a Rust type in terms of the configuration.
+/// Description of a Rust type in the terms of the configuration.
 fn plainly(expected: &str) -> String {
     match expected {
         "u8" => "a whole number from 0 to 255".into(),

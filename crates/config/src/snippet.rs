@@ -1,4 +1,4 @@
-//! Excerpt of a file for a problem: a few lines, each limited to a readable length.
+//! Excerpt of a file for a problem: a few lines, each of a limited length.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanConten
 
 use crate::text::escaped;
 
-/// Maximum number of characters shown of a line. In a longer line, those around the span are shown.
+/// Maximum number of characters that are shown of a line. Of a longer line, the characters around the span are shown.
 const LONGEST: usize = 200;
 
 /// Number of characters shown before the span in a longer line.
 const BEFORE: usize = 40;
 
-/// Maximum number of lines of a span. Of a longer span, the first line is shown.
+/// Maximum number of lines of a span. If a span is longer, only its first line is shown.
 const MOST_LINES: usize = 12;
 
 /// Offsets at which the lines of a text begin.
@@ -31,7 +31,7 @@ impl LineStarts {
         (line, self.0[line])
     }
 
-    /// A line without its line end, and the offset at which it begins; `None` after the last line.
+    /// A line without its line end, and the offset at which it begins. `None` after the last line.
     fn text<'t>(&self, text: &'t str, line: usize) -> Option<(usize, &'t str)> {
         let start = *self.0.get(line)?;
         let end = self.0.get(line + 1).map_or(text.len(), |next| next - 1);
@@ -40,7 +40,7 @@ impl LineStarts {
     }
 }
 
-/// An excerpt of a file, and the range in it that a problem concerns.
+/// An excerpt of a file, with the range that a problem refers to.
 #[derive(Debug)]
 pub(crate) struct Snippet {
     name: String,
@@ -60,7 +60,7 @@ impl Snippet {
         let mut end = text.floor_char_boundary(span.end.clamp(start, text.len()));
         let (line, _) = lines.line(start);
         let (mut last, last_start) = lines.line(end);
-        // A span that ends at a line end does not include the next line.
+        // If a span ends at a line end, it does not include the next line.
         if last > line && last_start == end {
             last -= 1;
         }
@@ -79,7 +79,7 @@ impl Snippet {
             let Some((begin, content)) = lines.text(text, number) else {
                 break;
             };
-            // The end of the last line begins no further line.
+            // After the last line end, no further line begins.
             if number > last && begin == text.len() {
                 break;
             }
@@ -97,7 +97,7 @@ impl Snippet {
         snippet
     }
 
-    /// Add a line; returns the new position of a range in it.
+    /// Add a line. Returns the range after it is moved to the line's position in the excerpt.
     fn push(&mut self, line: &str, place: Range<usize>) -> Range<usize> {
         let place = line.floor_char_boundary(place.start)..line.floor_char_boundary(place.end);
         let is_long = line.char_indices().nth(LONGEST).is_some();
@@ -150,7 +150,7 @@ impl SourceCode for Snippet {
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let lines = self.text.as_str().read_span(span, before, after)?;
         let line = self.first + lines.line();
-        // Without context lines, the range is the place in the file that the heading names.
+        // Without context lines, the range is at the place that the heading states.
         let column = if before == 0 { self.column } else { lines.column() };
         let (name, count) = (self.name.clone(), lines.line_count());
         let contents = MietteSpanContents::new_named(name, lines.data(), *lines.span(), line, column, count);

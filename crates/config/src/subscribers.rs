@@ -14,15 +14,15 @@ use crate::value::{SiteTags, Tags};
 /// group, then by S-tag, then by C-tag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscribers {
-    /// Maximum number of terminals of all sites together.
+    /// Prefix of virtual MACs, with at most three bytes. Empty if not configured.
     pub terminals: u32,
-    /// Prefix of virtual MACs, with at most three bytes; empty if not configured.
+    /// Whether messages from terminals may contain option 82. The option is then replaced.
     pub virtual_mac_prefix: Vec<u8>,
     /// Whether messages from terminals may contain option 82, which is then replaced.
     pub trust_option_82: bool,
     /// Groups in the order of the file, each with at least one site.
     pub groups: Vec<SiteGroup>,
-    /// Rows of consecutive sites, each with at least one. No two rows match the same frame.
+    /// Rows of consecutive sites, each with at least one site. No two rows match the same frame.
     pub rows: Vec<SiteRow>,
     /// DHCP servers of terminals.
     pub servers: Vec<LeaseServer>,
@@ -35,7 +35,7 @@ pub struct Subscribers {
 pub struct SiteGroup {
     /// Name in the configuration.
     pub name: String,
-    /// Access interface of the terminals: a device or a bond with an IPv4 address.
+    /// Access interface of the terminals. It is a device or a bond with an IPv4 address.
     pub interface: InterfaceIndex,
     /// Virtual router of the interface.
     pub router: RouterIndex,
@@ -43,13 +43,13 @@ pub struct SiteGroup {
     pub first: u32,
     /// Number of sites.
     pub count: u32,
-    /// Tags of the sites; `None` if the group is a single site without tags.
+    /// Tags of the sites. `None` if the group is a single site without tags.
     pub tags: Option<SiteTags>,
     /// Network of the terminals, if it identifies the site.
     pub prefix: Option<Ipv4Net>,
     /// DHCP server of the terminals, as index in [`Subscribers::servers`].
     pub server: usize,
-    /// Address of the DHCP relay in the sites, in a network of the interface.
+    /// Address of the DHCP relay in the sites. It is in a network of the interface.
     pub relay: Ipv4Addr,
     /// Outside addresses of the sites.
     pub outside: SitesOutside,
@@ -58,13 +58,13 @@ pub struct SiteGroup {
 /// Source of the sites' outside addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SitesOutside {
-    /// Each site has a public address by DHCP; index of the client in [`Subscribers::public`].
+    /// Each site gets a public address by DHCP. The value is the index of the client in [`Subscribers::public`].
     Public(usize),
-    /// Each site is a subscriber of this pool, which belongs to the router and is not deterministic.
+    /// Each site is a subscriber of this pool. The pool belongs to the router and is not deterministic.
     Pool(PoolIndex),
 }
 
-/// Consecutive sites whose frames differ in the last tag only.
+/// Consecutive sites whose frames differ only in the last tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteRow {
     /// Group, as index in [`Subscribers::groups`].
@@ -75,16 +75,16 @@ pub struct SiteRow {
     pub first: u32,
     /// Number of sites; 1 if they have no tags.
     pub count: u32,
-    /// Frames of the first site; each further site has the next last tag.
+    /// Frames of the first site. The last tag of each further site is the next number.
     pub frames: SiteFrames,
 }
 
 /// Frames that belong to a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteFrames {
-    /// All frames on the interface, which has no other site.
+    /// All frames on the interface. The interface has no other site.
     All,
-    /// Untagged frames from an address in this network.
+    /// Untagged frames whose source address is in this network.
     Prefix(Ipv4Net),
     /// Frames with only this tag (802.1Q).
     Tag(u16),
@@ -97,9 +97,9 @@ pub enum SiteFrames {
 pub struct LeaseServer {
     /// Name in the configuration.
     pub name: String,
-    /// Address that messages are relayed to.
+    /// Address to which messages are relayed.
     pub server: Ipv4Addr,
-    /// Path of its lease file; each server has another one.
+    /// Path of the server's lease file. No two servers have the same file.
     pub leases: PathBuf,
     /// Format of the lease file.
     pub format: schema::LeaseFormat,
@@ -112,29 +112,30 @@ pub struct LeaseServer {
 /// A DHCP client for sites, on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicClient {
-    /// Interface: a device or a bond with an IPv4 address that is no access interface of terminals.
+    /// Interface of the client. It is a device or a bond with an IPv4 address, and not an access interface of
+    /// terminals.
     pub interface: InterfaceIndex,
     /// Networks of the public addresses, at least one.
     pub prefixes: Vec<Ipv4Net>,
-    /// DHCP servers whose replies are accepted; all if empty.
+    /// DHCP servers whose replies are accepted. If empty, all servers.
     pub servers: Vec<Ipv4Addr>,
     /// Client identifier of the sites.
     pub identifier: schema::ClientIdentifier,
     /// Whether servers must broadcast replies to sites without an address.
     pub broadcast: bool,
-    /// Prefix of the sites' host names, 1 to 200 bytes; `None` if they have none.
+    /// Prefix of the sites' host names, 1 to 200 bytes. `None` if sites send no host name.
     pub host_name: Option<String>,
-    /// Maximum number of messages per second over all sites; at least 1.
+    /// Maximum number of messages per second, over all sites; at least 1.
     pub rate: u32,
     /// Time for which a site without terminals keeps its address.
     pub hold: Duration,
-    /// Time to collect offers before the best is selected.
+    /// Time for which offers are collected before the best is selected.
     pub window: Duration,
     /// Minimum lease time accepted, in seconds; at least 1.
     pub shortest_lease: u32,
-    /// Whether leases from before a restart are used while the server is asked to confirm them.
+    /// Whether leases from before a restart may be used before the server has confirmed them.
     pub use_while_confirming: bool,
-    /// Path of the file that stores leases across restarts; each client has another one.
+    /// Path of the file that stores leases across restarts. No two clients have the same file.
     pub state: Option<PathBuf>,
 }
 
@@ -157,7 +158,8 @@ impl Subscribers {
         group.tags?.at(site - group.first)
     }
 
-    /// Unique name of a site: that of its group, followed by its tags if it has any. Empty if the site does not exist.
+    /// Unique name of a site: the name of its group, followed by its tags if it has any. Empty if the site does not
+    /// exist.
     pub fn name(&self, site: u32) -> String {
         match (self.group_of(site), self.tags(site)) {
             (None, _) => String::new(),
@@ -175,7 +177,7 @@ impl Subscribers {
         let (group, tags) = name.rsplit_once('-')?;
         let group = self.group(group)?;
         let written: Tags = tags.parse().ok()?;
-        // A name has only one valid form: blanks and leading zeros are rejected.
+        // A name has only one valid form, so blanks and leading zeros are rejected.
         let place = group.tags?.place(written).filter(|_| written.to_string() == tags)?;
         Some(group.first + place)
     }
@@ -185,7 +187,7 @@ impl Subscribers {
         self.groups.iter().find(|group| group.name == name)
     }
 
-    /// Number of sites that use a client, given by its index.
+    /// Number of sites that use the client with this index.
     pub fn clients(&self, public: usize) -> u32 {
         let of = |group: &&SiteGroup| group.outside == SitesOutside::Public(public);
         self.groups.iter().filter(of).map(|group| group.count).sum()

@@ -1,8 +1,9 @@
-//! Escaping of texts from the network and from files for a terminal, a log or a JSON document.
+//! Escapes texts from the network and from files for a terminal, a log or a JSON document.
 //!
 //! A host name in a lease, a server name or a rule message may contain escape sequences that manipulate a terminal,
-//! line ends that forge a row, and Unicode marks that reverse the text. Each such character is replaced by its JSON
-//! escape, such as `\u001b`. A JSON parser thus restores the exact value, and an operator sees what was sent.
+//! line ends that fake an additional row, and Unicode marks that reverse the text. Each such character is replaced by
+//! its JSON escape, such as `\u001b`. A JSON parser thus restores the exact value, and an operator sees which
+//! characters were sent.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -41,19 +42,19 @@ pub fn is_hidden(character: char) -> bool {
         )
 }
 
-/// A text on one line, with every hidden character escaped, including line ends and tabs.
+/// A text on one line, in which every hidden character is escaped, including line ends and tabs.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     without(text, is_hidden)
 }
 
-/// A text of several lines, with every hidden character escaped except line ends.
+/// A text of several lines, in which every hidden character except line ends is escaped.
 ///
 /// The result for a JSON document is an equivalent document, since such characters occur only in strings.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     without(text, is_hidden_in_lines)
 }
 
-/// A text of at most `most` characters; a longer one loses its middle.
+/// A text of at most `most` characters. The middle of a longer text is omitted.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     let Some((cut, _)) = text.char_indices().nth(most) else {
         return Cow::Borrowed(text);
@@ -101,7 +102,7 @@ fn without(text: &str, hidden: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Append the escape of RFC 8259, section 7: UTF-16 code units of four digits.
+/// Append the escape defined in RFC 8259, section 7: UTF-16 code units of four digits each.
 fn push(text: &mut String, character: char) {
     for unit in character.encode_utf16(&mut [0; 2]) {
         // Writing to a string can't fail.
@@ -113,7 +114,7 @@ fn push(text: &mut String, character: char) {
 #[derive(Debug)]
 pub struct EscapedOutput<W> {
     output: W,
-    /// Beginning of a character whose remaining bytes have not been written yet.
+    /// First bytes of a character whose remaining bytes have not been written yet.
     begun: Vec<u8>,
 }
 

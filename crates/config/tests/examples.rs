@@ -1,4 +1,4 @@
-//! Every file in `examples/` is a valid configuration and is unchanged by printing and parsing.
+//! Checks that every file in `examples/` is a valid configuration, and that printing and parsing it does not change it.
 
 use std::path::PathBuf;
 

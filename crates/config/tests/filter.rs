@@ -1,4 +1,4 @@
-//! Packet filter configurations that are rejected or get advice, with places and reasons.
+//! Tests packet filter configurations that are rejected or that get advice, with places and reasons.
 
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Checked, Diagnosis, Machine, check};
@@ -15,7 +15,7 @@ fn checked(filter: &str) -> Result<Checked, Diagnosis> {
     check("test", &text, &machine)
 }
 
-/// Problems of a filter, one line each. Line numbers are relative to the first line of the filter, which is 0.
+/// Problems of a filter, one per line. Line numbers are relative to the first line of the filter, which has number 0.
 fn wrong(filter: &str) -> Vec<String> {
     let complaints = checked(filter).expect_err("it is wrong").complaints();
     let line = |complaint: &sluice_config::Complaint| {
@@ -77,7 +77,7 @@ fragment = "later"
         [vec![(0x800, 0x8ff)], vec![(0x8000, 0x80ff)]],
         rules[0].selection.messages
     );
-    // One source, 4 IPv4 destinations and 4 port ranges; no combination for IPv6, since the source is IPv4.
+    // One source, 4 IPv4 destinations and 4 port ranges. There are no combinations for IPv6, since the source is IPv4.
     assert_eq!(4 * 4, rules[1].selection.combinations());
     assert_eq!(2 + 2, rules[2].selection.combinations());
     assert_eq!(0, checked.advice.complaints().len());
@@ -153,7 +153,7 @@ fn filter_values_with_a_sign_mean_all_others() {
     );
     let others = selection("protocol = \"!tcp\"").protocols;
     assert_eq!((255, false), (others.len(), others.contains(&6)));
-    // The complement has the address family of the given addresses only.
+    // The complement has only the address family of the given addresses.
     let one = selection("from = \"!10.0.0.0/8\"");
     assert_eq!(
         ranges(&["0.0.0.0-9.255.255.255", "11.0.0.0-255.255.255.255"]),
@@ -411,7 +411,7 @@ fn filter_sets_with_elements_of_another_type_are_refused_at_their_place() {
         ["3: [\"1-9\"]: 9 elements exceed the size 8 of the set"],
         *set("type = \"ports\"\nsize = 8\nelements = [\"1-9\"]")
     );
-    // The range expands to .1 and .2-.3.
+    // The range is split into .1 and .2-.3.
     assert_eq!(
         ["3: [\"10.0.0.1-10.0.0.3\"]: 2 elements exceed the size 1 of the set"],
         *set("type = \"networks\"\nsize = 1\nelements = [\"10.0.0.1-10.0.0.3\"]")
@@ -461,7 +461,7 @@ fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
         ["4: false: `track` needs a stateful filter"],
         *wrong("[filter]\nsessions = false\n[[filter.rules]]\naction = \"accept\"\ntrack = false\n")
     );
-    // The order of the rules determines whether there is a session, so neither is redundant.
+    // The order of the rules determines whether a session is created, so neither rule is redundant.
     let twice = checked(&rule("track = false\n[[filter.rules]]\naction = \"accept\"")).unwrap();
     let advice = twice.advice.complaints();
     assert!(

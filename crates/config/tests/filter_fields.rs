@@ -1,4 +1,4 @@
-//! Header fields that rules name, in the filter's guide and in chains.
+//! Tests header fields in rules, in docs/filter.md and in chains.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn header_field_of_a_class_is_that_of_its_rule() {
     }
 }
 
-/// The TTLs of each rule that a chain of nftables with one condition becomes.
+/// The TTLs of each rule that results from an nftables chain with one condition.
 fn ttls_of_nft(hook: &str, [header, name]: [&str; 2], op: &str, right: serde_json::Value) -> Vec<String> {
     let left = serde_json::json!({"payload": {"protocol": header, "field": name}});
     let listing = serde_json::json!({"nftables": [

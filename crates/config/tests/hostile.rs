@@ -1,5 +1,5 @@
-//! Files that are no configuration: problems are reported for any bytes, in a text that is safe for a terminal and of
-//! limited length.
+//! Tests files that are not valid configurations. For any bytes, problems are reported in a text that is safe for a
+//! terminal and of limited length.
 
 use proptest::prelude::*;
 use sluice_config::hostile;
@@ -41,7 +41,7 @@ fn nesting_of_any_depth_and_kind_is_told() {
         let closed = format!("x = {}1{}", "{a.b.c=".repeat(depth), "}".repeat(depth));
         hostile::text(closed.as_bytes());
     }
-    // Each bracket level has the maximum number of dotted keys.
+    // Each level of brackets has the maximum number of dotted keys.
     let dotted = format!("{}a=", "a.".repeat(70));
     hostile::text(format!("[{}a]\n{dotted}{}", "b.".repeat(70), format!("{{{dotted}").repeat(70)).as_bytes());
 }
@@ -104,7 +104,7 @@ fn listing_of_the_corpus_cut_and_changed_and_of_megabytes_is_told() {
     }
 }
 
-/// Parts of a configuration, complete or truncated.
+/// Parts of a configuration, either complete or truncated.
 fn parts() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         proptest::sample::select(vec![

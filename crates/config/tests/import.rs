@@ -27,7 +27,7 @@ fn read_again(imported: &Imported) -> Checked {
         entry: EntryBytes::default(),
     };
     let text = imported.print().unwrap();
-    // A configuration needs an interface, but a listing may name none.
+    // A configuration must have an interface, but a listing may contain none.
     let stub = match imported.document.interfaces.is_empty() {
         true => "\n[interfaces.any]\ndevice = \"null:\"\n",
         false => "",
@@ -62,7 +62,7 @@ fn rules(imported: &Imported) -> Vec<String> {
     filter.rules.iter().map(rule).collect()
 }
 
-/// Lines that are not converted, with reasons.
+/// Lines that were not converted, with the reasons.
 fn left(imported: &Imported) -> Vec<String> {
     let line = |left: &sluice_config::import::Leftover| format!("{}: {}", left.line.unwrap_or(0), left.reason);
     imported.leftovers.iter().map(line).collect()
@@ -122,7 +122,7 @@ fn iptables_conditions_become_keys() {
             "to = '10.0.0.1', from-mac = '!02:00:00:00:00:01'",
         ),
         ("-d 10.0.0.1/32 ! -i eth0", "to = '10.0.0.1', in = '!eth0'"),
-        // Linux counts down before its chains see a forwarded packet.
+        // Linux decrements the TTL before its chains see a forwarded packet.
         ("-d 10.0.0.1/32 -m ttl --ttl-eq 1", "to = '10.0.0.1', ttl = '2'"),
         ("-d 10.0.0.1/32 -m ttl --ttl-lt 5", "to = '10.0.0.1', ttl = '0-5'"),
         ("-d 10.0.0.1/32 -m ttl --ttl-gt 63", "to = '10.0.0.1', ttl = '65-255'"),
@@ -330,13 +330,13 @@ fn iptables_families_make_one_filter() {
     assert_eq!(Verdict::Drop, imported.document.filter.unwrap().default);
 }
 
-/// Notes about lines that are converted to another form.
+/// Notes on lines that were converted to another form.
 fn noted(imported: &Imported) -> Vec<String> {
     let line = |note: &sluice_config::import::Leftover| format!("{}: {}", note.line.unwrap_or(0), note.reason);
     imported.notes.iter().map(line).collect()
 }
 
-/// Import of an IPv4 INPUT chain.
+/// Import an IPv4 INPUT chain.
 fn input(policy: &str, rules: &str) -> Imported {
     let text = format!("*filter\n:INPUT {policy} [0:0]\n:sub - [0:0]\n{rules}\nCOMMIT\n");
     imported(&[&text], &[])
@@ -372,7 +372,7 @@ fn iptables_input_becomes_rules_about_the_gateway() {
         ],
         *noted(&found)
     );
-    // Forwarded packets remain unfiltered.
+    // Forwarded packets are still not filtered.
     let filter = found.document.filter.as_ref().unwrap();
     assert_eq!((Verdict::Accept, false), (filter.default, filter.sessions));
     assert_eq!(["eth0"], *found.document.interfaces.keys().collect::<Vec<_>>());
@@ -500,7 +500,7 @@ fn nft_ruleset_is_carried_over() {
         .collect();
     assert_eq!(
         [
-            // The rejections in the other table also apply to packets of flows.
+            // The rejections in the second table also apply to packets of existing flows.
             "inet filter forward handle 14",
             "inet filter forward handle 23",
             "inet filter inward handle 46",
@@ -551,7 +551,7 @@ create several list:set size 8
 add several banned
 ";
 
-/// A filter with the sets that its lines refer to.
+/// A filter with the sets to which its lines refer.
 fn with_sets(rules: &str) -> Imported {
     let text = format!("*filter\n:FORWARD ACCEPT [0:0]\n:sub - [0:0]\n{rules}\nCOMMIT\n");
     imported(&[&text, SETS], &[])
@@ -834,7 +834,7 @@ fn iptables_notrack_is_a_rule_without_a_session() {
         "{:?}",
         one.notes
     );
-    // An untracked packet is neither new nor established.
+    // The state of an untracked packet is neither new nor established.
     let by_state = with(
         "-A PREROUTING -p udp -j NOTRACK",
         "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -m conntrack --ctstate NEW -j ACCEPT\n\
@@ -847,7 +847,7 @@ fn iptables_notrack_is_a_rule_without_a_session() {
         ],
         rules(&by_state)[..2]
     );
-    // Without sessions, packets are not tracked anyway.
+    // Without sessions, no packets are tracked.
     let by_packet = with(dns, "-A FORWARD -s 10.0.0.0/8 -j ACCEPT");
     assert_eq!((1, NONE.len()), (rules(&by_packet).len(), left(&by_packet).len()));
     let others = with(
@@ -936,7 +936,7 @@ fn nat_destination_of_an_interface_is_a_rule_of_that_for_whatever_address() {
     assert_eq!((None, "eth0"), (any.address, any.incoming.0[0].0.as_str()));
     assert_eq!(Some("203.0.113.9".parse().unwrap()), one.address);
     assert_eq!("eth0", one.incoming.0[0].0);
-    // The pool must not allocate the port, since it is redirected on all of the pool's addresses.
+    // The pool must not allocate the port, because the port is redirected on all addresses of the pool.
     let pool = imported.document.nat.pools.values().next().unwrap();
     assert_eq!("8080", pool.reserved_ports.0[0].to_string());
 }
@@ -1091,7 +1091,7 @@ fn loopback_is_no_interface_of_a_router() {
     assert_eq!(vec![Some(3), Some(5)], noted);
 }
 
-/// Lines that reject replies are noted, because replies to translated packets pass even if every packet is filtered.
+/// Lines that reject replies are reported in notes, because replies to translated packets pass even if every packet is filtered.
 #[test]
 fn lines_that_refuse_answers_of_translated_connections_are_named() {
     let listing = "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -s 10.0.0.0/8 -o eth1 -j SNAT --to-source 203.0.113.1\nCOMMIT\n*filter\n:FORWARD DROP [0:0]\n\

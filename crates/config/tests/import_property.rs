@@ -1,4 +1,4 @@
-//! Generated listings have the same effect before and after the import.
+//! Checks that generated listings have the same effect before and after the import.
 
 #[path = "import/oracle.rs"]
 mod oracle;
@@ -52,7 +52,7 @@ fn words(list: &'static [&'static str]) -> impl Strategy<Value = String> {
     select(list).prop_map(str::to_owned)
 }
 
-/// Conditions that are independent of the protocol.
+/// Conditions that do not depend on the protocol.
 fn general(six: bool) -> BoxedStrategy<String> {
     let nets = &NETS[usize::from(six)];
     let net = (select(&["", "! "][..]), select(&["-s", "-d"][..]), select(&nets[..]))
@@ -85,7 +85,7 @@ fn general(six: bool) -> BoxedStrategy<String> {
             "-m ttl --ttl-gt 63",
         ]),
     };
-    // These seldom have a counterpart.
+    // Conditions that rarely have an equivalent.
     let rare = words(&[
         "! -o eth0",
         "-m conntrack --ctstate NEW",
@@ -208,7 +208,7 @@ fn header(six: bool) -> impl Strategy<Value = Header> {
                 ports,
                 message,
                 flags: other.0,
-                // The fragment conditions of the listings are for IPv4 only.
+                // In the listings, only IPv4 rules have fragment conditions.
                 fragment: if six { 0 } else { other.1 },
                 dscp: other.2,
                 length: other.3,
@@ -226,7 +226,7 @@ fn checked(text: &str) -> Checked {
         memory: 1 << 40,
         entry: EntryBytes::default(),
     };
-    // A configuration needs an interface, but a listing may name none.
+    // A configuration must have an interface, but a listing may contain none.
     let stub = if text.contains("\n[interfaces.") || text.starts_with("[interfaces.") {
         ""
     } else {
@@ -235,8 +235,8 @@ fn checked(text: &str) -> Checked {
     check("imported", &format!("{text}{stub}"), &machine).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
 }
 
-/// Compare listing and configuration; returns whether the case was compared, to detect a generator that produces only
-/// leftovers.
+/// Compare a listing with the resulting configuration. Returns whether the two were compared, to detect a generator
+/// whose rules can't be converted.
 fn compare(six: bool, text: &str, headers: &[Header]) -> Result<bool, TestCaseError> {
     let format = if six { "# ip6tables-save\n" } else { "# iptables-save\n" };
     let text = format!("{format}{text}");
@@ -283,7 +283,7 @@ fn filter_imported_decides_as_the_listing_does() {
     assert!(compared.get() > 500, "only {} were carried over whole", compared.get());
 }
 
-/// Pool of the first matching line, excluding lines that are not converted.
+/// Pool of the first matching line. Lines that were not converted are ignored.
 fn first(rules: &[(String, usize)], packet: (u32, &str, &str)) -> Option<usize> {
     let matches = |text: &str| {
         let words: Vec<_> = text.split_whitespace().collect();

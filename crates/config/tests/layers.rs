@@ -1,4 +1,4 @@
-//! Test of the crate's layers: a module uses only its own layer and lower ones.
+//! Tests the layers of the crate: a module may use only its own layer and lower ones.
 
 use sluice_testkit::Layers;
 

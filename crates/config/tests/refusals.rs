@@ -1,6 +1,5 @@
-//! Diagnosis of wrong configurations: each file in `refused/` contains a configuration followed by the expected
-//! diagnosis, line by line, after `# answer`. With `SLUICE_WRITE_ANSWERS=1` the diagnoses are written to the files
-//! instead.
+//! Diagnosis of wrong configurations: each file in `refused/` contains a configuration and, after `# answer`, the
+//! expected diagnosis line by line. With `SLUICE_WRITE_ANSWERS=1` the diagnoses are written to the files instead.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Property tests of the configuration's text form.
+//! Property tests of the text form of the configuration.
 
 use std::time::Duration;
 
@@ -163,7 +163,7 @@ fn deterministic() -> impl Strategy<Value = Deterministic> {
     )
 }
 
-/// A pool without addresses and timeouts.
+/// Generates a pool without addresses and timeouts.
 fn lending() -> impl Strategy<Value = Pool> {
     let ports = || vec(ports(), 0..4).prop_map(PortRanges);
     let mapping = by_protocol(prop_oneof![

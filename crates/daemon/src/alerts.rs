@@ -17,7 +17,7 @@ use crate::known::KnownRules;
 /// Number of alerts kept for the API.
 const KEPT: usize = 1_000;
 
-/// Maximum number of alerts and records read from one worker per round, so that a flood of them doesn't delay other
+/// Maximum number of alerts and records read from one worker per round. It keeps a flood of alerts from delaying other
 /// tasks.
 const AT_ONCE: usize = 10_000;
 
@@ -31,11 +31,11 @@ struct Inside {
     eve: Option<Eve>,
 }
 
-/// Queues from one worker.
+/// The queues of one worker.
 pub struct Queues {
     /// Alerts: matches of rules.
     pub alerts: Queue,
-    /// All other records; `None` if none are configured.
+    /// All other records. `None` if no records are configured.
     pub records: Option<Taken>,
 }
 
@@ -54,7 +54,7 @@ impl Alerts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Register the rules of a generation, so that alerts and records can name them.
+    /// Register the rules of a generation, so that alerts and records can state their names.
     pub fn learn(&self, generation: u32, rules: &Ruleset) {
         self.inside().known.learn(generation, rules);
     }
@@ -143,7 +143,7 @@ fn take(alert: &Alert, known: &KnownRules, scene: &Scene<'_>, last: &mut VecDequ
     last.push_back(shown);
 }
 
-/// An alert with the message of its rule, as the API returns it.
+/// An alert in the form of the API, with the message of its rule.
 pub(crate) fn shown(alert: &Alert, known: &KnownRules, scene: &Scene<'_>) -> Option<api::Alert> {
     let rule = known.get(alert.rule)?;
     let about = &alert.about;

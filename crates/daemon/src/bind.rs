@@ -17,10 +17,10 @@ use sluice_dpdk::pci::{Card, CardFault, Mode, Process, System, UIO, VFIO, card_f
 use crate::{files, management};
 use kernel::{Kernel, Running, Step};
 
-/// Drivers that a card can be bound to.
+/// Drivers to which a card can be bound.
 pub const DRIVERS: [&str; 3] = [VFIO, UIO, "igb_uio"];
 
-/// Kernel module by which VFIO uses an IOMMU.
+/// Kernel module through which VFIO uses an IOMMU.
 const TYPE1: &str = "vfio_iommu_type1";
 
 /// Requested change of a card's driver.
@@ -30,7 +30,7 @@ pub struct Wish {
     pub card: PciAddress,
     /// One of [`DRIVERS`]; `None` selects VFIO behind an IOMMU and UIO otherwise.
     pub driver: Option<String>,
-    /// Bind even if this machine is managed over the card or a process uses it.
+    /// Bind the card even if this machine is managed over it or a process uses it.
     pub force: bool,
     /// Save a udev rule that repeats the change after each boot.
     pub save: bool,
@@ -52,7 +52,7 @@ pub struct Done {
     pub interfaces: Vec<String>,
     /// Steps that were run, written as shell commands.
     pub steps: Vec<String>,
-    /// Remaining steps for the operator, and remarks.
+    /// Steps that the operator still has to do, and remarks.
     pub notes: Vec<String>,
     /// Udev rule that repeats the change after each boot.
     pub rule: Rule,
@@ -66,7 +66,7 @@ pub struct Rule {
     pub path: PathBuf,
     /// Content of the file.
     pub text: String,
-    /// Whether the file exists with this content.
+    /// Whether the file already exists with this content.
     pub is_saved: bool,
 }
 
@@ -76,7 +76,7 @@ pub enum BindError {
     /// No card has this address.
     #[error(transparent)]
     Card(#[from] CardFault),
-    /// The card's DPDK driver works beside its kernel driver.
+    /// The card's DPDK driver works together with its kernel driver, so the card needs no binding.
     #[error(
         "{address} stays bound to {driver}: DPDK drives it beside the kernel; name it in the configuration as it is"
     )]
@@ -86,7 +86,7 @@ pub enum BindError {
         /// Kernel driver of the card.
         driver: String,
     },
-    /// The machine is managed over the card: the operator would be locked out.
+    /// The machine is managed over the card, so the operator would be locked out.
     #[error("{address} was not changed: {what}; choose another card, or add --force")]
     Managed {
         /// PCI address of the card.
@@ -124,10 +124,10 @@ pub enum BindError {
         step: String,
         /// Error of the kernel.
         error: io::Error,
-        /// Driver of the card after the completed steps were undone as far as possible.
+        /// Driver of the card after the failed change was undone as far as possible.
         driver: Option<String>,
     },
-    /// All steps succeeded, but the card has another driver than the requested one.
+    /// All steps succeeded, but the card has a different driver than the requested one.
     #[error("the kernel did not bind {address} to {wanted}, see dmesg; it is {}", now(.driver))]
     NotBound {
         /// PCI address of the card.
@@ -167,7 +167,7 @@ fn now(driver: &Option<String>) -> String {
 /// Bind a card to a driver that gives user processes access to it.
 ///
 /// # Errors
-/// The card keeps its driver, or is bound to it again.
+/// The card keeps its driver, or its former driver is bound again.
 pub fn bind(wish: &Wish) -> Result<Done, BindError> {
     let used = management::use_of(&Device::Pci(wish.card)).map(|used| used.to_string());
     bind_in(&System::this(), &Running, wish, used)
@@ -176,7 +176,7 @@ pub fn bind(wish: &Wish) -> Result<Done, BindError> {
 /// Bind a card to the kernel's own driver.
 ///
 /// # Errors
-/// The card can't be bound; the error names its present driver.
+/// The card can't be bound. The error states its present driver.
 pub fn unbind(wish: &Wish) -> Result<Done, BindError> {
     unbind_in(&System::this(), &Running, wish)
 }
@@ -286,7 +286,8 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
         steps.push(hand(system, address, driver, "unbind"));
     }
     if lent.is_some() || card.driver.is_none() {
-        // Without its module no kernel driver claims the card. A built-in driver has no module to load.
+        // Unless its module is loaded, a kernel driver does not claim the card. A built-in driver has no module to
+        // load.
         let alias = fs::read_to_string(folder.join("modalias")).unwrap_or_default();
         steps.push(Step::Try(alias.trim().into()));
         steps.push(Step::Write {
@@ -339,7 +340,7 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
     })
 }
 
-/// The network card at an address.
+/// Find the network card at an address.
 fn card(system: &System, address: PciAddress) -> Result<Card, CardFault> {
     let card = system.card(address).ok_or(CardFault::Absent(address))?;
     let class = card.class;
@@ -382,7 +383,7 @@ fn hand(system: &System, address: PciAddress, driver: &str, what: &str) -> Step 
     }
 }
 
-/// Bind a card to its previous driver again, as far as the kernel allows.
+/// Bind a card to its previous driver again, if the kernel allows it.
 fn restore(system: &System, kernel: &dyn Kernel, before: &Card) {
     let address = before.address;
     let found = driver_of(system, address);
@@ -391,11 +392,11 @@ fn restore(system: &System, kernel: &dyn Kernel, before: &Card) {
         steps.extend(found.iter().map(|other| hand(system, address, other, "unbind")));
         steps.extend(before.driver.iter().map(|old| hand(system, address, old, "bind")));
     }
-    // Failures are ignored: the caller reads and reports the driver that the card has afterwards.
+    // Failures are ignored, because the caller reads and reports the driver that the card has afterwards.
     steps.iter().for_each(|step| drop(step.run(kernel)));
 }
 
-/// The udev rule that binds a card when it appears: at boot and after hotplug.
+/// The udev rule that binds a card when it appears, at boot or after hotplug.
 fn rule(system: &System, address: PciAddress, driver: &str, force: bool) -> Rule {
     let path = system.path(&format!("etc/udev/rules.d/90-sluice-{address}.rules"));
     let program = std::env::current_exe().unwrap_or("/usr/bin/sluice".into());
@@ -418,7 +419,7 @@ fn save(rule: &mut Rule) -> Result<(), BindError> {
         error,
     };
     fs::create_dir_all(rule.path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
-    // udev's services read the file as an unprivileged user.
+    // udev's services read the file as an unprivileged user, so it is readable by everyone.
     files::replace(&rule.path, 0o644, |file| file.write_all(rule.text.as_bytes())).map_err(failed)?;
     rule.is_saved = true;
     Ok(())
@@ -436,7 +437,7 @@ pub struct Listed {
     pub name: Option<String>,
     /// Kernel driver that the card is bound to.
     pub driver: Option<String>,
-    /// How a user process can use the card.
+    /// How user processes can access the card.
     pub mode: String,
     /// Kernel interfaces of the card.
     pub interfaces: Vec<String>,

@@ -1,5 +1,5 @@
-//! Link state propagation of bridges: the link of one side follows that of the other, as with a cable. A side on a VLAN
-//! is only monitored, since its device carries other traffic as well.
+//! Link state propagation of bridges: the link of one side goes down and up with that of the other side, as with a
+//! cable. A side on a VLAN is only monitored, since its device carries other traffic as well.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::control::Control;
 /// Interval between checks of the link states.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Time that a released link has to come up, which includes the card's auto-negotiation.
+/// Time for a released link to come up, including the card's auto-negotiation.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// State of the link propagation of one bridge.
@@ -19,9 +19,9 @@ const GRACE: Duration = Duration::from_secs(5);
 struct Pair {
     /// Sides whose link is held down.
     held: [bool; 2],
-    /// A device failed to change its link; the failure is logged once and not retried.
+    /// A device can't change its link. The failure is logged once, and the change is not retried.
     unable: bool,
-    /// Deadline by which a released side has to come up.
+    /// Deadline by which the link of a released side must be up.
     grace: [Option<Instant>; 2],
 }
 
@@ -35,7 +35,7 @@ enum Act {
 }
 
 impl Pair {
-    /// The next action, given the links that are up and the sides whose link may be changed.
+    /// The next action. `up` tells which links are up, `may_follow` the sides whose link may be changed.
     fn step(&mut self, up: [bool; 2], may_follow: [bool; 2], now: Instant) -> Option<Act> {
         if self.unable {
             return None;
@@ -78,7 +78,7 @@ impl Control {
         let mut pairs: std::collections::BTreeMap<[InterfaceIndex; 2], Pair> = Default::default();
         loop {
             let wanted = self.followers();
-            // The bridge no longer propagates links: release the links that are held down.
+            // The bridge no longer propagates links, so the links that are held down are released.
             pairs.retain(|sides, pair| {
                 let stays = wanted.contains(sides);
                 for side in [0, 1] {
@@ -140,7 +140,7 @@ impl Control {
             .is_some_and(|interface| interface.tags.is_empty())
     }
 
-    /// Take the link of an interface up or down; `false` if its device can't.
+    /// Take the link of an interface up or down. Returns `false` if its device can't do this.
     fn set_link(&self, interface: InterfaceIndex, up: bool) -> bool {
         let plane = self.plane();
         let Some(interface) = plane.snapshot().interface(interface) else {
@@ -171,7 +171,7 @@ mod tests {
         let (mut pair, now) = (Pair::default(), Instant::now());
         assert_eq!(None, pair.step([true, true], BOTH, now));
         assert_eq!(Some(Act::Hold(1)), pair.step([false, true], BOTH, now));
-        // The side that is held down has no link, which must not take the first side down.
+        // The side that is held down has no link. This must not take down the first side.
         assert_eq!(None, pair.step([false, false], BOTH, now));
         assert_eq!(Some(Act::Release(1)), pair.step([true, false], BOTH, now));
         // The released side takes some time to come up.

@@ -1,5 +1,5 @@
-//! Checks of cards that concern the whole configuration: memory for buffers, processes that use the cards, and cores on
-//! another NUMA node.
+//! Checks of cards with respect to the whole configuration: memory for buffers, processes that use the cards, and cores
+//! on a different NUMA node.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(crate) fn cards(device: &Device) -> Vec<Card> {
     cards.collect()
 }
 
-/// Add the findings that depend on all ports together or on the running daemon.
+/// Add the findings that depend on all ports together, or on a running daemon.
 pub(crate) fn complete(config: &Config, ports: &mut [Outlook]) {
     tolerate_running(config, ports);
     let modes: Vec<Mode> = ports
@@ -65,7 +65,7 @@ pub(crate) fn complete(config: &Config, ports: &mut [Outlook]) {
     }
 }
 
-/// Accept a card that the running daemon of this configuration uses: it is free once that daemon ends.
+/// Accept a card that the running daemon of this configuration uses, because the card is free once that daemon ends.
 fn tolerate_running(config: &Config, ports: &mut [Outlook]) {
     let socket = &config.document.control.socket;
     let mut running = None;
@@ -91,7 +91,7 @@ fn listener(socket: &Path) -> Option<u32> {
     u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
 }
 
-/// Warning that all workers are on another NUMA node than a device, with the cores on the device's node.
+/// Warning that all workers are on a different NUMA node than a device. It lists the cores on the device's node.
 fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     let node = topology.devices.get(device)?.node?;
     let sites = topology.cores.iter().filter(|site| site.node == node);
@@ -108,7 +108,7 @@ fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     ))
 }
 
-/// Whether hugepages are required; `None` means that they are used if enough are free.
+/// Whether hugepages are required. `None` means that they are used if enough are free.
 pub(crate) fn wants_hugepages(config: &Config) -> Option<bool> {
     match config.document.system.hugepages {
         schema::Hugepages::Auto => None,
@@ -117,7 +117,7 @@ pub(crate) fn wants_hugepages(config: &Config) -> Option<bool> {
     }
 }
 
-/// Memory in which packet buffers would be allocated.
+/// Memory from which packet buffers would be allocated.
 ///
 /// # Errors
 /// Hugepages are required, but disabled or too few.
@@ -132,18 +132,18 @@ pub fn buffer_memory(config: &Config, ports: &[Outlook], plan: &Plan) -> Result<
     })
 }
 
-/// Name of the interface that a card belongs to.
+/// Name of the interface to which a card belongs.
 pub(crate) fn name_of(ports: &[Outlook], address: sluice_dpdk::PciAddress) -> &str {
     let has = |port: &&Outlook| port.cards.iter().any(|card| card.address == address);
     ports.iter().find(has).map_or("", |port| &port.plan.name)
 }
 
-/// An error of the driver layer about an interface's device, as a fault of the configuration key `device`.
+/// Convert an error of the driver layer about an interface's device to a fault of the configuration key `device`.
 pub(crate) fn device_fault(interface: &str, text: &str) -> Fault {
     parted(key(interface, "device"), &format!("{interface}: "), text)
 }
 
-/// Split an error of the driver layer into message and hint, which a colon separates.
+/// Split an error of the driver layer into message and hint. A colon separates the two.
 fn parted(key: Vec<String>, before: &str, text: &str) -> Fault {
     let (what, hint) = text.split_once(": ").unwrap_or((text, ""));
     Fault {

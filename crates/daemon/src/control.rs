@@ -36,10 +36,10 @@ use crate::uplinks::Uplinks;
 use crate::watchdog::Watchdog;
 use crate::{DaemonError, Loaded};
 
-/// How often retired snapshots and routes are freed.
+/// Interval at which retired snapshots and routes are freed.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often the port shares of deterministic pools are logged (RFC 7422, section 3).
+/// Interval at which the port shares of deterministic pools are logged (RFC 7422, section 3).
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Load of a worker in the last second.
@@ -47,9 +47,9 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub struct Load {
     /// Packets per second.
     pub rate: u64,
-    /// Fraction of the time spent on packets, 0 to 1.
+    /// Fraction of the time that the worker spent on packets, 0 to 1.
     pub busy: f64,
-    /// Whether the worker was idle in every round.
+    /// Whether the worker was idle in every round of that second.
     pub asleep: bool,
     packets: u64,
     cycles: u64,
@@ -77,11 +77,11 @@ pub struct Control {
     pub(crate) known_ports: Mutex<Vec<Known>>,
     /// Names of pools, by pool index.
     pools: Mutex<PoolNames>,
-    /// Rules of the packet filter. Lock order: rules before plane.
+    /// Rules of the packet filter. Lock order: `rules` before `plane`.
     rules: Mutex<Option<RunningRules>>,
-    /// Devices that are being closed.
+    /// Devices whose closing has begun and not completed.
     pub(crate) closing: Closing,
-    /// Description of the machine that configurations are checked against.
+    /// Description of the machine, against which configurations are checked.
     pub(crate) machine: Machine,
     /// Wall-clock time at which the engine's clock started.
     pub(crate) started: SystemTime,
@@ -108,20 +108,20 @@ pub struct Control {
     pub(crate) compiling: tokio::sync::Mutex<()>,
     /// Route feeds from routing daemons.
     hearings: Mutex<Hearings>,
-    /// Uplinks. Lock order: uplinks before plane.
+    /// Uplinks. Lock order: `uplinks` before `plane`.
     uplinks: Mutex<Uplinks>,
     /// Number of requests whose handler panicked.
     pub(crate) panics: AtomicU64,
 }
 
-/// Polling interval while lent shards return.
+/// Interval at which the control thread polls whether workers have given back the shards that assisting workers took over.
 const STEP: Duration = Duration::from_micros(200);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Guard: while it exists, no shard moves or is lent, and no other task commits.
+/// Guard. While it exists, no shard moves to or is taken over by another worker, and no other task commits.
 pub(crate) struct Standstill<'c> {
     _one: tokio::sync::MutexGuard<'c, ()>,
     assist: Option<Arc<Assist>>,
@@ -136,7 +136,7 @@ impl Drop for Standstill<'_> {
 }
 
 impl Control {
-    /// Wait until no shard is moving or lent, and prevent new moves.
+    /// Wait until no shard is moving or taken over by an assisting worker, and prevent new moves.
     pub(crate) async fn stand_still(&self) -> Standstill<'_> {
         let still = Standstill {
             _one: self.committing.lock().await,
@@ -151,7 +151,7 @@ impl Control {
         still
     }
 
-    /// Create the control of a running data plane; its workers are passed separately.
+    /// Create the control of a running data plane. Its workers are passed separately.
     ///
     /// # Errors
     /// The file of records can't be opened, or the host stack of a router can't be created.
@@ -269,7 +269,7 @@ impl Control {
         lock(&self.config).clone()
     }
 
-    /// Numbering that the next configuration is checked with.
+    /// Numbering against which the next configuration is checked.
     pub(crate) fn numbering(&self) -> Numbering {
         let room = self.counters.first().map_or(0, |worker| worker.interfaces.len());
         lock(&self.resting).numbering(&self.config().numbering, [room, MOST_ROUTERS], Instant::now())
@@ -296,13 +296,13 @@ impl Control {
         lock(&self.hearings).follow(self);
     }
 
-    /// Status of the route feeds of a router: FPM and kernel. Must not be called while the plane is locked, since the
-    /// feeds lock it.
+    /// Status of the two route feeds of a router, FPM and kernel. Must not be called while the plane is locked, since
+    /// the feeds lock it.
     pub(crate) fn standings(&self, router: &str) -> [Option<Standing>; 2] {
         lock(&self.hearings).standings(router)
     }
 
-    /// Update the interfaces of routers' namespaces, by which the route feeds resolve kernel interfaces.
+    /// Update the interfaces of routers' namespaces. The route feeds use them to resolve kernel interfaces.
     pub(crate) fn know_links(&self, links: &[KernelLink]) {
         lock(&self.hearings).know(links);
     }
@@ -312,7 +312,7 @@ impl Control {
         lock(&self.signatures).clone()
     }
 
-    /// Store the result for inspection rules that a commit has made active.
+    /// Store the loading result of the inspection rules that a commit has made active.
     pub(crate) fn set_signatures(&self, report: SignatureReport) {
         let plane = self.plane();
         let policy = plane.snapshot();
@@ -342,7 +342,7 @@ impl Control {
         self.desk(worker).await?.ask(request).await
     }
 
-    /// Exclusive access to a worker's request queue, for as long as the guard is held.
+    /// Lock a worker's request queue for exclusive access until the guard is dropped.
     pub(crate) async fn desk(&self, worker: usize) -> Result<tokio::sync::MutexGuard<'_, Desk>, Gone> {
         match self.desks.get(worker) {
             Some(desk) => Ok(desk.lock().await),
@@ -356,7 +356,7 @@ impl Control {
         self.ask(owner.into(), request).await
     }
 
-    /// Set the static neighbours.
+    /// Send the static neighbours of the configuration to the worker that owns the neighbour tables.
     ///
     /// # Errors
     /// The worker has ended.
@@ -374,7 +374,7 @@ impl Control {
         Ok(())
     }
 
-    /// The port at an index; `None` if its device is absent.
+    /// The port at an index. `None` if its device is absent.
     pub(crate) fn port(&self, place: usize) -> Option<Arc<Port>> {
         self.devices.port(PortIndex::try_from(place).ok()?)
     }
@@ -384,7 +384,7 @@ impl Control {
         let Some(port) = self.port(port) else {
             return false;
         };
-        // Drivers of kernel interfaces report the link state at their start only, so the kernel is queried.
+        // Drivers of kernel interfaces report the link state only at their start, so the kernel is queried.
         match self.kernel_interface(port.name()) {
             Some(name) => Interface::named(&name).is_ok_and(|interface| interface.runs()),
             None => port.link().up,
@@ -418,7 +418,7 @@ impl Control {
         }
     }
 
-    /// Present time by the workers' clock, in nanoseconds.
+    /// Current time on the workers' clock, in nanoseconds.
     pub(crate) fn nanoseconds(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
@@ -456,7 +456,7 @@ impl Control {
         }
     }
 
-    /// Log an address conflict: a host that claims another's address. Limited to ten per second.
+    /// Log an address conflict: another host uses one of the gateway's addresses. At most ten conflicts per second are logged.
     fn tell_conflict(&self) {
         let plane = self.plane();
         let Some(conflict) = plane.conflicts().take() else {
@@ -471,7 +471,7 @@ impl Control {
         }
     }
 
-    /// Compile inserted and removed rules into a new filter once there are many: start the task, or take its result.
+    /// If many rules were inserted and removed, compile them into a new filter: start the compilation task, or use its result.
     async fn fold_rules(&self, folding: Option<Folding>) -> Option<Folding> {
         let Some(folding) = folding else {
             let fold = self
@@ -486,7 +486,7 @@ impl Control {
         let built = folding.await;
         let mut rules = self.rules();
         let rules = rules.as_mut()?;
-        // Write the pending log entries while the rules still have their old positions.
+        // Write the pending log entries as long as the rules have their old positions.
         crate::filter::write_log(&self.config(), rules.list());
         let folded = match built {
             Ok(Ok(built)) => rules.list_mut().end_rebuild(built).map_err(|error| error.to_string()),
@@ -565,7 +565,7 @@ impl Control {
         warnings
     }
 
-    /// Return the devices.
+    /// Return the devices, consuming the control.
     pub(crate) fn into_devices(self) -> Devices {
         self.devices
     }

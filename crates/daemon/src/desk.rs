@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_engine::worker::request::{Reply, Request, WorkerHandle};
 
-/// Number of polls before the control thread sleeps between two of them.
+/// Number of polls before the control thread begins to sleep between polls.
 const EAGER: u32 = 64;
 
 /// The worker has ended.
@@ -17,7 +17,7 @@ pub struct Gone;
 #[derive(Debug)]
 pub struct Desk {
     counter: WorkerHandle,
-    /// Outstanding replies to requests whose caller was cancelled.
+    /// Number of outstanding replies to requests whose caller was cancelled.
     owed: u32,
 }
 

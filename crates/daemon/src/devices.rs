@@ -1,8 +1,8 @@
 //! Devices that are added and removed while the process runs: hotplugged cards, kernel interfaces that are deleted and
 //! created again, interfaces that a commit adds or removes.
 //!
-//! Workers use a port until each of them has renewed it. The port is then closed on a separate thread, since a driver
-//! may block on a card that is no longer present.
+//! When a port is removed, a worker may use it until the worker has processed the renewal request. The port is then
+//! closed on a separate thread, since a driver may block on a card that is no longer present.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,21 +27,21 @@ pub(crate) const SPARE_PLACES: usize = 8;
 /// Interval between checks of the devices.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Pause after a failed attempt to open a device; doubled per attempt up to [`LONGEST_PAUSE`].
+/// Pause after the first failed attempt to open a device. It doubles with each attempt up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Polling interval while a port waits to be closed.
+/// Polling interval while a port is waiting to be closed.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Maximum wait for devices that are being closed when the process ends: e1000e polls the registers of a removed card
-/// for half a minute.
+/// Maximum wait at the end of the process for devices that are being closed. The e1000e driver polls the registers of a
+/// removed card for half a minute.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Properties of a port that are kept while its device is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// Ethernet address: a device that returns gets the same address.
+    /// Ethernet address. A device that returns gets the same address.
     pub mac: [u8; 6],
     /// Workers that have a transmit queue.
     pub senders: Senders,
@@ -53,7 +53,7 @@ struct Absent {
     closing: Arc<AtomicBool>,
     retry: Instant,
     pause: Duration,
-    /// Error of the last attempt.
+    /// Error of the last attempt to open the device.
     said: String,
 }
 
@@ -106,7 +106,7 @@ impl Closing {
             under_way.store(false, Ordering::Relaxed);
         };
         if let Err(error) = std::thread::Builder::new().name("port-close".into()).spawn(body) {
-            // The closure owned the port, and dropping it has closed the port here.
+            // The closure owned the port, so dropping the closure has closed the port here.
             tracing::warn!(
                 "{name}: its device was closed by the control thread, since no thread could be made: {error}"
             );
@@ -118,8 +118,8 @@ impl Closing {
         closing
     }
 
-    /// Wait for the devices that are being closed, up to [`PATIENCE`]. Returns the interfaces of those still open: the
-    /// kernel reclaims them when the process ends.
+    /// Wait for the devices that are being closed, up to [`PATIENCE`]. Returns the interfaces whose devices are still
+    /// open; the kernel closes these devices when the process ends.
     pub(crate) fn finish(&self) -> Vec<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -134,14 +134,14 @@ impl Closing {
     }
 }
 
-/// Ports that a commit has opened. They are closed again unless the commit calls [`Opened::keep`].
+/// Ports that a commit has opened. They are closed on drop unless the commit calls [`Opened::keep`].
 pub(crate) struct Opened<'c> {
     control: &'c Control,
     places: Vec<PortIndex>,
 }
 
 impl Opened<'_> {
-    /// Keep the ports: the commit succeeded, and workers receive from them.
+    /// Keep the ports, because the commit succeeded and workers receive from them.
     pub(crate) async fn keep(mut self) -> Result<(), Gone> {
         for place in std::mem::take(&mut self.places) {
             self.control.renew(place).await?;
@@ -167,21 +167,21 @@ impl Control {
         self.known_ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ethernet addresses, by port.
+    /// Ethernet address of each port.
     pub(crate) fn macs(&self) -> Vec<[u8; 6]> {
         self.known_ports().iter().map(|known| known.mac).collect()
     }
 
-    /// Workers that send, by port.
+    /// Workers that send, for each port.
     pub(crate) fn senders(&self) -> Vec<Senders> {
         self.known_ports().iter().map(|known| known.senders.clone()).collect()
     }
 
-    /// Make every worker switch to the present device of a port.
+    /// Make every worker switch to the current device of a port.
     async fn renew(&self, port: PortIndex) -> Result<(), Gone> {
         for worker in 0..self.workers() {
             let receives = self.devices.receives(worker as WorkerIndex, port);
-            // A worker rejects the request while a shard moves.
+            // A worker rejects the request while a shard is moving.
             while !matches!(
                 self.ask(worker, Request::RenewPort { port, receives }).await?,
                 Reply::Done
@@ -314,7 +314,7 @@ impl Control {
             return Ok(());
         };
         if !Outlook::new(index, wanted.clone()).is_ready() {
-            // The card is absent or bound to another driver, which may change.
+            // The card is absent or bound to another driver. This may change, so the attempt is repeated.
             absent.retry = Instant::now() + FIRST_PAUSE;
             return Ok(());
         }
@@ -367,7 +367,7 @@ impl Control {
         Ok(())
     }
 
-    /// Open a device at a port index. Workers use it after [`Control::renew`].
+    /// Open a device at a port index. Workers use the port after [`Control::renew`].
     async fn open_device(
         self: &Arc<Self>,
         place: PortIndex,
@@ -399,7 +399,7 @@ impl Control {
         Ok(port)
     }
 
-    /// Open the devices that only the new configuration has. With `dry_run`, only check that they could be opened.
+    /// Open the devices that only the new configuration has. With `dry_run`, only check whether they can be opened.
     ///
     /// # Errors
     /// Faults of the configuration: no port index is free, or a device can't be opened.
@@ -440,14 +440,14 @@ impl Control {
         Ok(opened)
     }
 
-    /// Close the devices that only the former configuration `before` had.
+    /// Close the devices that only the previous configuration `before` had.
     pub(crate) async fn close_removed(&self, before: &Config) -> Result<(), Gone> {
         let running = self.config();
         for (place, name) in crate::numbers::gone(&before.numbering.ports, &running.numbering.ports) {
             let place = place as PortIndex;
             if let Some(port) = self.devices.detach(place) {
                 let closing = self.release(place, port).await?;
-                // Wait a while for the close, since the next commit may add the device again.
+                // Wait a while for the close to complete, since the next commit may add the device again.
                 let deadline = Instant::now() + PATIENCE;
                 while closing.load(Ordering::Relaxed) && Instant::now() < deadline {
                     tokio::time::sleep(LOOK).await;
@@ -462,7 +462,7 @@ impl Control {
     }
 }
 
-/// Run a driver call that may take seconds on a separate thread. Returns its error as text.
+/// Run a driver call that may take seconds on a separate thread, and return its error as text.
 async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, String> {

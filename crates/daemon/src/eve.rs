@@ -30,7 +30,7 @@ pub struct Eve {
     next: Instant,
 }
 
-/// Inspection statistics. Names are Suricata's where Suricata has the counter.
+/// Inspection statistics. A counter that Suricata also has gets Suricata's name.
 #[derive(Debug, Serialize)]
 pub struct Statistics {
     /// Seconds since the start of the process.
@@ -72,7 +72,7 @@ pub struct Ips {
     pub drop_reason: std::collections::BTreeMap<&'static str, u64>,
 }
 
-/// Counters that Suricata does not have.
+/// Start the writer according to the configuration.
 #[derive(Debug, Serialize)]
 pub struct Own {
     /// Packets forwarded without inspection.
@@ -156,12 +156,12 @@ pub fn rotation(written: &schema::Eve) -> Rotation {
     }
 }
 
-/// The EVE line of an alert.
+/// Format an alert as a line of EVE JSON.
 pub fn alert_line(scene: &Scene<'_>, alert: &Alert, shown: &api::Alert) -> Vec<u8> {
     scene.line(&alert.about, EveType::Alert, AlertSaid::new(shown))
 }
 
-/// The EVE line of a record; `None` if the record can't be decoded.
+/// Format a record as a line of EVE JSON. `None` if the record can't be decoded.
 pub fn record_line(scene: &Scene<'_>, known: &KnownRules, record: &Record) -> Option<Vec<u8>> {
     let about = &record.about;
     match &record.said {

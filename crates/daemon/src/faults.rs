@@ -1,5 +1,5 @@
-//! Effects of a fault in the program: forwarding continues without the control thread, and the process ends with any
-//! worker.
+//! Tests of faults in the program: packets are forwarded even if the control thread fails, and the process ends if any
+//! worker fails.
 //!
 //! Each test runs in its own process and network namespace, because DPDK can be started only once per process.
 
@@ -31,12 +31,13 @@ use crate::{Loaded, api, load, log};
 /// Environment variable that is set in the process of a scenario.
 const VARIABLE: &str = "SLUICE_FAULT_SCENARIO";
 
-/// Output of a test's scenario; `None` within the scenario's own process.
+/// Run a test's scenario in a separate process and return its output. `None` if this process is the one that runs the
+/// scenario.
 fn scenario(test: &str) -> Option<Output> {
     if std::env::var_os(VARIABLE).is_some() {
         return None;
     }
-    // /sys shows the interfaces of the namespace in which it was mounted.
+    // /sys shows only the interfaces of the namespace in which it was mounted, so it is mounted again.
     let script = "mount -t sysfs sysfs /sys && ip link set lo up && exec \"$@\"";
     let output = Command::new("unshare")
         .args(["--net", "--mount", "sh", "-c", script, "sh"])
@@ -61,7 +62,7 @@ fn ip(words: &str) {
     assert!(status.success(), "ip {words}");
 }
 
-/// A network namespace behind an interface; it exists while its process runs.
+/// A network namespace behind an interface. The namespace exists as long as its process runs.
 struct Host(Child);
 
 impl Host {
@@ -104,7 +105,7 @@ impl Drop for Host {
     }
 }
 
-/// Send a request to the control socket; returns status line and body.
+/// Send a request to the control socket. Returns the status line and the body.
 fn ask(socket: &Path, path: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("the socket answers");
     write!(
@@ -135,7 +136,7 @@ fn served<T: Send>(control: &Arc<Control>, socket: &Path, asks: impl FnOnce(&Pat
         runtime.block_on(async {
             tokio::select! {
                 ended = axum::serve(listener, api::guarded(routes, control.clone())) => ended.expect("it serves"),
-                // A failed assertion drops the sender, which ends the wait.
+                // A failed assertion in `asks` drops the sender, which ends the wait.
                 _ = told => {}
             }
         });
@@ -208,7 +209,7 @@ fn list_that_is_asked_for_in_the_middle_of_a_move_waits_and_the_shard_does_not()
         Watchdog::start(running.plane.counters().to_vec(), vec![0, 1], Duration::from_secs(1)).expect("a thread");
     let (control, workers) = Control::new(loaded, running, watchdog).unwrap();
     let order = std::cell::RefCell::new(Vec::new());
-    // The handler of a long session list holds the request queue in this way.
+    // The handler of a long session list locks the request queue in the same way.
     let list = async |name, milliseconds| {
         let asked = control.desk(0).await;
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
@@ -287,7 +288,7 @@ impl Handover for Faulty {
 fn panic_of_a_worker_ends_the_process_and_names_its_core() {
     if let Some(output) = scenario("faults::panic_of_a_worker_ends_the_process_and_names_its_core") {
         let said = String::from_utf8_lossy(&output.stderr);
-        // SIGABRT, which supervisors treat as a failure.
+        // The signal is SIGABRT, which supervisors treat as a failure.
         assert_eq!(Some(6), output.status.signal(), "{said}");
         assert!(said.contains("worker 0 on core"), "{said}");
         assert!(said.contains("a fault in a driver"), "{said}");

@@ -1,4 +1,4 @@
-//! All writes to files: other modules write files only through this one.
+//! All functions that write to files. Other modules write files only through this module.
 //!
 //! | kind | how | mode |
 //! | --- | --- | --- |
@@ -8,7 +8,7 @@
 //! | kernel setting ([`set`]) | one write | unchanged |
 //!
 //! Files are owned by the user that runs the process. Descriptors are not inherited by other programs (`O_CLOEXEC`),
-//! and the last component of a path that the daemon chooses must not be a symbolic link (`O_NOFOLLOW`).
+//! and if the daemon chooses a path, its last component must not be a symbolic link (`O_NOFOLLOW`).
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// File mode: other programs of the same group may read.
+/// Mode of new files: programs of the same group may read them.
 const MODE: u32 = 0o640;
 
-/// Maximum distance from the end of the file at which the start of an incomplete line is searched.
+/// Maximum distance from the end of the file within which the start of an incomplete line is searched.
 const LONGEST_LINE: u64 = 1 << 20;
 
 fn flags(options: &mut OpenOptions, flags: OFlags) -> &mut OpenOptions {
@@ -31,13 +31,13 @@ fn flags(options: &mut OpenOptions, flags: OFlags) -> &mut OpenOptions {
 /// When a file of lines is rotated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Maximum size in bytes; `None`: never rotated.
+    /// Maximum size in bytes. `None` disables rotation.
     pub bytes: Option<u64>,
-    /// Number of old files kept; `NAME.1` is the most recent.
+    /// Number of old files that are kept. `NAME.1` is the most recent.
     pub kept: u32,
 }
 
-/// A file that lines are appended to. A line is written completely or not at all.
+/// A file to which lines are appended. A line is written completely or not at all.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
@@ -54,7 +54,7 @@ impl Log {
     pub fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(MODE);
-        // Opening a named pipe without `NONBLOCK` would wait for its reader.
+        // Without `NONBLOCK`, opening a named pipe would block until a reader opens it.
         let file = flags(&mut options, OFlags::NOFOLLOW | OFlags::NONBLOCK).open(path)?;
         let data = file.metadata()?;
         if !data.is_file() {
@@ -70,7 +70,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Make the file end with a complete line.
+    /// Ensure that the file ends with a complete line.
     fn mend(&mut self) -> io::Result<()> {
         let from = self.bytes.saturating_sub(LONGEST_LINE);
         let mut tail = vec![0; (self.bytes - from) as usize];
@@ -99,7 +99,7 @@ impl Log {
                 Ok(())
             }
             Err(error) => {
-                // Remove the part of the line that was written before the disk was full.
+                // Remove the part of the line that was written before the disk became full.
                 let _ = self.file.set_len(self.bytes);
                 Err(error)
             }
@@ -132,7 +132,7 @@ impl Log {
     /// Reopen the file after another program has moved it.
     ///
     /// # Errors
-    /// The errors of [`Log::open`]; lines continue to go to the previous file.
+    /// Returns the errors of [`Log::open`]. In that case lines are still written to the previous file.
     pub fn reopen(&mut self) -> io::Result<()> {
         *self = Self::open(&self.path, self.rotation)?;
         Ok(())
@@ -145,7 +145,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// Rename a file; a missing source file is not an error.
+/// Rename a file. If the source file does not exist, this is not an error.
 fn renamed(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -153,10 +153,10 @@ fn renamed(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Replace the content of a file atomically: readers see the former or the new content, even after a crash.
+/// Replace the content of a file atomically: readers see either the previous or the new content, even after a crash.
 ///
 /// # Errors
-/// The errors of `write`, or the file can't be created; the former content remains.
+/// Returns the errors of `write`, or the file can't be created. In both cases the previous content remains.
 pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -165,7 +165,7 @@ pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) 
     fresh.push(name);
     fresh.push(".new");
     let fresh = folder.join(fresh);
-    // A process that was killed here may have left the temporary file.
+    // If a process was killed at this point earlier, its temporary file still exists.
     let _ = fs::remove_file(&fresh);
     let written = create_new(&fresh, mode).and_then(|file| {
         let mut file = BufWriter::new(file);
@@ -177,11 +177,11 @@ pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) 
         let _ = fs::remove_file(&fresh);
         return Err(error);
     }
-    // The rename is durable only after the folder is synced.
+    // The rename is durable only after the directory is synced.
     File::open(folder)?.sync_all()
 }
 
-/// Create a file that must not exist.
+/// Create a file. It must not exist yet.
 ///
 /// # Errors
 /// The file exists or can't be created.
@@ -274,7 +274,7 @@ mod tests {
             [text(1), text(2)].each_ref().map(String::as_str)
         );
         assert!(!numbered(&path, 3).exists());
-        // A line that exceeds the maximum size gets a file for itself.
+        // A line that exceeds the maximum size gets a file of its own.
         log.write_line(b"{123456789}\n").unwrap();
         assert_eq!("{123456789}\n", fs::read_to_string(&path).unwrap());
     }
@@ -302,7 +302,8 @@ mod tests {
     #[test]
     fn line_that_a_full_disk_takes_half_is_not_left_behind() {
         if std::env::var_os("SLUICE_FULL_DISK").is_none() {
-            // Exceeding a file size limit raises a fatal signal unless it is ignored, which needs a separate process.
+            // Exceeding a file size limit raises a fatal signal unless the signal is ignored, so the test runs a
+            // separate process.
             let limited = std::process::Command::new("sh")
                 .args([
                     "-c",
@@ -339,7 +340,7 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!("one", fs::read_to_string(&path).unwrap());
         assert_eq!(1, fs::read_dir(folder.path()).unwrap().count());
-        // A symbolic link at the path is replaced and not followed.
+        // A symbolic link at the path is replaced, not followed.
         let [link, other] = ["link", "other"].map(|name| folder.path().join(name));
         fs::write(&other, "kept").unwrap();
         symlink(&other, &link).unwrap();
@@ -348,7 +349,7 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_file());
     }
 
-    /// The part of a source file before its tests.
+    /// The part of a source file before its unit tests.
     fn shipped(text: &str) -> &str {
         text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
     }

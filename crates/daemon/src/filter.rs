@@ -1,4 +1,4 @@
-//! Operator's view of the packet filter: its size, its log, and the rule that decides about a packet.
+//! Operator's view of the packet filter: its size, its log, and the rule that determines the verdict on a packet.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,16 +19,16 @@ use crate::lowering::{self, LoweringError, Rules};
 pub struct FilterOutlook {
     /// Number of rules.
     pub rules: usize,
-    /// Number of combinations with a verdict, for IPv4 and IPv6.
+    /// Number of rule combinations that have their own verdict, for IPv4 and for IPv6.
     pub combinations: [usize; 2],
     /// Memory of the matchers, in bytes.
     pub bytes: usize,
-    /// Duration of the build.
+    /// Duration of the compilation.
     pub built: Duration,
 }
 
 impl FilterOutlook {
-    /// Size of a filter whose build took `built`.
+    /// Size of a filter whose compilation took `built`.
     pub fn of(rules: &Rules, built: Duration) -> Self {
         let filters = rules.filters();
         Self {
@@ -73,7 +73,7 @@ pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
     Ok(filters.map(|rules| FilterOutlook::of(&rules, begin.elapsed())))
 }
 
-/// Convert an error of the matcher or of an application name to a fault of the configuration; `None` for other errors.
+/// Convert an error of the matcher or of an application name to a fault of the configuration. `None` for other errors.
 pub(crate) fn filter_fault(error: &LoweringError) -> Option<Fault> {
     match error {
         LoweringError::Filter(error) => Some(Fault {
@@ -128,7 +128,7 @@ fn log_line(config: &Config, rules: &Rules, record: &LogRecord) -> String {
     format!("rule {rule}: {protocol} {source} > {destination} in {incoming} out {outgoing}, {length} bytes")
 }
 
-/// Filter header of a queried packet, provided that it is the first packet of its flow.
+/// Build the header with which the filter evaluates a queried packet. The packet counts as the first of its flow.
 pub(crate) fn header<A: sluice_filter::Address>(
     packet: &Packet,
     [source, destination]: [A; 2],
@@ -164,7 +164,7 @@ pub(crate) enum Out {
     Gateway,
 }
 
-/// Destination that a router's routes give a packet from `from` to `to`.
+/// Look up the destination that a router's routes have for a packet from `from` to `to`.
 pub(crate) fn leads_to(plane: &ControlPlane, router: u16, from: IpAddr, to: IpAddr) -> Option<Out> {
     let lookup = plane.snapshot().sources.lookup(router, from.into());
     let paths = ForwardingState {
@@ -187,7 +187,7 @@ pub(crate) fn leads_to(plane: &ControlPlane, router: u16, from: IpAddr, to: IpAd
     }
 }
 
-/// Add the fields of the request beyond the addresses and ports to a header.
+/// Add the fields of a request, except addresses and ports, to a header.
 pub(crate) fn with_request<A: Address>(header: Header<A>, request: &FilterRequest, stations: &MacTable) -> Header<A> {
     let macs = [request.from_mac, request.to_mac];
     let has_frame = macs.iter().any(Option::is_some);

@@ -1,4 +1,4 @@
-//! Health checks of the hosts that destination rules balance flows over. Each host has an atomic flag for its state,
+//! Health checks of the hosts over which destination rules balance flows. Each host has an atomic flag for its state,
 //! which workers read.
 //!
 //! The router's host stack sends the checks from sockets in its namespace, so that they take the same path as other
@@ -24,13 +24,13 @@ use crate::control::Control;
 use crate::host::namespace_name;
 use crate::routing::within;
 
-/// How often the set of checked hosts is updated.
+/// Interval at which the set of checked hosts is updated.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Number of the next echo request.
+/// Number of the next echo request of this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Target and method of a check.
+/// Target and method of a health check.
 #[derive(Clone, Debug, PartialEq)]
 struct Question {
     /// Name of the router.
@@ -52,7 +52,7 @@ impl Drop for Checked {
     }
 }
 
-/// Checks that the configuration requires, with the state flags of the newest snapshot.
+/// Health checks that the configuration requires, with the state flags of the newest snapshot.
 fn wanted(config: &Config, sets: &[HostSet<u32>]) -> Vec<(Question, Arc<HostState>)> {
     let of_set = |(configured, set): (&sluice_config::config::HostSet, &HostSet<u32>)| {
         let router = config.routers.get(usize::from(configured.router));

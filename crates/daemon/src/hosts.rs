@@ -1,4 +1,4 @@
-//! The routers that have host stacks, and the link states of these.
+//! The routers that have host stacks, and the link states of these host stacks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) fn routers(config: &Config, policy: &Snapshot) -> Vec<HostRouter> {
             configured.is_some_and(|configured| configured.router == number)
         };
         let interfaces = (0..).zip(&policy.interfaces).filter(meant);
-        // A number may be unused.
+        // The name is empty if the interface number is unused.
         interfaces.filter(|(_, interface)| interface.host && !interface.name.is_empty())
     };
     let router = |(number, router): (RouterIndex, &sluice_config::config::Router)| HostRouter {
@@ -39,7 +39,7 @@ pub(crate) fn routers(config: &Config, policy: &Snapshot) -> Vec<HostRouter> {
                     .link
                     .addresses
                     .iter()
-                    // The DHCP relay for sites answers for these addresses instead of the kernel.
+                    // For these addresses, the DHCP relay of sites answers instead of the kernel.
                     .filter(|(own, _)| !relays(config, index).iter().any(|relay| plain(*own) == *relay))
                     .map(|&(own, length)| (plain(own), length))
                     .collect(),
@@ -83,7 +83,7 @@ fn default_route(config: &Config, router: RouterIndex, six: bool) -> Option<u16>
         .map(|(_, interface)| interface)
 }
 
-/// Create the host stacks, with the workers' queues to them.
+/// Create the host stacks, and connect them with the workers by queues.
 pub(crate) fn start(config: &Config, policy: &Snapshot, desks: &mut [WorkerHandle]) -> Result<Hosts, HostError> {
     let to_hosts = desks.iter_mut().filter_map(|desk| desk.to_hosts.take()).collect();
     let from_hosts = desks.iter_mut().find_map(|desk| desk.from_hosts.take());
@@ -103,7 +103,8 @@ impl Control {
         }
     }
 
-    /// Set the carrier of host stack interfaces according to their links; runs for the life of the process.
+    /// Set the carrier of host stack interfaces according to the links of their devices; runs for the life of the
+    /// process.
     pub(crate) async fn follow_hosts(&self) {
         loop {
             let links = self.hosts.links();

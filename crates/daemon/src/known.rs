@@ -1,5 +1,5 @@
-//! Messages of inspection rules by rule number: those of the running generation, and of some earlier ones that queued
-//! alerts may still refer to.
+//! Messages of inspection rules by rule number. They are kept for the running generation, and for some earlier
+//! generations to which queued alerts may still refer.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use sluice_inspect::Ruleset;
 use sluice_inspect::inspector::RuleNumber;
 use sluice_inspect::signature::{Id, Signature};
 
-/// Number of generations kept: a flow that a rule has ended is reported for as long as it sends packets.
+/// Number of generations kept. A flow that a rule has blocked is reported as long as it sends packets.
 const KEPT: usize = 4;
 
-/// Description of a rule without its conditions, which take most of its memory.
+/// Description of a rule. Its conditions, which take most of its memory, are omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRule {
     /// Signature ID.
@@ -51,7 +51,7 @@ impl KnownRules {
         self.0.push_back((generation, known.collect()));
     }
 
-    /// A rule by number; `None` if its generation is no longer kept.
+    /// Return a rule by number. `None` if its generation is no longer kept.
     pub fn get(&self, rule: RuleNumber) -> Option<&KnownRule> {
         let (_, rules) = self
             .0
@@ -82,7 +82,7 @@ mod tests {
         let mut known = KnownRules::default();
         for generation in 1..=5 {
             known.learn(generation, &rules(generation * 10));
-            // A generation is stored once even if it is registered again.
+            // A generation that is registered twice is stored only once.
             known.learn(generation, &rules(generation * 10));
         }
         let said = |generation, number| {

@@ -1,4 +1,4 @@
-//! The daemon: it lowers a valid configuration into the parameters of the data plane and serves the control API.
+//! The daemon: it converts a valid configuration to the parameters of the data plane, and serves the control API.
 
 #![forbid(unsafe_code)]
 
@@ -114,7 +114,7 @@ pub enum DaemonError {
     /// A worker ended.
     #[error(transparent)]
     Gone(#[from] desk::Gone),
-    /// The configuration can't be lowered into engine parameters.
+    /// The configuration can't be converted to engine parameters.
     #[error(transparent)]
     Lowering(#[from] lowering::LoweringError),
     /// The process that compiles inspection rules failed.

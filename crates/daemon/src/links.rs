@@ -9,7 +9,7 @@ use sluice_engine::snapshot::Snapshot;
 
 use crate::control::Control;
 
-/// Interval between checks of the link states. A link that goes down and up again between two checks changes no route.
+/// Interval between checks of the link states. If a link goes down and comes up between two checks, no route changes.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Interfaces that belong to a router, with their ports.
@@ -28,9 +28,9 @@ impl Control {
         }
     }
 
-    /// Enable exactly the routes whose interfaces' links are up.
+    /// Enable the routes over interfaces whose link is up, and disable all others.
     pub(crate) fn settle_links(&self) {
-        // Query each port once, even if it carries several VLANs.
+        // Query each port only once, even if it carries several VLANs.
         let ports: BTreeMap<PortIndex, bool> = {
             let plane = self.plane();
             let ports = routed(plane.snapshot()).map(|(_, port)| (port, true));

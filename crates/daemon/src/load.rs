@@ -1,4 +1,4 @@
-//! Reading of a configuration from its file.
+//! Reads a configuration from its file.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,14 +8,14 @@ use sluice_config::{Checked, Machine, check, file};
 
 use crate::{DaemonError, machine};
 
-/// A configuration with its text, and the machine that it was checked against.
+/// A configuration with its text, and the machine against which it was checked.
 #[derive(Debug)]
 pub struct Loaded {
     /// Path of the file, as messages name it.
     pub name: String,
     /// Text of the file.
     pub text: String,
-    /// The machine that the configuration was checked against.
+    /// The machine against which the configuration was checked.
     pub machine: Machine,
     /// Result of the check.
     pub checked: Checked,
@@ -29,7 +29,7 @@ pub fn load(path: &Path) -> Result<Loaded, DaemonError> {
     checked(path, machine(EntryBytes::default())?)
 }
 
-/// Read a configuration and check it for a replay, which pins no cores and opens no devices.
+/// Read a configuration and check it for a replay. A replay pins no cores and opens no devices.
 ///
 /// # Errors
 /// The file can't be read, or the configuration is invalid.
@@ -44,7 +44,7 @@ pub fn load_for_replay(path: &Path) -> Result<Loaded, DaemonError> {
 /// Highest core number, larger than any that a configuration may contain.
 pub(crate) const MOST_CORES: u16 = 1023;
 
-/// Name of a file, as messages show it, and its text.
+/// Read a file. Returns its name, as shown in messages, and its text.
 ///
 /// # Errors
 /// The file can't be read, or is not UTF-8 text.

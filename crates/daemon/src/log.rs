@@ -23,7 +23,7 @@ pub fn begin(level: LogLevel) {
         .try_init();
 }
 
-/// Formatter that keeps each event on one line, even if texts from peers or files contain line breaks.
+/// Formatter that writes each event on a single line, even if texts from peers or files contain line breaks.
 struct Lines<M>(M);
 
 impl<'a, W: Write, M: Fn() -> W + 'a> MakeWriter<'a> for Lines<M> {
@@ -34,7 +34,7 @@ impl<'a, W: Write, M: Fn() -> W + 'a> MakeWriter<'a> for Lines<M> {
     }
 }
 
-/// Writer of one event, which is written immediately.
+/// Writer of one event. The event is written immediately.
 struct Line<W>(W);
 
 impl<W: Write> Write for Line<W> {
@@ -85,7 +85,7 @@ mod tests {
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         let line = text.strip_suffix('\n').unwrap();
         assert!(!line.chars().any(sluice_config::text::is_hidden), "{line:?}");
-        // The tracing subscriber has already escaped some of the characters in its own way.
+        // The tracing subscriber escapes some of the characters itself, in a different way.
         assert!(line.contains("\\u000ab") && line.contains("\\u202e"), "{line:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The machine that the process runs on: its cores and its available memory.
+//! The machine on which the process runs: its cores and its available memory.
 
 use std::path::PathBuf;
 use std::{fs, io};
@@ -20,7 +20,7 @@ pub enum MachineError {
     /// A file of the kernel has an unexpected format.
     #[error("{} has no line `{line}` that can be read", path.display())]
     Unexpected {
-        /// Path of the file.
+        /// The missing line of the file.
         path: PathBuf,
         /// Line that is missing.
         line: &'static str,

@@ -11,15 +11,15 @@ use sluice_dpdk::pci::System;
 
 use crate::host::netlink::Netlink;
 
-/// The port of SSH.
+/// TCP port of SSH.
 const SSH: u16 = 22;
 
 /// How this machine uses a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// The machine's default route leads over this interface.
+    /// The machine's default route uses this interface.
     DefaultRoute(String),
-    /// An SSH session ends at this interface's address.
+    /// The local address of an SSH session belongs to this interface.
     Session(String, IpAddr),
 }
 
@@ -32,8 +32,8 @@ impl fmt::Display for Use {
     }
 }
 
-/// How this machine uses a device, as seen from the network namespace that Sluice was started in. Uses that the kernel
-/// does not report are ignored.
+/// How this machine uses a device, as seen from the network namespace in which Sluice was started. Uses that the kernel
+/// does not report are not detected.
 pub(crate) fn use_of(device: &Device) -> Option<Use> {
     let mut interfaces = HashSet::new();
     match device {
@@ -64,11 +64,11 @@ pub(crate) fn use_of(device: &Device) -> Option<Use> {
     })
 }
 
-/// Add the kernel interfaces of a device, and the VLANs, bonds and bridges on top of them.
+/// Add the kernel interfaces of a device, and the VLANs, bonds and bridges above them.
 fn found(device: &Device, interfaces: &mut HashSet<String>) {
     let mut next = match device {
         Device::Kernel { interface } => vec![interface.clone()],
-        // A card may have a kernel driver beside its DPDK driver.
+        // A card may have a kernel driver in addition to its DPDK driver.
         Device::Pci(address) => System::this().card(*address).map_or(Vec::new(), |card| card.interfaces),
         _ => return,
     };

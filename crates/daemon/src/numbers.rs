@@ -1,5 +1,5 @@
-//! Quarantine for the numbers of removed interfaces and virtual routers. Packets in flight and sessions may still refer
-//! to such a number, so it is reused only after a delay, and only if no other number is free.
+//! Quarantine for the numbers of removed interfaces and virtual routers. Packets in flight and sessions may still
+//! contain such a number. It is therefore reused only after a delay, and only if no other number is free.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,12 +20,13 @@ pub struct Resting {
 }
 
 impl Resting {
-    /// Numbering that a new configuration is checked with; `room` is the maximum number of interfaces and of routers.
+    /// Numbering against which a new configuration is checked. `room` is the maximum number of interfaces and of
+    /// routers.
     pub fn numbering(&self, running: &Numbering, room: [usize; 2], now: Instant) -> Numbering {
         let mut numbering = running.clone();
         release(&mut numbering.interfaces, &self.interfaces, room[0], now);
         release(&mut numbering.routers, &self.routers, room[1], now);
-        // All workers have renewed a removed port, so nothing refers to it any more.
+        // All workers have processed the removal of the port, so its number is not referenced any more.
         let ports = numbering.ports.0.iter_mut();
         ports
             .filter(|port| **port == Number::Rests)

@@ -1,4 +1,4 @@
-//! One-line description of a packet for operators.
+//! Describes a packet in one line, for operators.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ use sluice_wire::layers::{Class, Flags, Layers, parse};
 /// Addresses, ports, protocol and length of a frame; `bytes` is its captured beginning and `length` its full length.
 pub fn describe(bytes: &[u8], length: u16) -> String {
     let mut whole = bytes.to_vec();
-    // The frame may be truncated: pad it with zeros so that its length fields match.
+    // The frame may be truncated, so it is padded with zeros until its length fields match.
     whole.resize(usize::from(length).max(bytes.len()), 0);
     let Ok(layers) = parse(&whole) else {
         return format!("malformed, {length} bytes");

@@ -15,7 +15,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begin a section with Ethernet interfaces of these names; frames are truncated to `bytes` bytes.
+    /// Begin a section with Ethernet interfaces of these names. Frames are truncated to `bytes` bytes.
     pub fn begin(names: &[String], bytes: u16) -> Self {
         let mut blocks = PcapNgWriter::new(Vec::new()).ok();
         for name in names {
@@ -36,7 +36,7 @@ impl Writer {
         }
     }
 
-    /// Add a frame of `length` bytes, whose first bytes are `frame`.
+    /// Add a frame of `length` bytes. `frame` contains its first bytes.
     pub fn write(
         &mut self,
         at: SystemTime,
@@ -47,7 +47,7 @@ impl Writer {
         comment: Option<String>,
     ) {
         let mut options = Vec::new();
-        // The two direction bits: 1 is inbound, 2 is outbound.
+        // The two lowest bits are the direction: 1 is inbound, 2 is outbound.
         options.push(EnhancedPacketOption::Flags(if sent { 2 } else { 1 }));
         options.extend(comment.map(|comment| EnhancedPacketOption::Comment(Cow::Owned(comment))));
         let block = EnhancedPacketBlock {
@@ -60,7 +60,7 @@ impl Writer {
         write(&mut self.blocks, |blocks| blocks.write_pcapng_block(block).map(drop));
     }
 
-    /// Take the bytes written since the last call.
+    /// Return the bytes written since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         if let Some(blocks) = &mut self.blocks {
             std::mem::swap(blocks.get_mut(), &mut self.taken);
@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-/// Writing to memory can't fail; an invalid block would be a bug in this module.
+/// Writing to memory can't fail. An invalid block would be a bug in this module.
 fn write(blocks: &mut Option<PcapNgWriter<Vec<u8>>>, with: impl FnOnce(&mut PcapNgWriter<Vec<u8>>) -> PcapResult<()>) {
     if let Some(blocks) = blocks {
         let written = with(blocks);

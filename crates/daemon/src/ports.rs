@@ -1,4 +1,4 @@
-//! Conversion of interfaces that have their own device to ports of the data plane.
+//! Converts interfaces that have their own device to ports of the data plane.
 
 use sluice_config::config::{Interface, InterfaceIndex, Link, SiteFrames};
 use sluice_config::{Config, Fault, memory, schema};
@@ -15,12 +15,12 @@ use sluice_engine::worker::MAX_HELD;
 use crate::lowering::faces_outside;
 use crate::{cards, management};
 
-/// A port as it would be opened.
+/// A port with its planned parameters, before it is opened.
 #[derive(Clone, Debug)]
 pub struct Outlook {
     /// Interface of the port.
     pub interface: InterfaceIndex,
-    /// Parameters to open the port with.
+    /// Parameters for opening the port.
     pub plan: PortPlan,
     /// Selected driver, with the reason for the choice.
     pub choice: DriverChoice,
@@ -30,10 +30,11 @@ pub struct Outlook {
     pub cards: Vec<Card>,
 }
 
-/// The ports in the order of their interfaces. VLANs have no port, since their parent's port carries their frames.
+/// All ports, in the order of their interfaces. VLANs have no port, since the port of their parent carries their
+/// frames.
 ///
 /// # Errors
-/// The driver layer does not recognise a device.
+/// The driver layer does not recognise a device name.
 pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
     let mut ports = Vec::new();
     let mut faults = Vec::new();
@@ -48,7 +49,7 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
     if faults.is_empty() { Ok(ports) } else { Err(faults) }
 }
 
-/// Parameters of all ports, rings and buffers; `assists` is whether receiving workers assist.
+/// Parameters of all ports, rings and buffers; `assists` tells whether receiving workers assist.
 pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) -> Plan {
     let workers = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
     let mut plan = Plan::new(ports.iter().map(|port| port.plan.clone()).collect(), workers);
@@ -63,7 +64,7 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) 
         .parked
         .saturating_add(config.document.fragments.parked)
         .saturating_add(config.document.nat.unsolicited_syns);
-    // Two kinds of packets may be held for a moving shard; workers that assist add packets to a second queue.
+    // Packets of a moving shard may be held in two queues. Workers that assist have another queue.
     let held = match (workers, assists) {
         (0 | 1, _) => 0,
         (_, false) => 2 * MAX_HELD as u32,
@@ -71,13 +72,13 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) 
     };
     let parked = parked.saturating_add(held);
     plan.parked = parked as usize;
-    // Held packets are in addition to those in devices and workers.
+    // Held packets are counted in addition to those in devices and workers.
     let more = parked.saturating_add(memory::in_rings(&config.document));
     plan.buffers = plan.buffers.saturating_add(more).min(1 << 24).next_power_of_two() - 1;
     plan
 }
 
-/// Configure on all ports how cards distribute packets over shards, and which worker receives each shard.
+/// Configure on all ports how cards distribute packets to shards, and which worker receives each shard.
 pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &StartParameters) {
     for (port, outlook) in plan.ports.iter_mut().zip(outlooks) {
         steer_one(port, config, outlook.interface, setup);
@@ -98,7 +99,8 @@ pub fn port_plan(config: &Config, index: InterfaceIndex) -> Option<Result<PortPl
     port(config, index, config.interfaces.get(usize::from(index))?)
 }
 
-/// Receive queue of each shard: that of its owner, or another one if the owner has none or only borrows the shard.
+/// Receive queue of each shard: the queue of its owner. Another queue is used if the owner has none or only assists
+/// with the shard.
 pub fn table(setup: &StartParameters, queues: u16) -> Vec<u16> {
     let workers = setup.owners.iter().max().map_or(1, |last| usize::from(last) + 1);
     let receivers = setup.stages.all(Part::Receive, workers);
@@ -111,7 +113,7 @@ pub fn table(setup: &StartParameters, queues: u16) -> Vec<u16> {
 }
 
 impl Outlook {
-    /// The port as it would be opened with these parameters.
+    /// Creates the description of a port with these parameters.
     pub fn new(interface: InterfaceIndex, plan: PortPlan) -> Self {
         Self {
             interface,
@@ -122,12 +124,12 @@ impl Outlook {
         }
     }
 
-    /// Whether the port has no known obstacle to being opened.
+    /// Whether nothing is known that prevents the port from being opened.
     pub fn is_ready(&self) -> bool {
         !self.limits.iter().any(|limit| limit.fatal)
     }
 
-    /// Number of receive queues, at most the number of receiving workers.
+    /// Number of receive queues. It does not exceed the number of receiving workers.
     pub fn queues(&self, config: &Config) -> u16 {
         self.choice.queues.min(receivers(config))
     }
@@ -189,7 +191,8 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         }
     };
     let mut plan = PortPlan::new(&interface.name, device);
-    // A card may fail, or become unbound by a kernel update. The other interfaces then still start.
+    // A card may fail, or be unbound after a kernel update. The process must start with the other interfaces in that
+    // case.
     plan.required = !is_card(&plan.device);
     let bridged = bridged_tags(config, index);
     let tags = bridged.max(site_tags(config, index)).unwrap_or(0);
@@ -227,8 +230,8 @@ fn virtual_macs(config: &Config, index: InterfaceIndex) -> bool {
     })
 }
 
-/// Maximum number of tags among the bridged VLANs of a device; `None` without one. Devices exclude at most one tag from
-/// the MTU, and customers' frames may have another.
+/// Maximum number of tags of the bridged VLANs of a device. `None` if it has no bridged VLAN. Devices exclude at most
+/// one tag from the MTU, and customers' frames may have a second tag.
 fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let bridged = config.interfaces.iter().filter(|interface| interface.bridge.is_some());
     let tags = bridged.filter_map(|interface| match &interface.link {
@@ -238,7 +241,7 @@ fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     tags.max()
 }
 
-/// Maximum number of tags among the sites whose access interface is on a device; `None` without sites.
+/// Maximum number of tags of the sites whose access interface is on a device. `None` without sites.
 fn site_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let rows = config.subscribers.iter().flat_map(|subscribers| &subscribers.rows);
     let tags = rows.filter(|row| row.interface == device).map(|row| match row.frames {

@@ -1,4 +1,4 @@
-//! Load balancing among workers: shards move from the busiest worker to the least busy one while that reduces the
+//! Load balancing among workers. Shards move from the busiest to the least busy worker as long as a move reduces the
 //! difference.
 
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::desk::Gone;
 use crate::ports::table;
 
-/// Interval between comparisons of the loads, which is also the time that a move gets to take effect.
+/// Interval between comparisons of the loads. It is also the time that a move gets to take effect.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Polling interval while workers complete a step of a move.
@@ -38,13 +38,13 @@ pub enum MoveError {
     /// The worker does not own the shard, or another shard is moving.
     #[error("worker {0} can't take shards at the moment")]
     Refused(WorkerIndex),
-    /// A pool migration is still ending sessions.
+    /// A pool migration is not complete, because it is still ending sessions.
     #[error("a change of pools is still under way")]
     Unsettled,
 }
 
-/// The move that reduces the load difference most. `busy` is the load per worker in percent, `None` for workers without
-/// sessions; `owners` and `packets` are per shard.
+/// Choose the move that reduces the load difference most. `busy` is the load of each worker in percent (`None` for
+/// workers without sessions); `owners` and `packets` have an entry per shard.
 pub fn choose(wanted: &Rebalance, busy: &[Option<f64>], owners: &[WorkerIndex], packets: &[u64]) -> Option<Move> {
     let mut workers: Vec<(f64, WorkerIndex)> = (0..).zip(busy).filter_map(|(at, busy)| Some(((*busy)?, at))).collect();
     workers.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -62,7 +62,7 @@ pub fn choose(wanted: &Rebalance, busy: &[Option<f64>], owners: &[WorkerIndex], 
     let weighed = own
         .iter()
         .map(|&(shard, packets)| (most * packets as f64 / all.max(1) as f64, shard));
-    // A shard as heavy as the whole difference would only make the other worker the busiest.
+    // Moving a shard with the load of the whole difference would only make the other worker the busiest.
     let useful = weighed.filter(|&(weight, _)| weight > 0.0 && weight < difference);
     let (_, shard) = useful.min_by(|one, other| {
         let off = |weight: f64| (difference - 2.0 * weight).abs();
@@ -111,7 +111,7 @@ impl Control {
             .flatten()
     }
 
-    /// Packet counters per shard.
+    /// Packet counter of each shard.
     fn packets(&self) -> Vec<u64> {
         let shards = self.plane().start_parameters().owners.len();
         let of = |shard: usize| self.counters.iter().filter_map(move |worker| worker.shards.get(shard));
@@ -123,7 +123,7 @@ impl Control {
     /// Move a shard while packets flow. Returns the duration of the move.
     ///
     /// # Errors
-    /// See [`MoveError`]; the shard remains where it was.
+    /// See [`MoveError`]. The shard remains with its worker.
     pub(crate) async fn move_shard(&self, Move { shard, to }: Move) -> Result<Duration, MoveError> {
         let _one = self.committing.lock().await;
         let began = Instant::now();
@@ -135,7 +135,8 @@ impl Control {
             plane.start_parameters().owners.of(shard)
         };
         let from = owner.ok_or(MoveError::Refused(to))?;
-        // A list request in between would delay the shard's packets for as long as it scans a whole table.
+        // The queue stays locked, because a list request in between would delay the shard's packets while it scans a
+        // whole table.
         let mut giver = self.desk(from.into()).await?;
         if from == to || !matches!(self.ask(to.into(), Request::Expect { shard }).await?, Reply::Done) {
             return Err(MoveError::Refused(to));
@@ -145,7 +146,7 @@ impl Control {
             self.ask(to.into(), Request::Release).await?;
             return Err(MoveError::Refused(from));
         }
-        // Wait for two rounds of each worker: the present round may have begun before the change.
+        // Wait for two rounds of each worker, because the current round may have begun before the change.
         let then: Vec<u64> = self.counters.iter().map(|worker| worker.heartbeat.get()).collect();
         let seen = || {
             self.counters
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn shard_moves_that_levels_the_load_most() {
-        // The loads are 90 % and 10 %, so 40 % of a core should move: shard 2.
+        // The loads are 90 % and 10 %, so 40 % of a core should move, which is the load of shard 2.
         let owners = [0, 0, 0, 1];
         assert_eq!(
             Some(Move { shard: 2, to: 1 }),

@@ -1,4 +1,4 @@
-//! Rules of the packet filter at run time: those of the configuration, and the changes since.
+//! Rules of the packet filter at run time: those of the configuration, with the changes made since.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,7 +32,7 @@ pub enum EditError {
 pub struct Edited {
     /// Number of rules inserted or removed.
     pub count: u64,
-    /// Whether the whole filter was compiled again.
+    /// Whether the complete filter was compiled again.
     pub is_anew: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct RunningRules {
 }
 
 impl RunningRules {
-    /// Rules of a configuration.
+    /// Creates the rules from those of a configuration.
     pub fn new(list: Rules) -> Self {
         let weights = list.iter().map(|(_, listed)| Weight::of(&listed.rule));
         let mut rules = Self {
@@ -60,17 +60,17 @@ impl RunningRules {
         rules
     }
 
-    /// The rules in order.
+    /// All rules in their order.
     pub fn list(&self) -> &Rules {
         &self.list
     }
 
-    /// Mutable access to the rules, to fold changes into them. Call [`RunningRules::name_all`] afterwards.
+    /// Mutable access to the rules, to compile changes into them. [`RunningRules::name_all`] must be called afterwards.
     pub fn list_mut(&mut self) -> &mut Rules {
         &mut self.list
     }
 
-    /// Rebuild the index by name after rules have changed their positions.
+    /// Rebuild the index by name after positions of rules have changed.
     pub fn name_all(&mut self) {
         let names = self
             .list
@@ -160,7 +160,7 @@ impl RunningRules {
         }
     }
 
-    /// Position behind the last rule that a router evaluates before its default action.
+    /// Position after the last rule that a router evaluates before its default action.
     fn end_of(&self, router: Option<RouterIndex>) -> usize {
         let mut listed = self.list.iter().map(|(_, listed)| &listed.rule);
         let default = listed.position(|rule| rule.is_default && rule.router == router);
@@ -173,7 +173,7 @@ impl RunningRules {
         index.ok_or_else(|| EditError::Unknown(name.to_owned()))
     }
 
-    /// The configuration with the present rules; `None` if the rules have not changed.
+    /// The configuration with the current rules. `None` if the rules have not changed.
     pub fn edited(&self, config: &Config) -> Option<Config> {
         let mut config = self.edited.then(|| config.clone())?;
         let names: Vec<_> = config.routers.iter().map(|router| router.name.clone()).collect();

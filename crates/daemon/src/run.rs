@@ -1,4 +1,4 @@
-//! `sluice run`: from reading the configuration to printing the final counters.
+//! `sluice run`: from the start with a loaded configuration to the output of the final counters.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         .enable_all()
         .build()
         .map_err(DaemonError::Runtime)?;
-    // Install signal handlers before anything is opened, so that a signal during the start causes an orderly shutdown.
+    // Install signal handlers before anything is opened, so that a signal during the start leads to an orderly shutdown.
     let (mut interrupt, mut terminate, mut hangup) = {
         let _inside = runtime.enter();
         let caught = |kind| signal(kind).map_err(DaemonError::Runtime);
@@ -58,7 +58,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         let listener = socket.listener().and_then(tokio::net::UnixListener::from_std);
         let listener = listener.map_err(DaemonError::Runtime)?;
         tracing::info!("{name} runs, and answers at {}", path.display());
-        // Files that lines are appended to have been moved by log rotation.
+        // Log rotation has moved files to which lines are appended, so they are reopened.
         let reopen = async {
             while hangup.recv().await.is_some() {
                 tracing::info!("records go to a file opened anew");
@@ -82,8 +82,8 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         }
     });
     tracing::info!("ending: what is in flight goes out");
-    // Ends the requests in progress, which drops their references to the control. A rule compilation is not awaited:
-    // its process ends with this one.
+    // This ends the requests in progress, which drops their references to the control. A running rule compilation is
+    // not awaited, because its process ends together with this one.
     runtime.shutdown_timeout(PATIENCE);
     workers.stop(&control.counters);
     control.collect_alerts();
@@ -108,7 +108,7 @@ fn close_devices(control: Control) {
         tracing::warn!("{name}: its former device is still being closed, the system takes it back");
     }
     match control.into_devices().close() {
-        // A device that is still being closed holds buffers.
+        // A device that is still being closed holds buffers, so their memory is not freed.
         Ok(_) if !closing.is_empty() => {}
         Ok(closed) => {
             for balance in closed.balances().iter().filter(|balance| !balance.is_even()) {

@@ -1,5 +1,5 @@
-//! Computed outside ports of deterministic NAT (RFC 7422), in both directions, for the running configuration or a
-//! configuration file. A file answers a query long after the configuration was active.
+//! Computes the outside ports of deterministic NAT (RFC 7422), in both directions, for the running configuration or a
+//! configuration file. With a file, queries are possible long after the configuration was active.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -12,7 +12,7 @@ use sluice_nat::{Address as _, Plan};
 
 use crate::{DaemonError, load, lowering};
 
-/// Maximum number of ports and inside addresses examined per page of a list.
+/// Maximum number of ports and inside addresses that are examined for one page of a list.
 const WORK: u32 = 1 << 20;
 
 /// Deterministic pools of a configuration.
@@ -23,7 +23,7 @@ impl Shares {
     /// Deterministic pools of a valid configuration.
     ///
     /// # Errors
-    /// A pool that the configuration crate accepts is rejected by the NAT crate.
+    /// The NAT crate rejects a pool that the configuration crate accepts.
     pub fn of(config: &Config) -> Result<Self, lowering::LoweringError> {
         let mut plans = Vec::new();
         for pool in &config.pools {
@@ -34,7 +34,7 @@ impl Shares {
         Ok(Self(plans))
     }
 
-    /// Deterministic pools of a configuration file, independent of the machine that it was written for.
+    /// Deterministic pools of a configuration file. The machine for which the file was written does not matter.
     ///
     /// # Errors
     /// The file can't be read, or the configuration is invalid.
@@ -47,8 +47,8 @@ impl Shares {
         Ok(Self::of(&load::checked(path, machine)?.checked.config)?)
     }
 
-    /// Up to `limit` shares that match, and the cursor of the next page. The first cursor is 0. A page may be empty,
-    /// because its amount of work is limited.
+    /// Up to `limit` shares that match, and the cursor of the next page. The first page has cursor 0. A page may be
+    /// empty, because the amount of work per page is limited.
     pub fn list(&self, filter: &MappingFilter, cursor: u64, limit: usize) -> (Vec<Share>, Option<u64>) {
         let mut found = Vec::new();
         let mut work = WORK;

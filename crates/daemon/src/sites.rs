@@ -1,4 +1,4 @@
-//! Connection of the subscriber service to the workers' queues, the routers' host stacks and the API.
+//! Connects the subscriber service with the workers' queues, the routers' host stacks and the API.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -26,7 +26,7 @@ pub struct SitesService {
 }
 
 impl SitesService {
-    /// Start the service; it writes leases to the table of `writer`.
+    /// Start the service. It writes leases to the table of `writer`.
     ///
     /// # Errors
     /// No thread or file descriptor is available.
@@ -53,14 +53,14 @@ impl SitesService {
         })
     }
 
-    /// Give the service access to the routers' host stacks, in which servers of private leases may run.
+    /// Give the service access to the routers' host stacks, in which the servers of private leases run.
     pub fn live_with(&self, hosts: &Arc<Hosts>) {
         let _ = self.hosts.set(Arc::downgrade(hosts));
         let inbox = self.inbox.clone();
         hosts.divert(Box::new(move |interface, frame| inbox.takes(interface, frame)));
     }
 
-    /// Apply another configuration that has the same sites.
+    /// Apply a different configuration with the same sites.
     pub fn follow(&self, config: &Config, policy: &Snapshot, pools: &PoolNames) {
         let parameters = lowering::subscribers(config, &policy.interfaces, pools, self.macs.clone(), self.secret);
         if let Some(parameters) = parameters {
@@ -108,7 +108,7 @@ impl SitesService {
     }
 }
 
-/// Name of a context's site; `None` if the context belongs to no site.
+/// Name of the site that a context identifies. `None` if the context belongs to no site.
 pub(crate) fn site_name(config: &Config, context: Context) -> Option<String> {
     let subscribers = config.subscribers.as_ref().filter(|_| is_site(context))?;
     Some(subscribers.name(site(context))).filter(|name| !name.is_empty())

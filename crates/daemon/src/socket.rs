@@ -1,4 +1,4 @@
-//! The control socket: used by one daemon, accessible to its owner only.
+//! The control socket. Only one daemon uses it, and only its owner has access.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{Error, ErrorKind};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 /// Why the control socket can't be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Another daemon listens at the path.
+    /// Another daemon is listening at the path.
     #[error("another daemon answers at {}: end it first, or name another socket under [control]", .0.display())]
     Taken(PathBuf),
-    /// The path is a file other than a socket.
+    /// The path is a file that is not a socket.
     #[error("{} is no socket: remove it, or name another one under [control]", .0.display())]
     InTheWay(PathBuf),
     /// The socket can't be created.
@@ -25,7 +25,7 @@ pub enum SocketError {
     },
 }
 
-/// The listening socket; its file is removed on drop.
+/// The listening socket. Its file is removed on drop.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -33,7 +33,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listen at a path that no other process listens at.
+    /// Listen at a path. No other process may listen at it.
     ///
     /// # Errors
     /// See [`SocketError`].
@@ -45,7 +45,7 @@ impl Socket {
         match UnixStream::connect(path) {
             Ok(_) => return Err(SocketError::Taken(path.to_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // The socket was left by a daemon that was killed.
+            // A daemon that was killed has left this socket.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_socket(path) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 return Err(SocketError::InTheWay(path.to_owned()));
@@ -55,7 +55,7 @@ impl Socket {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(refused)?;
-        // Create the socket in a private folder, and rename it after its permissions are set.
+        // Create the socket in a private directory, set its permissions, and then move it to its path.
         let nursery = folder.join(format!(".sluice-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&nursery).map_err(refused)?;
         let fresh = nursery.join("control");

@@ -65,7 +65,7 @@ pub struct Running {
 /// Start DPDK, open the devices, create the tables and start the workers.
 ///
 /// # Errors
-/// The error names the missing resource and its remedy.
+/// The error states the missing resource and the remedy.
 pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let config = &loaded.checked.config;
     let refused = |faults| DaemonError::Configuration(place(&loaded.name, &loaded.text, faults));
@@ -83,7 +83,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let count = config.cores.len();
     let places = outlooks.len() + SPARE_PLACES;
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
-    // Compile before any device is opened and before workers occupy the cores, since it may take long.
+    // Compile before any device is opened and before workers occupy the cores, since compilation may take long.
     let compiler = Compiler::of(config).storing();
     let compiled = lowering::inspection(config, secrets, &compiler).map_err(|error| refused(vec![error.fault()]))?;
     let (inspection, signatures) =
@@ -199,7 +199,7 @@ fn log_workers(config: &Config, plane: &ControlPlane) {
 
 type Served = (SiteWriter, Vec<[u8; 6]>);
 
-/// Writer of the site table, and the sites' virtual MACs; `None` without sites.
+/// Writer of the site table, and the sites' virtual MACs. `None` without sites.
 fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Served>, DaemonError> {
     let Some(subscribers) = &config.subscribers else {
         return Ok(None);
@@ -234,7 +234,7 @@ fn stages(config: &sluice_config::Config) -> (Stages, bool) {
     }
 }
 
-/// When workers assist, and the maximum duration in cycles of the processor's clock.
+/// Configuration of assisting: when workers assist, and the maximum duration in TSC cycles.
 fn assist(config: &sluice_config::Config, workers: usize) -> Arc<Assist> {
     let system = &config.document.system;
     let slice = system.roles.time_slice.duration().as_nanos() * u128::from(tsc::frequency()) / 1_000_000_000;
@@ -245,7 +245,7 @@ fn assist(config: &sluice_config::Config, workers: usize) -> Arc<Assist> {
     Assist::new(workers, settings).into()
 }
 
-/// Workers that send by a port on behalf of all workers; empty if every sending worker has its own queue.
+/// Workers that send through a port on behalf of all workers. Empty if every sending worker has its own queue.
 pub(crate) fn senders(with_queues: &[u16], wanted: &[u16], workers: usize) -> Box<[u16]> {
     match wanted.len() == workers && wanted.iter().all(|worker| with_queues.contains(worker)) {
         true => Box::default(),
@@ -256,7 +256,7 @@ pub(crate) fn senders(with_queues: &[u16], wanted: &[u16], workers: usize) -> Bo
     }
 }
 
-/// How idle workers wait.
+/// How workers wait when they are idle.
 pub(crate) fn waiting(config: &sluice_config::Config) -> IdlePolicy {
     let system = &config.document.system;
     IdlePolicy {
@@ -267,7 +267,7 @@ pub(crate) fn waiting(config: &sluice_config::Config) -> IdlePolicy {
     }
 }
 
-/// Error of a device that can't be opened, with its place in the file if the device is the cause.
+/// Convert the error of a device that can't be opened. If the device is the cause, its place in the file is added.
 fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     let text = error.to_string();
     let interface = loaded.checked.config.interfaces.iter().find(|interface| {
@@ -283,8 +283,8 @@ fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     }
 }
 
-/// Faults that prevent the start, and faults that only leave interfaces without their cards, which are opened later. If
-/// no interface has its device, the process does not start.
+/// Returns the faults that prevent the start, and the faults after which interfaces are only without their cards, which
+/// are opened later. If no interface has its device, the process does not start.
 fn faults(config: &Config, outlooks: &[Outlook]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut fatal, mut absent, mut ready) = (Vec::new(), Vec::new(), false);
     for port in outlooks {
@@ -302,7 +302,7 @@ fn faults(config: &Config, outlooks: &[Outlook]) -> (Vec<Fault>, Vec<Fault>) {
 }
 
 /// Wait until the links of started cards are up. Received packets wait in the cards meanwhile, so that all routes exist
-/// when the first packet is forwarded. A link that takes longer does not delay the others.
+/// when the first packet is forwarded. A slow link delays the start only up to this maximum.
 fn wait_for_links(devices: &Devices) {
     let mut waiting = devices.ports();
     let deadline = Instant::now() + LINK_PATIENCE;
@@ -373,7 +373,7 @@ fn make_workers(
     let lines = plane.lines();
     let others = plane.counters().len().saturating_sub(1);
     let exchange = Arc::new(ShardExchange::new(plane.start_parameters().owners.len(), others, ring));
-    // Each shard begins at an even line, because the processor fetches lines in pairs.
+    // Each shard begins at an even cache line, because the processor fetches lines in pairs.
     let part = lines.total().next_multiple_of(2);
     let mut bytes = 0;
     let mut backing = Backing::Hugepages;
@@ -384,7 +384,7 @@ fn make_workers(
         if region.backing() != Backing::Hugepages {
             backing = region.backing();
         }
-        // The tables exist as long as the process.
+        // The tables exist for the life of the process.
         let memory: &'static mut [Line] = region.leak();
         let mut rest = memory.chunks_exact_mut(part);
         let places = 0..plane.start_parameters().ports as PortIndex;
@@ -432,6 +432,7 @@ pub(crate) fn sum(
     counters
         .iter()
         .filter_map(|worker| worker.interfaces.get(interface))
-        // A device that returns a frame may make one worker's part negative; the wrapping sum is still correct.
+        // If a device returns a frame, the counter of one worker may become negative. The wrapping sum is still
+        // correct.
         .fold(0, |sum, counters| sum.wrapping_add(value(counters)))
 }

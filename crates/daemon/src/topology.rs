@@ -15,9 +15,9 @@ use crate::machine::core_list;
 /// Mount point of sysfs.
 pub const SYS: &str = "/sys";
 
-/// Cores that are online, and locations of the devices. `root` is [`SYS`], or a folder with the same layout.
+/// Cores that are online, and locations of the devices. `root` is [`SYS`] or a directory with the same layout.
 ///
-/// Properties that a kernel or hypervisor does not report get the simplest value: no hyperthreads, one cache per
+/// If a kernel or hypervisor does not report a property, the simplest value is used: no hyperthreads, one cache per
 /// socket, one NUMA node.
 ///
 /// # Errors
@@ -52,7 +52,7 @@ pub fn topology(root: &Path, devices: &[(String, Device)]) -> Result<Topology, M
     })
 }
 
-/// Devices of a configuration; a bond is listed by its members.
+/// Devices of a configuration. The members of a bond are listed instead of the bond.
 pub fn devices(config: &Config) -> Vec<(String, Device)> {
     let named = config.interfaces.iter().flat_map(|interface| {
         let devices = match &interface.link {
@@ -107,7 +107,7 @@ fn device_node(root: &Path, device: &Device) -> Option<u16> {
     number(&folder.join("numa_node"))
 }
 
-/// Entries of a folder whose names consist of `word` and a number.
+/// Entries of a directory whose names consist of `word` and a number.
 fn numbered(folder: &Path, word: &str) -> Vec<(u16, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let number = |name: &str| name.strip_prefix(word)?.parse().ok();
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with the layout of `/sys`, filled from a recording.
+    /// A directory with the layout of `/sys`, filled from a recorded topology.
     fn laid_out(name: &str) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         let record = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(2, found.cores.len());
     }
 
-    /// Placement chosen if every stage takes 100 cycles and a hand-over the usual time.
+    /// The placement that is chosen if every stage takes 100 cycles and a hand-over has its usual cost.
     fn chosen(topology: &Topology, queues: u16, offered: Option<f64>) -> Placement {
         let costs = Costs {
             parts: [100.0; 4],

@@ -1,4 +1,4 @@
-//! Watchdog of the workers: reports the core of a worker that completes no round.
+//! Watchdog of the workers. It reports the core of a worker that does not complete its round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sluice_engine::packet::counters::WorkerCounters;
 
-/// Which workers are stuck; kept up to date while the watchdog exists.
+/// Which workers are stuck. The watchdog updates this as long as it exists.
 #[derive(Debug)]
 pub struct Watchdog {
     stuck: Arc<[AtomicBool]>,
@@ -21,7 +21,7 @@ struct Seen {
 }
 
 impl Watchdog {
-    /// Watch the workers on a separate thread: a worker that completes no round within `limit` is stuck.
+    /// Watch the workers on a separate thread. A worker that completes no round within `limit` is stuck.
     ///
     /// # Errors
     /// The thread can't be started.

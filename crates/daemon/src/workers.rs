@@ -12,10 +12,10 @@ use sluice_engine::packet::counters::WorkerCounters;
 use sluice_engine::packet::time::Now;
 use sluice_engine::worker::Worker;
 
-/// Maximum time for packets in flight to be sent at shutdown.
+/// Maximum time at shutdown for sending packets in flight.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Maximum sleep of the worker that sends for routers' host stacks, which can't wake it.
+/// Maximum sleep of the worker that sends the packets of routers' host stacks, because host stacks can't wake it.
 const HOSTS: Duration = Duration::from_millis(1);
 
 /// The running workers.
@@ -53,13 +53,14 @@ impl Workers {
         Ok(Self { threads, quiet })
     }
 
-    /// Stop in order: receiving stops, packets in flight are sent, then the threads end and release their buffers.
+    /// Stop in order: first receiving stops, then packets in flight are sent, then the threads end and release their
+    /// buffers.
     pub fn stop(self, counters: &[Arc<WorkerCounters>]) {
         self.quiet.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + DRAIN;
         let rounds = || counters.iter().map(|worker| worker.heartbeat.get()).collect::<Vec<_>>();
         let packets = || counters.iter().map(|worker| worker.packets.get()).sum::<u64>();
-        // The workers are quiet once each has completed some rounds without a packet.
+        // The workers are idle once each has completed some rounds without a packet.
         let mut since = (rounds(), packets());
         while Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
@@ -72,7 +73,7 @@ impl Workers {
         }
         self.threads.iter().for_each(Thread::ask_to_stop);
         for thread in self.threads {
-            // Unreachable after a panic, which aborts the process.
+            // This can't fail, because a panic of a worker aborts the process.
             let _ = thread.stop();
         }
     }

@@ -1,5 +1,5 @@
-//! Host stacks of routers with the real kernel: namespaces, interfaces, frames. Each test runs in a process with its
-//! own network namespace and its own /run.
+//! Tests host stacks of routers with the real kernel: namespaces, interfaces and frames. Each test runs in a process
+//! with its own network namespace and its own /run.
 
 use sluice_testkit::process;
 use std::io::Write;
@@ -186,7 +186,7 @@ fn server_in_a_host_hears_the_relay_and_its_answer_comes_back() {
             (3, address(server), &b"answer"[..]),
             (interface, answer.source, answer.payload)
         );
-        // A datagram to another address goes to the worker, and the reply to the relay does not.
+        // A datagram to another address is passed to the worker. The reply to the relay is not.
         let other = workers.sent(|interface, frame| interface == 3 && Datagram::of(frame).is_some());
         assert_eq!(b"other", Datagram::of(&other).expect("a datagram").payload);
         hosts.stop();
@@ -218,7 +218,7 @@ fn host_has_the_interfaces_of_its_router_and_the_kernel_keeps_still() {
                 let found = within("sluice-red", move || std::fs::read_to_string(path).expect("a setting"));
                 assert_eq!(value, found.trim(), "{setting}");
             }
-            // Packets without a route go to Sluice, and daemons see no route for them.
+            // The kernel sends packets without a route to Sluice, but daemons do not see a route for them.
             let to = |address: &str| ip(&format!("-n sluice-red route get {address}"));
             for (far, own) in [("198.51.100.7", "192.168.1.1"), ("2001:db8:9::7", "2001:db8:1::1")] {
                 let way = to(far);
@@ -270,7 +270,7 @@ fn connection_is_answered_by_who_listens_in_the_host() {
             (Some(&0x12), &MAC),
             (answer.get(47), &answer[6..12].try_into().expect("six bytes"))
         );
-        // A frame for an interface that does not exist.
+        // Deliver a frame for an interface that does not exist.
         assert!(workers.to_hosts[0].push(77, [&syn, &[]]));
         until("a stray", || (hosts.strays() == 1).then_some(()));
         let counts = hosts.counts("red").expect("the host's");
@@ -322,9 +322,9 @@ fn link_that_goes_down_is_seen_in_the_host() {
         assert!(has_carrier("sluice-red", "inside"));
         hosts.set_link(3, false);
         until("no carrier", || (!has_carrier("sluice-red", "inside")).then_some(()));
-        // Routes and addresses remain.
+        // The routes and addresses remain.
         assert_eq!(3, addresses("sluice-red", "inside").len());
-        // The link remains down after a change.
+        // The link remains down when the configuration changes.
         let mut other = red();
         other.interfaces[0]
             .addresses
@@ -343,7 +343,7 @@ fn link_that_goes_down_is_seen_in_the_host() {
     });
 }
 
-/// A minimal daemon: `cat` echoes its input.
+/// A minimal daemon: `cat`, which echoes its input.
 fn daemon(namespace: &str) -> Child {
     let child = Command::new("ip")
         .args(["netns", "exec", namespace, "cat"])
@@ -369,10 +369,10 @@ fn namespace_of_a_process_that_died_is_taken_over_with_what_lives_in_it() {
                 socket
             });
             let mut daemon = daemon("sluice-red");
-            // An address and a route that a daemon has set.
+            // Add an address and a route, as a daemon would.
             ip("-n sluice-red address add 192.168.1.77/32 dev inside");
             ip("-n sluice-red route add 10.9.0.0/16 via 192.168.1.10 dev inside onlink");
-            // Simulate a crash: nothing is cleaned up.
+            // Simulate a crash, after which nothing is cleaned up.
             drop((hosts, workers));
             until("no carrier", || (!has_carrier("sluice-red", "inside")).then_some(()));
             let mut now = red();
@@ -417,13 +417,13 @@ fn routers_come_and_go_without_disturbing_others() {
     alone("routers_come_and_go_without_disturbing_others", || {
         let (hosts, mut workers) = start(vec![red()]);
         let number = hosts.links()[0].link;
-        // Another router has an interface with the same name, address and MAC.
+        // A second router has an interface with the same name, address and MAC.
         let mut blue = red();
         (blue.name, blue.interfaces[0].index, blue.uplinks) = ("blue".into(), 5, [None; 2]);
         hosts.update(vec![red(), blue.clone()]).expect("one more");
         assert_eq!(2, hosts.links().len());
         assert!(has_carrier("sluice-blue", "inside"));
-        // The interface moves to another index, and another interface is added.
+        // The interface gets another index, and a second interface is added.
         let mut moved = red();
         moved.interfaces[0].index = 9;
         moved.interfaces.push(interface(3, "more", &["192.168.3.1/24"]));
@@ -437,7 +437,8 @@ fn routers_come_and_go_without_disturbing_others() {
             Transport::Raw(IpNumber(254)),
         );
         assert!(workers.to_hosts[0].push(3, [&raw.macs(PEER_MAC, MAC).build(), &[]]));
-        // The kernel answers an unknown protocol by an ICMP error, sent on the interface that now has this index.
+        // The kernel answers a packet of an unknown protocol with an ICMP error. It sends the error on the interface
+        // that now has this index.
         workers
             .sent(|interface, frame| interface == 3 && layers::parse(frame).is_ok_and(|layers| layers.protocol == 1));
         hosts.update(Vec::new()).expect("none");

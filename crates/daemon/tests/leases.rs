@@ -1,5 +1,5 @@
-//! Private leases with real DHCP servers: terminals send requests through the relay, and the server's lease file is
-//! followed. Each test runs in a process with its own network namespace and its own /run.
+//! Tests private leases with real DHCP servers. Terminals send requests through the relay, and a watcher reads the
+//! server's lease file. Each test runs in a process with its own network namespace and its own /run.
 
 use sluice_testkit::process;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ fn run(words: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A server in its own namespace, connected by a veth pair; it is stopped on drop.
+/// A DHCP server in its own namespace, connected by a veth pair. It is stopped on drop.
 struct Server {
     folder: TempDir,
     format: Format,
@@ -75,12 +75,12 @@ impl Server {
             "ip -n far addr add 10.77.0.1/16 dev inside",
             "ip link set relay up",
             "ip -n far link set inside up",
-            // dhcpd verifies checksums that the kernel would leave to the card.
+            // dhcpd verifies checksums, which the kernel would leave to the card.
             "ethtool -K relay tx off",
         ] {
             run(words);
         }
-        // Kea ignores an interface that has no carrier at its start.
+        // Kea ignores an interface that has no carrier when Kea starts.
         let began = Instant::now();
         while !run("ip -n far link show inside").contains("state UP") {
             assert!(began.elapsed() < PATIENCE, "there is no carrier");
@@ -188,8 +188,8 @@ impl World {
         }
     }
 
-    /// Send a message through the relay. Returns the reply if one is expected, and the lease that the relay has seen in
-    /// it.
+    /// Send a message through the relay. If a reply is expected, waits for it and returns it, together with the lease
+    /// that the relay has observed in it.
     fn say(&mut self, site: Site, message: &Message, answered: bool) -> Option<(Message, Option<Ipv4Addr>)> {
         let (mut payload, mut out, mut back) = (Vec::new(), Vec::new(), Vec::new());
         message
@@ -241,7 +241,7 @@ impl World {
         message
     }
 
-    /// Acquire a lease for a terminal; returns once the server has written it.
+    /// Acquire a lease for a terminal. Returns once the server has written the lease to its file.
     fn lease(&mut self, site: Site, terminal: u8) -> Ipv4Addr {
         let discover = Self::message(terminal, MessageType::Discover, NONE);
         let (offer, _) = self.say(site, &discover, true).expect("an offer");
@@ -273,7 +273,7 @@ impl World {
         assert_eq!(vec![(address, Lost::Released)], std::mem::take(&mut self.lost));
     }
 
-    /// Follow changes until a condition holds.
+    /// Receive changes until a condition holds.
     fn until(&mut self, is_so: impl Fn(&BTreeMap<Ipv4Addr, Lease>, &Standing) -> bool) {
         let began = Instant::now();
         while !is_so(&self.known, &self.watcher.standing()) {

@@ -1,5 +1,5 @@
-//! Public addresses from Kea: the agent's frames go through a TAP interface to the server. Each test runs in a process
-//! with its own network namespace.
+//! Tests public addresses with Kea. The agent's frames are sent through a TAP interface to the server. Each test runs
+//! in a process with its own network namespace.
 
 use sluice_testkit::process;
 use std::collections::BTreeMap;
@@ -22,7 +22,8 @@ use sluice_wire::Mac;
 use sluice_wire::ethernet::BROADCAST;
 
 const VARIABLE: &str = "SLUICE_PUBLIC_LEASES_INSIDE";
-/// Environment variables for the number of sites and the message rate, to measure larger installations.
+/// Environment variables for the number of sites and the message rate. They allow measurements with larger
+/// installations.
 const SITES: &str = "SLUICE_PUBLIC_LEASES_SITES";
 const RATE: &str = "SLUICE_PUBLIC_LEASES_RATE";
 const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
@@ -89,7 +90,7 @@ impl Kea {
             "Kea did not start: {configuration}",
             configuration = path("kea.json")
         );
-        // Keep reading the server's output, since a full pipe would block it.
+        // Keep reading the server's output, since the server would block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { folder, process }
     }
@@ -98,7 +99,7 @@ impl Kea {
         self.folder.path().join("leases.csv")
     }
 
-    /// Leases of the server: for each address the MAC, the lease time in seconds, and the state.
+    /// Leases of the server. For each address: the MAC, the lease time in seconds, and the state.
     fn leases(&self) -> BTreeMap<Ipv4Addr, (String, u64, u64)> {
         let text = std::fs::read_to_string(self.file()).expect("a file of leases");
         let lease = |line: &str| {
@@ -109,7 +110,7 @@ impl Kea {
                 (words[1].to_owned(), number(words[3]), number(words[9])),
             )
         };
-        // The last line of an address is the valid one.
+        // If an address has several lines, the last one is valid.
         text.lines().skip(1).map(lease).collect()
     }
 
@@ -134,12 +135,12 @@ impl Drop for Kea {
     }
 }
 
-/// Drives the agent: passes its frames and advances its time.
+/// Runs the agent: transfers its frames and advances its time.
 struct Runner {
     agent: Agent,
     tap: Tap,
     began: Instant,
-    /// Time by which the agent's clock was advanced artificially.
+    /// Time that was added to the agent's clock.
     skipped: Duration,
     events: Vec<Event>,
     macs: Vec<Mac>,
@@ -358,7 +359,7 @@ fn address_that_somebody_else_uses_is_declined_at_kea() {
             why: Why::Conflict
         }));
         assert_ne!(was, address);
-        // State 1 is "declined": the server does not assign the address for a while.
+        // State 1 means "declined". The server does not assign the address for a while.
         kea.until("the address to be declined", |leases| leases[&was].2 == 1);
         runner.agree(&kea);
     });

@@ -1,5 +1,5 @@
-//! Routes of generated valid configurations work: each leads to a host on a link that the router can resolve. An
-//! independent interpretation of the configuration determines that host.
+//! Tests that the routes of generated valid configurations work: the next hop of each route is a host on a link whose
+//! address the router can resolve. An independent interpretation of the configuration determines that host.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use sluice_route::{DropKind, NextHop, Prefix};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Possible addresses of each interface, by family.
+/// Possible addresses of each interface, for each family.
 const V4: [[&[&str]; 2]; 4] = [
     [&["10.0.0.1/24"], &[]],
     [&["192.0.2.0/31"], &["203.0.113.6/32"]],
@@ -32,7 +32,7 @@ const V6: [[&[&str]; 2]; 4] = [
     [&["2001:db8:3::1/127"], &[]],
 ];
 
-/// Addresses of an interface: a choice for each family.
+/// Selected addresses of an interface, for each family.
 type Choice = (usize, usize);
 
 fn addresses(index: usize, (four, six): Choice) -> impl Iterator<Item = &'static str> {
@@ -82,8 +82,8 @@ struct Written {
 fn written() -> impl Strategy<Value = Written> {
     let gateway = prop::sample::select(&GATEWAYS[..]);
     let shape = prop_oneof![
-        // Routes by gateway, by interface, by both, by a gateway marked as on-link, by a recursive gateway, and
-        // unreachable ones.
+        // The kinds of routes: by gateway, by interface, by both, by an on-link gateway, by a recursive gateway, and
+        // unreachable.
         4 => Just((true, false, false, false, false)),
         4 => Just((false, true, false, false, false)),
         3 => Just((true, true, false, false, false)),
@@ -140,7 +140,7 @@ fn text(links: &[Choice], routes: &[Written]) -> String {
     text
 }
 
-/// An independent interpretation of the configuration.
+/// An independent interpretation of the configuration, used as the reference.
 struct Oracle<'t> {
     links: &'t [Choice],
     routes: &'t [Written],
@@ -155,7 +155,7 @@ impl Oracle<'_> {
         (0..self.links.len()).flat_map(|index| self.addresses(index))
     }
 
-    /// Whether an address can be a host on an interface's link that the router can resolve.
+    /// Whether an address can belong to a host on an interface's link, so that the router can resolve it.
     fn may_answer(&self, index: usize, address: IpAddr) -> bool {
         let is_broadcast = |net: IpNet| match net {
             IpNet::V4(net) if net.prefix_len() < 31 => {
@@ -199,7 +199,7 @@ impl Table {
     }
 }
 
-/// Kinds of routes in the valid configurations.
+/// Number of routes of each kind in the valid configurations.
 #[derive(Default)]
 struct Seen(BTreeMap<&'static str, usize>);
 
@@ -219,7 +219,7 @@ fn holds(links: &[Choice], written: &[Written], seen: &mut Seen) -> Result<(), T
     let config = match check("test", &text, &machine) {
         Ok(checked) => checked.config.into_inner(),
         Err(diagnosis) => {
-            // A rejection has a place and a hint.
+            // The diagnosis of a rejected configuration has a place and a hint.
             let rendered = diagnosis.to_string();
             prop_assert!(
                 rendered

@@ -1,4 +1,4 @@
-//! Memory and time of the control plane with the maximum number of sites.
+//! Measures memory and time of the control plane with the maximum number of sites.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ fn hundred_thousand_sites_fit_into_a_kilobyte_each() {
         entries / SITES as usize
     );
     assert!(each < 1_024, "{each} bytes for each site");
-    // The last site is served like the first.
+    // The last site is processed like the first.
     let last = service.site(Site(SITES - 1)).expect("a site");
     assert_eq!(TERMINALS, last.terminals);
 }

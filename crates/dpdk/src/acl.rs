@@ -1,5 +1,5 @@
 //! rte_acl, DPDK's own packet classifier, over the IPv4 five-tuple, as a reference for benchmarks. The data plane does
-//! not use it, and a program that does not reference it does not load its library.
+//! not use it, and only programs that reference it load its library.
 
 use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::eal::{Eal, error_text};
 use crate::sys;
 
-/// Maximum number of rules: rte_acl has this many priorities.
+/// Maximum number of rules, which is the number of priorities in rte_acl.
 pub const MAX_RULES: usize = (1 << 29) - 1;
 /// Number of keys passed to rte_acl per call.
 const BATCH: usize = 64;
@@ -31,7 +31,7 @@ pub enum AclError {
         /// Index of the rule, starting at 0.
         rule: usize,
     },
-    /// There is no rule, or more than [`MAX_RULES`].
+    /// The number of rules is 0 or exceeds [`MAX_RULES`].
     #[error("{count} rules: rte_acl takes 1 to {MAX_RULES}")]
     Count {
         /// Number of rules.
@@ -43,7 +43,7 @@ pub enum AclError {
         /// Number of rules.
         count: usize,
     },
-    /// DPDK refused for another reason.
+    /// DPDK failed for another reason.
     #[error("rte_acl refuses {count} rules: {reason}")]
     Refused {
         /// Number of rules.
@@ -61,7 +61,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The prefix that covers exactly this address range.
+    /// The prefix that consists of exactly this address range.
     pub fn of_range(first: u32, last: u32) -> Result<Self, AclError> {
         let length = (first ^ last).leading_zeros();
         let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
@@ -75,7 +75,7 @@ impl Prefix {
     }
 }
 
-/// Match criteria of a rule; all must match.
+/// Conditions of a rule. All of them must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AclRule {
     /// Source addresses.
@@ -126,7 +126,7 @@ const _: () = {
 };
 
 impl AclKey {
-    /// Key of a packet with this source and destination (address and port).
+    /// Key of a packet. `source` and `destination` consist of address and port.
     pub fn new(source: (u32, u16), destination: (u32, u16), protocol: u8) -> Self {
         let mut bytes = [0; 16];
         bytes[0] = protocol;
@@ -147,8 +147,8 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// Compile rules in order of priority: the first rule that matches a key wins. Classification uses the widest SIMD
-    /// instructions of this machine.
+    /// Compile rules in order of priority: the first rule that matches a key applies. Classification uses the widest
+    /// SIMD instructions of this machine.
     pub fn new(_eal: &Eal, rules: &[AclRule]) -> Result<Self, AclError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let count = rules.len();
@@ -159,8 +159,8 @@ impl Acl {
         let rules: Vec<_> = rules.collect::<Result<_, _>>()?;
         let name = CString::new(format!("acl{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let (mut raw, mut algorithm, mut bytes) = (ptr::null_mut(), 0, 0);
-        // SAFETY: EAL runs (witness), the name is a C string, there are `count` rules, and results are written only on
-        // success.
+        // SAFETY: the EAL is running (`_eal` proves it), the name is a C string, there are `count` rules, and the
+        // results are written only on success.
         let built = unsafe {
             let rules = rules.as_ptr();
             sys::sluice_acl_build(name.as_ptr(), rules, count as u32, &mut raw, &mut algorithm, &mut bytes)
@@ -175,7 +175,7 @@ impl Acl {
         let raw = NonNull::new(raw)
             .filter(|_| built == 0)
             .ok_or_else(|| refused(-built))?;
-        // SAFETY: returns a static string.
+        // SAFETY: the function returns a static string.
         let name = unsafe { CStr::from_ptr(sys::sluice_acl_algorithm_name(algorithm)) };
         Ok(Self {
             raw,
@@ -184,7 +184,7 @@ impl Acl {
         })
     }
 
-    /// The instruction set used: `avx512x32`, `avx512x16`, `avx2`, `sse` or `scalar`.
+    /// The instruction set that is used: `avx512x32`, `avx512x16`, `avx2`, `sse` or `scalar`.
     pub fn algorithm(&self) -> &'static str {
         self.algorithm
     }
@@ -194,7 +194,7 @@ impl Acl {
         self.bytes
     }
 
-    /// Find the first matching rule of each key, up to the shorter length of both slices.
+    /// Find the first matching rule of each key. If the slices differ in length, the shorter length applies.
     pub fn classify(&self, keys: &[AclKey], found: &mut [Option<u32>]) {
         for (keys, found) in keys.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
             let (mut pointers, mut numbers) = ([ptr::null(); BATCH], [0; BATCH]);
@@ -203,7 +203,7 @@ impl Acl {
             }
             let count = keys.len().min(found.len());
             // SAFETY: the rules are compiled and live as long as `self`; the first `count` pointers refer to keys of
-            // the expected layout, and there is room for `count` results.
+            // the expected layout, and `found` has room for `count` results.
             unsafe {
                 sys::sluice_acl_classify(
                     self.raw.as_ptr(),
@@ -221,7 +221,7 @@ impl Acl {
 
 impl Drop for Acl {
     fn drop(&mut self) {
-        // SAFETY: `sluice_acl_build` created it, and `self` holds the only pointer to it.
+        // SAFETY: `sluice_acl_build` created the rules, and `self` holds the only pointer to them.
         unsafe { sys::sluice_acl_free(self.raw.as_ptr()) };
     }
 }

@@ -1,12 +1,12 @@
-//! The interface below the burst buffers: sources of raw buffers, either DPDK or a fake for tests.
+//! The interface below the burst buffers: sources of raw buffers. A source is either DPDK or, in tests, a fake.
 
 use std::ptr;
 
 use sluice_engine::packet::io::{NoteWords, PortIndex, WorkerIndex};
 use sluice_wire::Window;
 
-/// Pointer that identifies a buffer; null means no buffer. Copying it does not copy ownership, which
-/// [`BurstBuffers`](crate::burst_buffers::BurstBuffers) tracks.
+/// Pointer that identifies a buffer. Null means no buffer. A copy of the pointer does not own the buffer;
+/// [`BurstBuffers`](crate::burst_buffers::BurstBuffers) tracks ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Buffer(pub *mut u8);
@@ -22,7 +22,7 @@ impl Buffer {
     }
 }
 
-/// Memory of a buffer as reported by its source. The layout matches the shim's struct.
+/// Memory of a buffer, as its source reports it. The layout is that of the shim's struct.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct BufferMemory {
@@ -30,7 +30,7 @@ pub struct BufferMemory {
     pub start: *mut u8,
     /// Length in bytes.
     pub length: u16,
-    /// 0, or why the buffer can't be used: 1 too long to linearise, 2 shared, 3 invalid length.
+    /// 0, or why the buffer can't be used: 1 means too long to linearise, 2 shared, 3 invalid length.
     pub fault: u16,
 }
 
@@ -43,7 +43,7 @@ impl BufferMemory {
     };
 }
 
-/// Output arrays for buffers that a source delivers; all have the same length.
+/// Output arrays for buffers that a source delivers. All arrays have the same length.
 #[derive(Debug)]
 pub struct IncomingBuffers<'a> {
     /// Buffer pointers.
@@ -66,30 +66,30 @@ pub unsafe trait RawBuffers: Send {
     /// Number of ports that this worker has.
     fn ports(&self) -> usize;
 
-    /// Receive up to as many frames as the arrays hold, at most 64. Sets a bit in `faults` for each frame that can't be
-    /// used.
+    /// Receive at most 64 frames, and no more than the arrays hold. A bit in `faults` is set for each frame that can't
+    /// be used.
     fn receive(&mut self, port: PortIndex, coming: IncomingBuffers<'_>, faults: &mut u64) -> usize;
 
-    /// Send buffers; returns the number accepted, always a prefix.
+    /// Send buffers. Returns the number of buffers that were accepted, which are the first ones.
     ///
     /// # Safety
-    /// The caller must own every buffer and gives up ownership of those accepted. Each window must lie within its
-    /// buffer's memory.
+    /// The caller must own every buffer, and gives up ownership of those that are accepted. Each window must lie within
+    /// its buffer's memory.
     unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], windows: &[Window]) -> usize;
 
     /// Free buffers.
     ///
     /// # Safety
-    /// The caller must own every buffer and gives up ownership of all.
+    /// The caller must own every buffer, and gives up ownership of all of them.
     unsafe fn free(&mut self, buffers: &mut [Buffer]);
 
-    /// Allocate as many buffers as the arrays hold, each with an empty frame, or none at all.
+    /// Allocate as many buffers as the arrays hold, or none at all. Each buffer has an empty frame.
     fn allocate(&mut self, coming: IncomingBuffers<'_>) -> usize;
 
-    /// Hand buffers over to another worker; returns the number accepted, always a prefix.
+    /// Hand buffers over to another worker. Returns the number of buffers that were accepted, which are the first ones.
     ///
     /// # Safety
-    /// As for [`transmit`](Self::transmit). In addition, `rooms` must be the lengths of the buffers' memory.
+    /// As for [`transmit`](Self::transmit). In addition, `rooms` must contain the lengths of the buffers' memory.
     unsafe fn put(
         &mut self,
         to: WorkerIndex,
@@ -107,7 +107,7 @@ pub unsafe trait RawBuffers: Send {
         true
     }
 
-    /// Prefetch the buffers that [`take`](Self::take) will return next.
+    /// Prefetch the buffers that the next [`take`](Self::take) returns.
     fn prefetch_next(&mut self) {}
 
     /// Free capacity, in packets, of the ring to a worker.
@@ -115,7 +115,7 @@ pub unsafe trait RawBuffers: Send {
         0
     }
 
-    /// Record how many packets have been handed over to other workers so far.
+    /// Record how many packets have been handed over to other workers up to now.
     fn mark(&mut self) {}
 
     /// Whether other workers have taken all packets that were handed over before the last [`mark`](Self::mark).
@@ -128,6 +128,6 @@ pub unsafe trait RawBuffers: Send {
         0
     }
 
-    /// Take packets that other workers handed over to this one.
+    /// Take packets that other workers have handed over to this worker.
     fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize;
 }

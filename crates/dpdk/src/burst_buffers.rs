@@ -1,8 +1,8 @@
-//! Single ownership of buffers: only this type frees or sends them.
+//! Single ownership of buffers. Only the type in this module frees or sends buffers.
 //!
 //! [`BurstBuffers`] owns each buffer from its [`RawBuffers`] source until it gives the buffer back. Every operation
-//! that gives a buffer away first clears its entry, so a buffer index that is passed twice or is out of range refers to
-//! no buffer.
+//! that gives a buffer away first clears its entry, so if a buffer index is passed twice or is out of range, no buffer
+//! is affected.
 
 use arrayvec::ArrayVec;
 use sluice_engine::packet::io::{
@@ -19,7 +19,8 @@ const REFUSALS: [ReceiveError; 3] = [
     ReceiveError::BadLength,
 ];
 
-/// A buffer that is parked outside the burst; `serial` distinguishes handles of reused shelves.
+/// A buffer that is parked outside of the burst, on a shelf. `serial` distinguishes handles of successive uses of a
+/// shelf.
 #[derive(Clone, Copy)]
 struct ParkedBuffer {
     buffer: Buffer,
@@ -33,29 +34,29 @@ pub struct BurstBuffers<B: RawBuffers> {
     source: B,
     /// Number of entries in use since the last end of a burst.
     length: usize,
-    /// Number of these that still hold a buffer.
+    /// Number of these entries that still hold a buffer.
     held: usize,
-    /// Buffer pointers; null for entries without a buffer.
+    /// Buffer pointers. Null for entries without a buffer.
     buffers: [Buffer; BURST_BUFFERS],
     rooms: [BufferMemory; BURST_BUFFERS],
     windows: [Window; BURST_BUFFERS],
     /// Buffers that are being given away, in the order of the call.
     leaving: [Buffer; BURST_BUFFERS],
     leaving_windows: [Window; BURST_BUFFERS],
-    /// Notes that travelled with the buffers from other workers.
+    /// Notes that other workers handed over together with the buffers.
     came: [NoteWords; BURST_SIZE],
     shelves: Box<[ParkedBuffer]>,
-    /// Indexes of free shelves.
+    /// Indexes of free shelves for parked buffers.
     free_shelves: Vec<u16>,
     refused: Vec<[(ReceiveError, u64); 3]>,
 }
 
-// SAFETY: only this value refers to the buffers and their memory (contract of `RawBuffers`, which is itself `Send`), so
-// they may move to another thread with it.
+// SAFETY: only this value refers to the buffers and their memory (contract of `RawBuffers`). The source is `Send`
+// itself, so the value may move to another thread with its buffers.
 unsafe impl<B: RawBuffers> Send for BurstBuffers<B> {}
 
 impl<B: RawBuffers> BurstBuffers<B> {
-    /// Create burst buffers over a source, with room to park at most `parked` buffers (at most 65,536).
+    /// Create burst buffers for a source. At most `parked` buffers (up to 65,536) can be parked.
     pub fn new(source: B, parked: usize) -> Self {
         let parked = parked.min(1 << 16);
         let shelf = ParkedBuffer {
@@ -86,7 +87,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         &self.source
     }
 
-    /// The source, and the free entries from the end of the burst up to `to`.
+    /// The source, and the free entries between the end of the burst and `to`.
     #[inline(always)]
     fn reserve(&mut self, to: usize) -> (&mut B, IncomingBuffers<'_>) {
         let places = self.length..to;
@@ -98,14 +99,14 @@ impl<B: RawBuffers> BurstBuffers<B> {
         (&mut self.source, coming)
     }
 
-    /// Add the `count` buffers that were delivered to the burst.
+    /// Add `count` buffers, which the source has delivered, to the burst.
     #[inline(always)]
     fn admit(&mut self, count: usize) {
         self.length += count;
         self.held += count;
     }
 
-    /// Free the unusable ones among `count` new buffers and close the gaps; returns the number that remain.
+    /// Free the unusable buffers among `count` new ones, and close the gaps. Returns the number of buffers that remain.
     #[cold]
     fn refuse(&mut self, port: PortIndex, count: usize, faults: u64) -> usize {
         let base = self.length;
@@ -132,11 +133,11 @@ impl<B: RawBuffers> BurstBuffers<B> {
         kept
     }
 
-    /// Move buffers out of their entries, up to the first index without a buffer; returns their number.
+    /// Move buffers out of their entries, up to the first index without a buffer. Returns their number.
     #[inline(always)]
     fn gather(&mut self, slots: &[BufferIndex]) -> usize {
         let first = slots.first().map_or(0, |slot| *slot as usize);
-        // Fast case: usually all buffers leave in the order in which they arrived.
+        // Fast path: all buffers usually leave in the order in which they arrived.
         let in_order = slots
             .iter()
             .zip(first..)
@@ -161,7 +162,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         count
     }
 
-    /// Move `count` consecutive buffers out of their entries; `None`, without effect, if one of the entries holds no
+    /// Move `count` consecutive buffers out of their entries. `None`, without effect, if one of the entries holds no
     /// buffer.
     #[inline(always)]
     fn gather_run(&mut self, first: usize, count: usize) -> Option<usize> {
@@ -176,7 +177,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         Some(count)
     }
 
-    /// After `taken` of `count` buffers were accepted, put the others back into their entries.
+    /// Put those of `count` buffers that were not accepted back into their entries. The first `taken` were accepted.
     #[inline(always)]
     fn settle(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {
         let taken = taken.min(count);
@@ -196,7 +197,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         (shelf.serial == (parked.0 >> 16) as u16 && !shelf.buffer.is_none()).then_some(index)
     }
 
-    /// Take a buffer off its shelf; its handle becomes invalid.
+    /// Remove a buffer from its shelf. Its handle becomes invalid.
     fn take_parked(&mut self, index: usize) -> ParkedBuffer {
         let shelf = &mut self.shelves[index];
         let was = *shelf;
@@ -236,13 +237,13 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
             let packet = if buffer.is_none() {
                 Packet::empty(window)
             } else {
-                // SAFETY: an entry that holds a buffer owns it, so the memory is initialised and exclusively ours
-                // (contract of `RawBuffers`). The memory of different buffers is disjoint, and the borrow of the burst
-                // buffers prevents giving buffers away while the packets exist.
+                // SAFETY: an entry that holds a buffer owns it, so the memory is initialised and exclusive to this
+                // value (contract of `RawBuffers`). The memory of different buffers is disjoint. The borrow of the
+                // burst buffers ensures that no buffer is given away while the packets exist.
                 let room = unsafe { std::slice::from_raw_parts_mut(room.start, room.length as usize) };
                 Packet::within(room, window)
             };
-            // SAFETY: at most BURST_BUFFERS packets, which is the capacity, and it was empty.
+            // SAFETY: at most BURST_BUFFERS packets are added. This is the capacity of `into`, which was empty.
             unsafe { into.push_unchecked(packet) };
         }
     }
@@ -253,8 +254,9 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
             return 0;
         }
         let count = self.gather(slots);
-        // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere;
-        // `Packet` keeps windows within their memory; `settle` puts back buffers that were not accepted.
+        // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere.
+        // `Packet` keeps windows within the memory of their buffers. `settle` puts buffers that were not accepted back
+        // into their entries.
         let taken = unsafe {
             self.source
                 .transmit(port, &mut self.leaving[..count], &self.leaving_windows[..count])
@@ -270,7 +272,7 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
             // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere.
             unsafe { self.source.free(&mut self.leaving[..count]) };
             self.held -= count;
-            // An index without a buffer ended the gathering: skip it.
+            // An index without a buffer has ended the gathering, so it is skipped.
             rest = rest.get(count.max(1)..).unwrap_or_default();
         }
     }
@@ -315,7 +317,7 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
     fn release(&mut self, parked: Parked) {
         if let Some(index) = self.parked_index(&parked) {
             let shelf = self.take_parked(index);
-            // SAFETY: the shelf owned the buffer and no longer refers to it.
+            // SAFETY: the shelf owned the buffer, and no longer refers to it.
             unsafe { self.source.free(&mut [shelf.buffer]) };
         }
     }
@@ -364,7 +366,7 @@ impl<B: RawBuffers> Handover for BurstBuffers<B> {
         for (length, &slot) in rooms.iter_mut().zip(&slots[..count]) {
             *length = self.rooms[slot as usize].length;
         }
-        // SAFETY: as in `transmit`; the lengths in `rooms` do not change while buffers are given away.
+        // SAFETY: as in `transmit`. In addition, the lengths in `rooms` do not change while buffers are given away.
         let taken = unsafe {
             self.source.put(
                 to,
@@ -421,7 +423,7 @@ impl<B: RawBuffers> Drop for BurstBuffers<B> {
         for index in 0..self.shelves.len() {
             if !self.shelves[index].buffer.is_none() {
                 let shelf = self.take_parked(index);
-                // SAFETY: the shelf owned the buffer and no longer refers to it.
+                // SAFETY: the shelf owned the buffer, and no longer refers to it.
                 unsafe { self.source.free(&mut [shelf.buffer]) };
             }
         }

@@ -1,9 +1,9 @@
-//! Receive coalescing, for interfaces that deliver frames without interrupts (veth and other virtual ones).
+//! Receive coalescing for interfaces that deliver frames without interrupts, such as veth and other virtual interfaces.
 //!
-//! Such an interface delivers each frame when it is sent. A worker that receives it immediately forwards a single frame
-//! per system call, which may also wake the receiver's core each time. Therefore, while frames keep arriving, the
-//! worker waits for a moment after a burst that was not full. A frame that arrives after a pause is received
-//! immediately.
+//! Such an interface delivers each frame when it is sent. A worker that receives each frame immediately forwards a
+//! single frame per system call, and each call may also wake the receiver's core. Therefore, as long as frames keep
+//! arriving, the worker waits for a short time after a burst that was not full. A frame that arrives after a pause is
+//! received immediately.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use sluice_engine::packet::io::BURST_SIZE;
 
 use crate::tsc;
 
-/// Delay until the next burst while bursts are not full.
+/// Delay before the next burst if the last burst was not full.
 const PERIOD: Duration = Duration::from_micros(50);
 
 /// Determines when the worker polls a queue again.
@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_micros(50);
 pub(crate) struct Coalescing {
     /// Delay in cycles.
     period: u64,
-    /// Time of the next poll in cycles; 0 means immediately.
+    /// Time of the next poll in cycles. 0 means immediately.
     due: u64,
 }
 

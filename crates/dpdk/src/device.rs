@@ -1,4 +1,4 @@
-//! Devices, in the names that an operator uses.
+//! Parses the names of devices in the notation that operators use.
 //!
 //! | name | device |
 //! | --- | --- |
@@ -19,13 +19,13 @@ use std::str::FromStr;
 /// Why a device name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceNameError {
-    /// The name is empty.
+    /// The device name is empty.
     #[error("a device needs a name: a kernel interface (eth1), a PCI address (0000:3b:00.0) or KIND:… ({KINDS})")]
     Empty,
     /// The kind before the colon is unknown.
     #[error("no kind of device is called `{0}`: there are {KINDS}, kernel interfaces and PCI addresses")]
     UnknownKind(String),
-    /// The name can't be that of a kernel interface.
+    /// The name is not valid for a kernel interface.
     #[error("`{0}` can't be a kernel interface: its name has 1 to 15 characters, without / and blanks")]
     BadInterface(String),
     /// The argument after the colon is missing or invalid.
@@ -112,11 +112,11 @@ impl FromStr for PciAddress {
 /// End of a ring with a given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RingEnd {
-    /// Sent frames loop back.
+    /// A single end: frames that are sent on it are received on it.
     Loop,
-    /// First end of a pair.
+    /// First end of a pair of rings.
     A,
-    /// Second end of a pair.
+    /// Second end of a pair of rings.
     B,
 }
 
@@ -134,7 +134,7 @@ pub enum Device {
     Pcap {
         /// File from which frames are read.
         input: Option<String>,
-        /// File to which frames are written; `None` discards them.
+        /// File to which frames are written. `None` discards them.
         output: Option<String>,
     },
     /// A TAP interface that Sluice creates.
@@ -146,7 +146,7 @@ pub enum Device {
     Memif {
         /// Path of the socket.
         socket: String,
-        /// Whether Sluice listens on the socket.
+        /// Whether Sluice listens on the socket, rather than connecting.
         server: bool,
         /// Number of the interface on the socket.
         id: u32,
@@ -221,7 +221,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// `ARGUMENT,key=value,…` after the colon of a device name.
+/// Text after the colon of a device name: `ARGUMENT,key=value,…`.
 struct DeviceOptions<'a> {
     kind: &'static str,
     argument: &'a str,

@@ -1,4 +1,5 @@
-//! Choice of the driver for a device, its reason, and the driver's limits, determined without starting DPDK.
+//! Chooses the driver for a device, with a reason, and determines the driver's limits. DPDK need not be running for
+//! this.
 
 use std::fmt;
 use std::path::Path;
@@ -9,18 +10,18 @@ use crate::interface::{Interface, exists};
 use crate::moderation;
 use crate::pci::{CardFault, System, card_faults};
 
-/// Largest MTU that TAP supports: DPDK's driver sends no frame longer than 1,522 bytes, whatever the interface's MTU
-/// is.
+/// Largest MTU that TAP supports. DPDK's driver sends no frame longer than 1,522 bytes, whatever the MTU of the
+/// interface is.
 pub const TAP_MTU: u16 = 1508;
 
-/// Largest MTU that AF_XDP supports: its buffers lie within pages of 4,096 bytes.
+/// Largest MTU that AF_XDP supports, because each of its buffers lies within a page of 4,096 bytes.
 pub const AF_XDP_MTU: u16 = 3400;
 
-/// Number of receive buffers per queue that AF_XDP's driver does not return at close; up to [`AF_XDP_KEPT_TRANSMIT`]
-/// transmit buffers add to them.
+/// Number of receive buffers per queue that the AF_XDP driver does not return when it is closed. In addition, it may
+/// keep [`AF_XDP_KEPT_TRANSMIT`] transmit buffers.
 pub const AF_XDP_KEPT_RECEIVE: u32 = 2048;
 
-/// Maximum number of transmit buffers per queue that AF_XDP's driver does not return at close.
+/// Maximum number of transmit buffers per queue that the AF_XDP driver does not return when it is closed.
 pub const AF_XDP_KEPT_TRANSMIT: u32 = 64;
 
 /// Driver that receives and sends a device's frames.
@@ -75,7 +76,7 @@ pub struct DriverChoice {
     pub driver: Driver,
     /// Number of queues to use.
     pub queues: u16,
-    /// Why this driver was chosen, or why it has fewer queues than requested; empty if there is no alternative.
+    /// Why this driver was chosen, or why it has fewer queues than requested. Empty if there is no alternative.
     pub reason: String,
 }
 
@@ -92,7 +93,7 @@ struct InterfaceFacts {
 const XDP_CAPABILITIES: [u32; 5] = [12, 13, 14, 21, 39];
 
 impl InterfaceFacts {
-    /// Query the system for an interface.
+    /// Query the system for the properties of an interface.
     fn look(name: &str) -> Self {
         Self {
             queues: Interface::named(name).map_or(1, |interface| interface.queues()),
@@ -101,7 +102,7 @@ impl InterfaceFacts {
     }
 }
 
-/// Choose the driver for a device, an MTU and a requested number of queues. `wanted` overrides the choice between
+/// Choose the driver for a device with an MTU and a requested number of queues. `wanted` overrides the choice between
 /// AF_XDP and AF_PACKET.
 pub fn choose(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> DriverChoice {
     match device {
@@ -163,11 +164,12 @@ fn choose_kernel(interface: InterfaceFacts, mtu: u16, queues: u16, wanted: Optio
 /// A part of the configuration that a device can't support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverLimit {
-    /// Whether the port can't start. If false, it runs, but with a limitation that the operator should know.
+    /// Whether the port can't start because of the limit. If false, the port works, but with a limitation that the
+    /// operator should know.
     pub fatal: bool,
-    /// Message for the operator: what is wrong, a colon, what to do.
+    /// Message for the operator, in the form "problem: remedy".
     pub text: String,
-    /// Fault of the card, if the limit is one.
+    /// Fault of the card, if it is the cause of the limit.
     pub card: Option<CardFault>,
 }
 
@@ -204,7 +206,7 @@ impl fmt::Display for DriverLimit {
     }
 }
 
-/// List the parts of this configuration that a device can't support. Starts nothing.
+/// List the parts of this configuration that a device can't support. This starts nothing.
 pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Vec<DriverLimit> {
     let choice = choose(device, mtu, queues, wanted);
     let mut limits = Vec::new();

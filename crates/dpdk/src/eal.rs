@@ -1,4 +1,5 @@
-//! DPDK's environment abstraction layer (EAL): started once per process, with arguments derived from the configuration.
+//! DPDK's environment abstraction layer (EAL). It is started once per process, with arguments that are derived from the
+//! configuration.
 
 mod arguments;
 mod diagnosis;
@@ -16,7 +17,7 @@ pub use log::recent_lines;
 
 use crate::sys;
 
-/// Why the EAL does not start, and what to do.
+/// Why the EAL does not start, with a remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EalError {
     /// The core does not exist, or this process may not use it.
@@ -53,7 +54,7 @@ pub enum EalError {
     /// The installed library is too old.
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
-    /// DPDK failed for another reason; the end of its log is included.
+    /// DPDK failed for another reason. The end of its log is included.
     #[error("DPDK does not start ({reason}): {last_words}")]
     Refused {
         /// Text of DPDK's error code.
@@ -61,7 +62,7 @@ pub enum EalError {
         /// End of DPDK's log.
         last_words: String,
     },
-    /// The start thread could not be created.
+    /// The thread that starts the EAL could not be created.
     #[error("no thread for DPDK's start could be made: {0}; raise the limit on threads (ulimit -u)")]
     NoThread(String),
 }
@@ -76,8 +77,8 @@ pub struct Eal {
 static EAL: OnceLock<Result<Eal, EalError>> = OnceLock::new();
 
 impl Eal {
-    /// Start the EAL, or return it if it is running. If the first start failed, further calls fail too, because DPDK
-    /// can't be started twice.
+    /// Start the EAL, or return it if it is already running. If the first start failed, further calls also fail,
+    /// because DPDK can't be started twice.
     pub fn start(needs: &EalRequirements) -> Result<&'static Eal, EalError> {
         let eal = EAL.get_or_init(|| Self::initialise(needs));
         eal.as_ref().map_err(Clone::clone)
@@ -89,7 +90,7 @@ impl Eal {
     }
 
     fn initialise(needs: &EalRequirements) -> Result<Eal, EalError> {
-        // SAFETY: returns a static string.
+        // SAFETY: the function returns a static string.
         let version = unsafe { CStr::from_ptr(sys::sluice_version()) }
             .to_string_lossy()
             .into_owned();
@@ -103,15 +104,15 @@ impl Eal {
             .into_iter()
             .map(|argument| CString::new(argument).unwrap_or_default())
             .collect();
-        // The EAL pins the thread that starts it, and child threads inherit this. Hence it is started on a separate
+        // The EAL pins the thread that starts it, and child threads inherit this. It is therefore started on a separate
         // thread.
         let started = std::thread::Builder::new()
             .name("dpdk-start".into())
             .spawn(move || {
                 let mut pointers: Vec<*mut std::ffi::c_char> =
                     arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
-                // SAFETY: there are as many strings as `pointers` has elements, and they live during the call; the EAL
-                // copies them and at most reorders the array. `OnceLock` ensures a single start.
+                // SAFETY: there are as many strings as `pointers` has elements, and they live during the call. The EAL
+                // copies them, and at most reorders the array. `OnceLock` ensures a single start.
                 unsafe { sys::sluice_eal_start(pointers.len() as i32, pointers.as_mut_ptr()) }
             })
             .map_err(|error| EalError::NoThread(error.to_string()))?
@@ -119,9 +120,9 @@ impl Eal {
             .unwrap_or(-libc::EFAULT);
         log::quiet_libraries();
         if started == 0 {
-            // Legacy virtio with UIO has its registers in I/O ports. So far only the thread that started the EAL may
-            // access them, and it has ended. If this call is refused, DPDK has not loaded the driver that needs it.
-            // SAFETY: it only changes a permission of this thread.
+            // The registers of legacy virtio with UIO are I/O ports. Only the thread that started the EAL may access
+            // them so far, and it has ended. If DPDK rejects this call, it has not loaded the driver that needs it.
+            // SAFETY: the call only changes a permission of this thread.
             unsafe { sys::sluice_io_ports() };
         }
         match started {
@@ -133,7 +134,7 @@ impl Eal {
         }
     }
 
-    /// Source of DPDK's memory, and the reason.
+    /// Kind of DPDK's memory, and the reason for it.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
@@ -161,15 +162,15 @@ fn refusal(error: i32, needs: &EalRequirements) -> EalError {
     }
 }
 
-/// Text of an error number of either sign, from DPDK or the system.
+/// Text of an error number of DPDK or the system. The number may be positive or negative.
 pub(crate) fn error_text(error: i32) -> String {
-    // SAFETY: returns a static or thread-local string, which is copied immediately.
+    // SAFETY: the function returns a static or thread-local string, which is copied immediately.
     unsafe { CStr::from_ptr(sys::sluice_error_text(error)) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// Whether a version string such as `DPDK 22.11.11` is new enough.
+/// Whether the version in a string such as `DPDK 22.11.11` is supported.
 fn is_supported(version: &str) -> bool {
     let mut numbers = version
         .split(|character: char| !character.is_ascii_digit())

@@ -1,5 +1,5 @@
 //! rte_fib, DPDK's own IPv4 routing table, with DIR-24-8, as a reference for benchmarks. The data plane does not use
-//! it, and a program that does not reference it does not load its library.
+//! it, and only programs that reference it load its library.
 
 use std::ffi::CString;
 use std::ptr::{self, NonNull};
@@ -13,7 +13,7 @@ pub const NO_ROUTE: u64 = (1 << 24) - 1;
 /// Number of addresses passed to rte_fib per call.
 const BATCH: usize = 64;
 
-/// Why rte_fib does not accept routes.
+/// Why rte_fib rejects a table or a route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FibError {
     /// A table of this size can't be created.
@@ -51,10 +51,10 @@ impl Fib {
     pub fn new(_eal: &Eal, routes: u32, groups: u32) -> Result<Self, FibError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = CString::new(format!("fib{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
-        // SAFETY: EAL runs (witness).
+        // SAFETY: the EAL is running (`_eal` proves it).
         let before = unsafe { sys::sluice_heap_bytes() };
         let mut raw = ptr::null_mut();
-        // SAFETY: the EAL runs, the name is a C string, and the result is written only on success.
+        // SAFETY: the EAL is running, the name is a C string, and the result is written only on success.
         let error = unsafe { sys::sluice_fib_create(name.as_ptr(), routes, groups, NO_ROUTE as u32, &mut raw) };
         let raw = NonNull::new(raw)
             .filter(|_| error == 0)
@@ -65,7 +65,7 @@ impl Fib {
         Ok(Self { raw, before })
     }
 
-    /// Add a route, or change its value, which must be less than [`NO_ROUTE`].
+    /// Add a route, or change its value. The value must be less than [`NO_ROUTE`].
     pub fn insert(&mut self, address: u32, length: u8, value: u32) -> Result<(), FibError> {
         // SAFETY: the table lives as long as `self`, which is borrowed exclusively.
         let error = unsafe { sys::sluice_fib_add(self.raw.as_ptr(), address, length, value) };
@@ -79,13 +79,13 @@ impl Fib {
         }
     }
 
-    /// Look up the value of the longest matching route for each address, or [`NO_ROUTE`], up to the shorter length of
-    /// both slices.
+    /// Look up the value of the longest matching route for each address, or [`NO_ROUTE`]. If the slices differ in
+    /// length, the shorter length applies.
     pub fn lookup(&self, addresses: &[u32], values: &mut [u64]) {
         for (addresses, values) in addresses.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
             let count = addresses.len().min(values.len());
-            // SAFETY: the table lives as long as `self`; there are `count` addresses, which rte_fib only reads, and
-            // room for `count` values.
+            // SAFETY: the table lives as long as `self`. There are `count` addresses, which rte_fib only reads, and
+            // `values` has room for `count` values.
             unsafe {
                 let addresses = addresses.as_ptr().cast_mut();
                 sys::sluice_fib_lookup(self.raw.as_ptr(), addresses, values.as_mut_ptr(), count as u32)
@@ -93,16 +93,17 @@ impl Fib {
         }
     }
 
-    /// Bytes of DPDK memory allocated since the table was created. They belong to the table if nothing else allocates.
+    /// Bytes of DPDK memory that were allocated since the table was created. If nothing else allocates, they belong to
+    /// the table.
     pub fn bytes(&self) -> usize {
-        // SAFETY: a table exists only if the EAL runs.
+        // SAFETY: a table exists only if the EAL is running.
         unsafe { sys::sluice_heap_bytes() }.saturating_sub(self.before)
     }
 }
 
 impl Drop for Fib {
     fn drop(&mut self) {
-        // SAFETY: `sluice_fib_create` created it, and `self` holds the only pointer to it.
+        // SAFETY: `sluice_fib_create` created the table, and `self` holds the only pointer to it.
         unsafe { sys::sluice_fib_free(self.raw.as_ptr()) };
     }
 }

@@ -1,5 +1,6 @@
-//! Hand-over of buffers between workers: one single-producer, single-consumer ring per ordered pair of workers. An
-//! entry contains everything that the receiving worker needs besides the packet's bytes.
+//! Hand-over of buffers between workers. There is one ring from each worker to each other worker, with a single
+//! producer and a single consumer. A ring entry contains all data that the receiving worker needs, except the packet's
+//! bytes.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_engine::packet::io::NoteWords;
@@ -12,7 +13,7 @@ use crate::sys;
 /// Minimum number of entries in a ring.
 const MIN_RING: usize = 64;
 
-/// A ring entry, which owns its buffer.
+/// A ring entry. It owns its buffer.
 struct HandoverEntry {
     buffer: Buffer,
     room: u16,
@@ -32,17 +33,17 @@ impl HandoverEntry {
 }
 
 impl Drop for HandoverEntry {
-    /// Free a buffer that is still in a ring when both its ends are dropped.
+    /// Frees a buffer that is still in a ring when both ends of the ring have been dropped.
     fn drop(&mut self) {
-        // SAFETY: the entry owns the buffer, and pools outlive the ends of rings (`WorkerMbufs`).
+        // SAFETY: the entry owns the buffer, and pools live longer than the ends of rings (`WorkerMbufs`).
         unsafe { sys::sluice_free((&raw mut self.buffer).cast(), 1) };
     }
 }
 
-/// Producer end of a ring to another worker.
+/// Producer end of the ring to another worker.
 struct To {
     ring: Producer<HandoverEntry>,
-    /// Number of packets put so far; `mark` is its value at the last mark.
+    /// Number of packets put into the ring so far. `mark` is its value at the last mark.
     put: usize,
     mark: usize,
 }
@@ -51,11 +52,11 @@ struct To {
 pub(crate) struct WorkerRings {
     to: Box<[Option<To>]>,
     from: Box<[Consumer<HandoverEntry>]>,
-    /// Index of the ring to read first: round-robin.
+    /// Index of the ring that is read first. It advances in round-robin order.
     turn: usize,
 }
 
-/// Create the ring ends for each of `workers` workers, with rings of `frames` entries.
+/// Create the ring ends of all workers, for rings with `frames` entries.
 pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
     let places = (frames as usize).max(MIN_RING);
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..workers).map(|_| Default::default()).collect();
@@ -77,12 +78,13 @@ pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
 }
 
 impl WorkerRings {
-    /// Hand buffers over to a worker; returns the number that its ring accepts, a prefix.
+    /// Hand buffers over to a worker. Returns the number of buffers that its ring has accepted, which are the first
+    /// ones.
     ///
     /// # Safety
-    /// The caller must own every buffer and gives up ownership of those accepted. Each window must lie within its
-    /// buffer's memory. The buffers must come from pools whose buffer memory starts [`sys::SLUICE_ROOM`] bytes after
-    /// the buffer pointer.
+    /// The caller must own every buffer, and gives up ownership of those that are accepted. Each window must lie within
+    /// its buffer's memory. In the pools of the buffers, buffer memory must start [`sys::SLUICE_ROOM`] bytes after the
+    /// buffer pointer.
     pub(crate) unsafe fn put(
         &mut self,
         to: usize,
@@ -115,7 +117,7 @@ impl WorkerRings {
         self.to.iter_mut().flatten().for_each(|to| to.mark = to.put);
     }
 
-    /// Whether all packets that had been put at the last mark were taken.
+    /// Whether all packets that had been put into rings at the last mark have been taken.
     pub(crate) fn has_arrived(&self) -> bool {
         self.to.iter().flatten().all(|to| {
             let waiting = to.ring.buffer().capacity() - to.ring.slots();
@@ -132,7 +134,7 @@ impl WorkerRings {
             let Ok(chunk) = ring.read_chunk(count) else { continue };
             let (first, second) = chunk.as_slices();
             for handed in first.iter().chain(second) {
-                // The line of the mbuf itself is written at transmission; the headers are read first.
+                // The mbuf's own cache line is written at transmission, while the headers are read first.
                 prefetch::prefetch_write_address(handed.buffer.0);
                 prefetch::prefetch_read_address(handed.start().wrapping_add(usize::from(handed.window.start)));
             }
@@ -140,7 +142,7 @@ impl WorkerRings {
         }
     }
 
-    /// Take packets that other workers have put, as many as the arrays hold.
+    /// Take packets that other workers have put into rings, as many as the arrays hold.
     #[inline]
     pub(crate) fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize {
         let most = coming
@@ -164,7 +166,7 @@ impl WorkerRings {
                 };
                 coming.windows[taken] = handed.window;
                 carried[taken] = handed.carried;
-                // The burst buffers own the buffer now.
+                // The burst buffers now own the buffer.
                 std::mem::forget(handed);
                 taken += 1;
             }
@@ -176,13 +178,13 @@ impl WorkerRings {
         taken
     }
 
-    /// Free capacity, in packets, of the ring to a worker.
+    /// Free capacity of the ring to a worker, in packets.
     pub(crate) fn capacity(&self, to: usize) -> usize {
         let ring = self.to.get(to).and_then(Option::as_ref);
         ring.map_or(0, |to| to.ring.slots())
     }
 
-    /// Number of packets that wait for this worker.
+    /// Number of packets that wait in rings for this worker.
     pub(crate) fn waiting(&self) -> usize {
         self.from.iter().map(Consumer::slots).sum()
     }

@@ -1,4 +1,4 @@
-//! For tests: frames with properties that a driver may deliver but that no available driver produces on demand.
+//! For tests: injects frames with properties that drivers may deliver, but that no available driver produces on demand.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::sys;
 pub enum Injected {
     /// No special property.
     Plain = sys::SLUICE_INJECT_PLAIN,
-    /// Another holder has a reference to its buffer.
+    /// Another holder also has a reference to its buffer.
     Shared = sys::SLUICE_INJECT_SHARED,
     /// It consists of two segments, each with the given bytes.
     Segments = sys::SLUICE_INJECT_SEGMENTS,
@@ -24,7 +24,7 @@ pub enum Injected {
     Tag = sys::SLUICE_INJECT_TAG,
     /// Two VLAN tags (0x88a8, 9 and 0x8100, 7) were stripped.
     Tags = sys::SLUICE_INJECT_TAGS,
-    /// A VLAN tag is reported, but still in the frame.
+    /// The VLAN tag is reported, but is still in the frame.
     KeptTag = sys::SLUICE_INJECT_KEPT_TAG,
     /// Both checksums are valid.
     Good = sys::SLUICE_INJECT_GOOD,
@@ -36,7 +36,7 @@ pub enum Injected {
     LeftL4 = sys::SLUICE_INJECT_LEFT,
 }
 
-/// The other holder of a [`Injected::Shared`] buffer; it releases its reference when dropped.
+/// Another holder of an [`Injected::Shared`] buffer. It releases its reference when it is dropped.
 pub struct OtherHolder {
     buffer: Buffer,
     /// Keeps the buffer's pool alive.
@@ -45,14 +45,14 @@ pub struct OtherHolder {
 
 impl Drop for OtherHolder {
     fn drop(&mut self) {
-        // SAFETY: this holder has a separate reference.
+        // SAFETY: this holder has its own reference to the buffer.
         unsafe { sys::sluice_free((&raw mut self.buffer).cast(), 1) };
     }
 }
 
 impl BurstBuffers<WorkerMbufs> {
-    /// Put a frame into the loop of a ring port (`ring:NAME`); a receive on the port then returns it. `None` if the
-    /// port is not a loop, if its ring is full, and for frames without another holder.
+    /// Put a frame into a loop ring port (`ring:NAME`). The next receive on the port returns it. `None` if the port is
+    /// not a loop, if its ring is full, or if the frame has no other holder.
     pub fn inject(&mut self, port: PortIndex, what: Injected, bytes: &[u8]) -> Option<OtherHolder> {
         let shared = self.source().shared.clone();
         let looped = shared.loop_port(port)?;

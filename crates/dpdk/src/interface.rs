@@ -1,9 +1,9 @@
-//! Settings of kernel interfaces by ioctl that DPDK's drivers for such interfaces do not make.
+//! Settings of kernel interfaces that DPDK's drivers for them do not make, by ioctl.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// `ETHTOOL_GCHANNELS` of linux/ethtool.h, and the struct that it fills.
+/// `ETHTOOL_GCHANNELS` of linux/ethtool.h, and the struct that the kernel fills for it.
 const GET_CHANNELS: u32 = 0x3c;
 
 #[repr(C)]
@@ -25,9 +25,9 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Create from a name; the first request shows whether the interface exists.
+    /// Create from a name. Whether the interface exists is known only after the first request.
     pub fn named(name: &str) -> Result<Self, Error> {
-        // SAFETY: creates a descriptor or fails.
+        // SAFETY: the call creates a descriptor or fails.
         let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if socket < 0 {
             return Err(Error::last_os_error());
@@ -41,7 +41,7 @@ impl Interface {
     }
 
     fn request(&self) -> libc::ifreq {
-        // SAFETY: plain data for which all zeros is valid.
+        // SAFETY: `ifreq` is plain data for which all zeros is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
         for (to, from) in request.ifr_name[..room].iter_mut().zip(self.name.bytes()) {
@@ -51,7 +51,7 @@ impl Interface {
     }
 
     fn ask(&self, code: libc::c_ulong, request: &mut libc::ifreq) -> Result<(), Error> {
-        // SAFETY: the request has the layout that these codes read and write, and lives during the call.
+        // SAFETY: the request has the layout that these ioctl codes read and write, and lives during the call.
         match unsafe { libc::ioctl(self.socket.as_raw_fd(), code, request) } {
             0.. => Ok(()),
             _ => Err(Error::last_os_error()),
@@ -105,15 +105,16 @@ impl Interface {
         self.ask(libc::SIOCSIFFLAGS, &mut request)
     }
 
-    /// Receive frames to all multicast addresses while the result lives. DPDK's drivers for kernel interfaces cannot
-    /// request this, and without it a card would filter out neighbour discovery (RFC 4861, section 2.3).
+    /// Receive frames to all multicast addresses as long as the returned value lives. DPDK's drivers for kernel
+    /// interfaces can't request this, and otherwise a card would drop messages of neighbour discovery (RFC 4861,
+    /// section 2.3).
     ///
     /// # Errors
-    /// The kernel's error: no such interface, or no CAP_NET_RAW.
+    /// The kernel's error: the interface does not exist, or CAP_NET_RAW is missing.
     pub fn all_multicast(&self) -> Result<AllMulticast, Error> {
         let mut request = self.request();
         self.ask(SIOCGIFINDEX, &mut request)?;
-        // With protocol 0 the socket receives nothing. SAFETY: creates a descriptor or fails.
+        // With protocol 0 the socket receives no packets. SAFETY: the call creates a descriptor or fails.
         let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if socket < 0 {
             return Err(Error::last_os_error());
@@ -127,7 +128,7 @@ impl Interface {
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        // SAFETY: the membership has the given size and is read during the call.
+        // SAFETY: the membership has the given size, and is read during the call.
         let set = unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),
@@ -151,7 +152,7 @@ impl Interface {
         self.ask(libc::SIOCGIFFLAGS, &mut request).is_ok() && unsafe { request.ifr_ifru.ifru_flags } & wanted == wanted
     }
 
-    /// Number of receive and transmit queue pairs; 1 if the driver does not report it.
+    /// Number of pairs of receive and transmit queues. 1 if the driver does not report it.
     pub fn queues(&self) -> u16 {
         let mut channels = Channels {
             command: GET_CHANNELS,
@@ -170,7 +171,7 @@ impl Interface {
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const SIOCGIFINDEX: libc::c_ulong = 0x8933;
 
-/// Keeps an interface in all-multicast mode. The kernel ends the mode when the socket closes, even if the process is
+/// Keeps an interface in all-multicast mode. The kernel ends the mode when the socket is closed, even if the process is
 /// killed.
 #[derive(Debug)]
 pub struct AllMulticast(#[expect(dead_code, reason = "held for what closing it does")] OwnedFd);
@@ -178,7 +179,7 @@ pub struct AllMulticast(#[expect(dead_code, reason = "held for what closing it d
 /// Whether a kernel interface with this name exists in this network namespace.
 pub fn exists(name: &str) -> bool {
     std::ffi::CString::new(name).is_ok_and(|name| {
-        // SAFETY: a C string that is read during the call.
+        // SAFETY: the argument is a C string that is read during the call.
         unsafe { libc::if_nametoindex(name.as_ptr()) != 0 }
     })
 }

@@ -7,13 +7,13 @@ use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Maximum length of a captured frame: frames merged by the kernel (GRO) are not longer.
+/// Maximum length of a captured frame. Frames that the kernel has merged (GRO) are not longer.
 const MAX_FRAME: usize = 1 << 16;
 
 /// Bytes of a VLAN tag, which the kernel removes from the frame.
 const TAG: usize = 4;
 
-/// Receive buffer of the socket in bytes, as far as the kernel allows it.
+/// Requested size in bytes of the socket's receive buffer. The kernel may limit it.
 const WAITING: c_int = 16 << 20;
 
 /// A captured frame.
@@ -27,15 +27,15 @@ pub struct CapturedFrame<'l> {
     pub length: u32,
 }
 
-/// Ancillary data that the kernel reports with a frame.
+/// Ancillary data that the kernel reports together with a frame.
 #[derive(Default)]
 struct Beside {
     at: Duration,
-    /// Protocol and control information of a VLAN tag.
+    /// Protocol identifier and control information of a VLAN tag.
     tag: Option<[u16; 2]>,
 }
 
-/// Captures from one interface.
+/// Captures the frames of one interface.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -43,20 +43,20 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Start capturing received frames of an interface.
+    /// Start to capture the frames that an interface receives.
     ///
     /// # Errors
     /// The interface does not exist or is not Ethernet, or this process may not capture.
     pub fn on(interface: &str) -> Result<Self, Error> {
         let name = CString::new(interface)?;
-        // SAFETY: a C string that is read during the call.
+        // SAFETY: the argument is a C string that is read during the call.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
         if index == 0 {
             return Err(Error::last_os_error());
         }
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // With protocol 0 it receives nothing before it is bound to its interface. SAFETY: creates a descriptor or
-        // fails.
+        // With protocol 0 the socket receives no packets before it is bound to its interface. SAFETY: the call creates
+        // a descriptor or fails.
         let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if socket < 0 {
             return Err(Error::last_os_error());
@@ -70,7 +70,7 @@ impl Listener {
         listener.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         listener.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
         listener.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        // Without permission to exceed the system limit, use the limit.
+        // Without permission to exceed the system's limit, use the limit itself.
         if listener.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, WAITING).is_err() {
             listener.set(libc::SOL_SOCKET, libc::SO_RCVBUF, WAITING)?;
         }
@@ -80,7 +80,7 @@ impl Listener {
 
     fn set(&self, level: c_int, option: c_int, value: c_int) -> Result<(), Error> {
         let length = size_of_val(&value) as libc::socklen_t;
-        // SAFETY: these options read an integer, which lives during the call.
+        // SAFETY: these options read an integer that lives during the call.
         match unsafe {
             libc::setsockopt(
                 self.socket.as_raw_fd(),
@@ -96,18 +96,18 @@ impl Listener {
     }
 
     fn bind(&self, index: u32) -> Result<(), Error> {
-        // SAFETY: plain data for which all zeros is valid.
+        // SAFETY: `sockaddr_ll` is plain data for which all zeros is valid.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         address.sll_ifindex = index as i32;
         let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         let socket = self.socket.as_raw_fd();
-        // SAFETY: an address of this length, which lives during the call.
+        // SAFETY: the address has this length, and lives during the call.
         if unsafe { libc::bind(socket, (&raw const address).cast(), length) } != 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: room for an address of this length, which lives during the call.
+        // SAFETY: there is room for an address of this length, which lives during the call.
         if unsafe { libc::getsockname(socket, (&raw mut address).cast(), &mut length) } != 0 {
             return Err(Error::last_os_error());
         }
@@ -126,9 +126,9 @@ impl Listener {
             iov_base: self.buffer[TAG..].as_mut_ptr().cast(),
             iov_len: MAX_FRAME,
         };
-        // Aligned like the kernel's control messages.
+        // The buffer has the alignment of the kernel's control messages.
         let mut control = [0u64; 32];
-        // SAFETY: plain data for which all zeros is valid.
+        // SAFETY: `msghdr` is plain data for which all zeros is valid.
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
@@ -139,7 +139,7 @@ impl Listener {
         let Ok(length) = usize::try_from(length) else {
             let error = Error::last_os_error();
             return match error.raw_os_error() {
-                // The interface is or was down; it may come up again.
+                // The interface is down, or was down for some time; it may come up again.
                 Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN) => Ok(None),
                 _ => Err(error),
             };
@@ -164,7 +164,7 @@ impl Listener {
 
     /// Number of frames that the kernel dropped since the last call because the socket's buffer was full.
     pub fn missed(&self) -> u64 {
-        // SAFETY: plain data for which all zeros is valid.
+        // SAFETY: `tpacket_stats` is plain data for which all zeros is valid.
         let mut counts: libc::tpacket_stats = unsafe { zeroed() };
         let mut length = size_of_val(&counts) as libc::socklen_t;
         let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
@@ -183,16 +183,16 @@ fn beside(message: &libc::msghdr) -> Beside {
     // SAFETY: the kernel has filled the control memory of this message and set its length.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !next.is_null() {
-        // SAFETY: the pointer is not null, so a complete header lies in the control memory.
+        // SAFETY: the pointer is not null, so it refers to a complete header in the control memory.
         let (header, data) = unsafe { (&*next, libc::CMSG_DATA(next)) };
         match (header.cmsg_level, header.cmsg_type) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                // SAFETY: this message type carries this struct, possibly unaligned.
+                // SAFETY: a message of this type contains this struct, possibly unaligned.
                 let at = unsafe { data.cast::<libc::timespec>().read_unaligned() };
                 beside.at = Duration::new(at.tv_sec.max(0) as u64, at.tv_nsec as u32);
             }
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
-                // SAFETY: this message type carries this struct, possibly unaligned.
+                // SAFETY: a message of this type contains this struct, possibly unaligned.
                 let found = unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
                 let has = |flag| found.tp_status & flag != 0;
                 let protocol = match has(libc::TP_STATUS_VLAN_TPID_VALID) {
@@ -209,7 +209,7 @@ fn beside(message: &libc::msghdr) -> Beside {
     beside
 }
 
-/// Wait until a listener has a frame, or until the time has passed.
+/// Wait until any of the listeners has a frame, or until the time has passed.
 pub fn wait(listeners: &[&Listener], most: Duration) {
     let mut wanted: Vec<libc::pollfd> = listeners
         .iter()
@@ -220,8 +220,8 @@ pub fn wait(listeners: &[&Listener], most: Duration) {
         })
         .collect();
     let milliseconds = c_int::try_from(most.as_millis()).unwrap_or(c_int::MAX);
-    // The result does not matter, because the caller checks all listeners next. SAFETY: the array has the stated number
-    // of descriptors and lives during the call.
+    // The result does not matter, because the caller checks all listeners afterwards. SAFETY: the array has the stated
+    // number of descriptors, and lives during the call.
     unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as libc::nfds_t, milliseconds) };
 }
 

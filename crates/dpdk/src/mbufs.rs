@@ -1,4 +1,4 @@
-//! DPDK's mbufs as a source of raw buffers, with one shim call per burst.
+//! DPDK's mbufs as a source of raw buffers. Each burst takes a single call of the shim.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::set::Shared;
 use crate::sys;
 use crate::tsc;
 
-// Structs that are passed to C have the same layout on both sides.
+// Checks that structs that are passed to C have the same layout on both sides.
 const _: () = {
     assert!(size_of::<BufferMemory>() == size_of::<sys::sluice_room>());
     assert!(std::mem::offset_of!(BufferMemory, length) == std::mem::offset_of!(sys::sluice_room, length));
@@ -30,7 +30,7 @@ const _: () = {
 };
 
 impl IncomingBuffers<'_> {
-    /// Array pointers for C, and the common number of elements.
+    /// Pointers to the arrays for C, and the number of elements that all of them have.
     #[inline(always)]
     fn places(
         self,
@@ -57,16 +57,16 @@ pub(crate) struct PortQueues {
     /// Receive queue and transmit queue of this worker, if the port has one for it.
     pub(crate) receive: Option<u16>,
     pub(crate) transmit: Option<u16>,
-    /// Whether the device computes L4 checksums that were left to it.
+    /// Whether the device computes L4 checksums that were left to it (checksum offload).
     pub(crate) offload: bool,
-    /// LACP needs regular transmit calls, even without frames.
+    /// Whether transmit must be called regularly even without frames, as LACP requires.
     pub(crate) calls_for_transmit: bool,
     /// Receive coalescing, for interfaces without interrupts.
     pub(crate) coalescing: Option<Coalescing>,
 }
 
 impl PortQueues {
-    /// Value for a place without a port.
+    /// Value for a port index without a port.
     pub(crate) const NONE: PortQueues = PortQueues {
         port: u16::MAX,
         receive: None,
@@ -83,18 +83,18 @@ pub struct WorkerMbufs {
     pub(crate) worker: u16,
     /// Rings to and from other workers.
     pub(crate) handover: WorkerRings,
-    /// Keeps rings, pools and ports alive longer than every buffer that may be returned to them.
+    /// Shared state. It keeps rings, pools and ports alive longer than any buffer that may be returned to them.
     pub(crate) shared: Arc<Shared>,
 }
 
-// SAFETY: queues belong to this worker alone, because `Devices::attach` assigns each one once. Raw pointers inside
-// refer to owned buffers.
+// SAFETY: queues belong to this worker alone, because `Devices::attach` assigns each of them once. The raw pointers
+// inside refer to owned buffers.
 unsafe impl Send for WorkerMbufs {}
 
-// SAFETY: DPDK delivers a buffer to only one caller. For what could be shared (reference counts, several segments,
-// external memory), the shim repairs the buffer or marks it as faulty, and the burst buffers free it unread. Buffer
-// memory lies in pools, which is mapped and initially zeroed, and `shared` keeps it alive longer than the burst
-// buffers.
+// SAFETY: DPDK delivers a buffer to only one caller. If a buffer could be shared (reference counts, several segments,
+// external memory), the shim repairs it or marks it as faulty, and the burst buffers free faulty buffers without
+// reading them. Buffer memory lies in pools, is mapped and initially zeroed, and `shared` keeps it alive longer than
+// the burst buffers.
 unsafe impl RawBuffers for WorkerMbufs {
     fn ports(&self) -> usize {
         self.ways.len()
@@ -107,7 +107,7 @@ unsafe impl RawBuffers for WorkerMbufs {
         };
         let Some(queue) = way.receive else { return 0 };
         if let Some(transmit) = way.transmit.filter(|_| way.calls_for_transmit) {
-            // SAFETY: no frame is sent.
+            // SAFETY: the call sends no frame.
             unsafe { sys::sluice_transmit_nothing(way.port, transmit) };
         }
         let now = way.coalescing.map(|_| tsc::now()).unwrap_or_default();
@@ -115,7 +115,7 @@ unsafe impl RawBuffers for WorkerMbufs {
             return 0;
         }
         let (buffers, rooms, windows, count) = coming.places();
-        // SAFETY: each array has `count` elements; the queue belongs to this worker alone and its port is started.
+        // SAFETY: each array has `count` elements. The queue belongs to this worker alone, and its port is started.
         let count = unsafe { sys::sluice_receive(way.port, queue, buffers, rooms, windows, count, faults) }.into();
         if let Some(coalescing) = &mut way.coalescing {
             coalescing.received(count, now);
@@ -131,7 +131,8 @@ unsafe impl RawBuffers for WorkerMbufs {
         let count = buffers.len().min(windows.len()) as u16;
         let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
         let Some(queue) = way.transmit else { return 0 };
-        // SAFETY: the caller owns `count` buffers and gives up those accepted; the queue belongs to this worker alone.
+        // SAFETY: the caller owns `count` buffers and gives up those that are accepted. The queue belongs to this
+        // worker alone.
         unsafe { sys::sluice_transmit(way.port, queue, i32::from(way.offload), buffers, windows, count) }.into()
     }
 
@@ -157,8 +158,8 @@ unsafe impl RawBuffers for WorkerMbufs {
         windows: &[Window],
         carried: &[NoteWords],
     ) -> usize {
-        // SAFETY: the caller owns the buffers and gives up those accepted; all come from our own pools, whose buffers
-        // have no private area.
+        // SAFETY: the caller owns the buffers and gives up those that are accepted. All are from pools of this crate,
+        // whose buffers have no private area.
         unsafe { self.handover.put(to.into(), buffers, rooms, windows, carried) }
     }
 

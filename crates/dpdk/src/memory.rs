@@ -10,7 +10,7 @@ use sluice_table::memory::{LINE, Line};
 pub enum Backing {
     /// Reserved hugepages.
     Hugepages,
-    /// Ordinary pages that the kernel merges into transparent hugepages if possible.
+    /// Ordinary pages, which the kernel merges into transparent hugepages if possible.
     Transparent,
     /// Ordinary pages.
     Ordinary,
@@ -36,7 +36,7 @@ pub struct MemoryError {
     pub reason: String,
 }
 
-/// Zeroed, page-aligned memory whose pages are populated. It is unmapped when dropped.
+/// Zeroed, page-aligned memory in which all pages are populated. It is unmapped when it is dropped.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -44,7 +44,7 @@ pub struct Region {
     backing: Backing,
 }
 
-// SAFETY: the region owns its memory, and lends it only through borrows.
+// SAFETY: the region owns its memory, and gives access to it only through borrows.
 unsafe impl Send for Region {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Region {}
@@ -56,7 +56,7 @@ impl Region {
     pub fn new(bytes: usize) -> Result<Self, MemoryError> {
         let length = bytes.max(1).next_multiple_of(HUGEPAGE);
         let map = |length: usize, flags: i32| {
-            // SAFETY: a new anonymous mapping at an address that the kernel chooses.
+            // SAFETY: the call creates a new anonymous mapping at an address that the kernel chooses.
             let start = unsafe {
                 libc::mmap(
                     std::ptr::null_mut(),
@@ -73,7 +73,7 @@ impl Region {
                 NonNull::new(start.cast::<u8>())
             }
         };
-        // Without MAP_NORESERVE, hugepages are reserved here, so that no later page fault fails.
+        // Without MAP_NORESERVE, the kernel reserves the hugepages in this call, so that no later page fault can fail.
         if let Some(start) = map(length, libc::MAP_HUGETLB) {
             let region = Self {
                 start,
@@ -83,7 +83,7 @@ impl Region {
             region.populate();
             return Ok(region);
         }
-        // Map one page more to align the region to hugepages, and unmap the excess.
+        // Map additional memory to align the region to hugepages, and unmap the excess.
         let error = |bytes| MemoryError {
             bytes,
             reason: std::io::Error::last_os_error().to_string(),
@@ -97,8 +97,7 @@ impl Region {
         }
         let whole = map(padded, 0).ok_or_else(|| error(bytes))?;
         let before = whole.as_ptr().align_offset(HUGEPAGE);
-        // SAFETY: `before` is less than HUGEPAGE, so the start and both trimmed ends lie within the mapping just
-        // created.
+        // SAFETY: `before` is less than HUGEPAGE, so the start and both unmapped ends lie within the new mapping.
         let (start, advised) = unsafe {
             let start = whole.add(before);
             if before > 0 {
@@ -122,7 +121,8 @@ impl Region {
 
     /// Populate every page now, so that no page faults occur under traffic.
     fn populate(&self) {
-        // SAFETY: the mapping is ours. A kernel that does not support the advice populates pages at first access.
+        // SAFETY: the region owns the mapping. A kernel that does not support this advice populates pages at their
+        // first access.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, libc::MADV_POPULATE_WRITE) };
     }
 
@@ -138,15 +138,15 @@ impl Region {
 
     /// The memory as cache lines.
     pub fn lines(&mut self) -> &mut [Line] {
-        // SAFETY: the mapping has `length` initialised bytes, is page-aligned and exclusively ours, and every bit
-        // pattern is a valid line.
+        // SAFETY: the mapping has `length` initialised bytes, is page-aligned and owned by the region alone, and every
+        // bit pattern is a valid line.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length / LINE) }
     }
 
-    /// The memory as cache lines that live until the process ends; it is never unmapped.
+    /// The memory as cache lines that live until the process ends. It is never unmapped.
     pub fn leak(self) -> &'static mut [Line] {
         let region = std::mem::ManuallyDrop::new(self);
-        // SAFETY: as in `lines`; the mapping stays because the region that owned it is forgotten.
+        // SAFETY: as in `lines`. The mapping stays, because the region that owned it is forgotten.
         unsafe { std::slice::from_raw_parts_mut(region.start.as_ptr().cast(), region.length / LINE) }
     }
 }
@@ -158,7 +158,7 @@ fn transparent() -> bool {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and every borrow of it has ended.
+        // SAFETY: the region owns the mapping, and every borrow of it has ended.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

@@ -1,12 +1,12 @@
 //! Interrupt moderation: how often the kernel polls a card for AF_XDP.
 //!
 //! By default a card may raise an interrupt for each frame, which costs a kernel receive pass for one frame and gives
-//! the worker a burst of one. With moderation, frames are fetched together while they keep arriving; a single frame is
-//! still delivered immediately. If the driver supports busy polling by a socket, the same settings leave polling to the
-//! worker (`Documentation/networking/napi.rst`).
+//! the worker a burst of one. With moderation, the kernel fetches several frames together as long as they keep
+//! arriving; a single frame is still delivered immediately. If the driver supports busy polling through a socket, the
+//! same settings leave polling to the worker (`Documentation/networking/napi.rst`).
 //!
-//! Virtual interfaces (veth) have no interrupts. There, a timer that polls late delays senders, so the worker coalesces
-//! frames instead ([`crate::coalescing`]).
+//! Virtual interfaces (veth) have no interrupts. A timer that polls them late would delay senders, so the worker
+//! coalesces frames instead ([`crate::coalescing`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,18 @@ const EMPTY_FETCHES: &str = "2";
 /// Nanoseconds between polls.
 const PAUSE: &str = "200000";
 
-/// The files of these settings in the interface's /sys folder, with the values that we write.
+/// Files of these settings in the interface's /sys directory, with the values that are written.
 const SETTINGS: [(&str, &str); 2] = [("napi_defer_hard_irqs", EMPTY_FETCHES), ("gro_flush_timeout", PAUSE)];
 
-/// Changed settings of an interface; they are restored when this is dropped.
+/// Changed settings of an interface. They are restored when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Moderation {
     before: Vec<(PathBuf, String)>,
 }
 
 impl Moderation {
-    /// Moderate an interface; `None` if no card is below it. Settings that the administrator has changed stay, and
-    /// nothing changes if /sys is not writable.
+    /// Moderate an interface. `None` if the interface is not that of a card. Settings that the administrator has
+    /// changed are kept. If /sys is not writable, no setting is changed.
     pub(crate) fn set(interface: &str) -> Option<Self> {
         card(interface).map(|folder| Self::set_in(&folder))
     }
@@ -49,19 +49,19 @@ impl Moderation {
 impl Drop for Moderation {
     fn drop(&mut self) {
         for (file, before) in &self.before {
-            // The interface may no longer exist.
+            // The error is ignored, because the interface may no longer exist.
             let _ = fs::write(file, before);
         }
     }
 }
 
-/// Whether this is the interface of a card that this process can't moderate.
+/// Whether the interface is that of a card, but this process can't change its settings.
 pub(crate) fn refused(interface: &str) -> bool {
     let writable = |file: PathBuf| fs::OpenOptions::new().write(true).open(file).is_ok();
     card(interface).is_some_and(|folder| !SETTINGS.iter().all(|(name, _)| writable(folder.join(name))))
 }
 
-/// Folder of a card's interface in /sys, which may show a network namespace other than this process's.
+/// Directory of a card's interface in /sys. /sys may show a network namespace other than that of this process.
 fn card(interface: &str) -> Option<PathBuf> {
     let folder = folder(interface)?;
     folder.join("device").exists().then_some(folder)

@@ -13,7 +13,8 @@ pub use hugepages::{HugePages, reserve};
 
 use crate::device::PciAddress;
 
-/// Kernel drivers of bifurcated cards: DPDK shares the card with them, and it stays bound to them.
+/// Kernel drivers of bifurcated cards. DPDK uses such a card together with its kernel driver, to which the card stays
+/// bound.
 const BIFURCATED: [&str; 4] = ["mlx4_core", "mlx5_core", "mana", "nfp"];
 
 /// VFIO's kernel module for PCI cards.
@@ -22,7 +23,7 @@ pub const VFIO: &str = "vfio-pci";
 /// The UIO module that is part of the kernel.
 pub const UIO: &str = "uio_pci_generic";
 
-/// Bits of a process's virtual addresses, as DPDK assumes them.
+/// Number of bits of a process's virtual addresses, as DPDK assumes it.
 const VIRTUAL_BITS: u8 = 47;
 
 /// Access to `/sys`, `/dev` and `/proc` of a machine.
@@ -34,12 +35,12 @@ pub struct System {
 }
 
 impl System {
-    /// Access to this machine.
+    /// Access to the machine on which the process runs.
     pub fn this() -> Self {
         Self::at(Path::new("/"))
     }
 
-    /// Access to a folder that is laid out like `/`.
+    /// Access to a directory that has the layout of `/`.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.into(),
@@ -52,7 +53,7 @@ impl System {
         self.root.join(below)
     }
 
-    /// The folder of a card in `/sys`.
+    /// The directory of a card in `/sys`.
     pub fn folder(&self, address: PciAddress) -> PathBuf {
         self.path(&format!("sys/bus/pci/devices/{address}"))
     }
@@ -68,13 +69,13 @@ impl System {
         cards
     }
 
-    /// The PCI device at an address, if any.
+    /// The PCI device at an address. `None` if there is none.
     pub fn card(&self, address: PciAddress) -> Option<Card> {
         let folder = self.folder(address);
         let number = |name: &str| u32::from_str_radix(text(&folder.join(name))?.trim_start_matches("0x"), 16).ok();
         let interfaces = |folder: &Path| entries(&folder.join("net"));
         let mut found = interfaces(&folder);
-        // virtio places a bus between the PCI device and the interface.
+        // With virtio, a bus is between the PCI device and the interface.
         for child in entries(&folder).iter().filter(|name| name.starts_with("virtio")) {
             found.extend(interfaces(&folder.join(child)));
         }
@@ -86,10 +87,10 @@ impl System {
             device: number("device").unwrap_or(0) as u16,
             driver: target(&folder.join("driver")),
             group: self.group(address),
-            // -1 if the machine has a single node or does not report it.
+            // The value is -1 if the machine has a single node or does not report it.
             node: text(&folder.join("numa_node")).and_then(|node| node.parse().ok()),
             uio: entries(&folder.join("uio")).into_iter().next(),
-            // VT-d reports the address width of guests, minus one, in bits 16 to 21.
+            // VT-d reports the address width of guests in bits 16 to 21, minus one.
             address_bits: number64(&folder.join("iommu/intel-iommu/cap")).map(|bits| (bits >> 16 & 0x3f) as u8 + 1),
             interfaces: found,
         })
@@ -125,7 +126,7 @@ impl System {
         text(&switch).is_some_and(|value| value == "Y" || value == "1")
     }
 
-    /// Another process that has a file of `/dev` open, as far as `/proc` shows it; `Some(None)` if it is this process.
+    /// Another process that has a file of `/dev` open, if `/proc` shows it. `Some(None)` if this process has it open.
     fn holder(&self, device: &str) -> Option<Option<Process>> {
         let own = std::process::id();
         let mut by_self = None;
@@ -150,7 +151,7 @@ impl System {
     }
 }
 
-/// A process, with its number and name.
+/// A process with its number and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Process ID.
@@ -170,13 +171,13 @@ impl fmt::Display for Process {
 pub struct Card {
     /// PCI address.
     pub address: PciAddress,
-    /// Class, subclass and programming interface: `0x020000` is Ethernet.
+    /// Class, subclass and programming interface. `0x020000` is Ethernet.
     pub class: u32,
     /// Vendor ID.
     pub vendor: u16,
     /// Device ID.
     pub device: u16,
-    /// Kernel driver that it is bound to.
+    /// Kernel driver to which the device is bound.
     pub driver: Option<String>,
     /// IOMMU group.
     pub group: Option<Group>,
@@ -184,7 +185,7 @@ pub struct Card {
     pub node: Option<u16>,
     /// UIO device file, such as `uio0`.
     pub uio: Option<String>,
-    /// Address width of its IOMMU in bits, if reported.
+    /// Address width in bits of the device's IOMMU, if it is reported.
     pub address_bits: Option<u8>,
     /// Kernel interfaces of the card.
     pub interfaces: Vec<String>,
@@ -195,10 +196,10 @@ pub struct Card {
 pub struct Group {
     /// Group number.
     pub number: u32,
-    /// Whether an IOMMU backs the group; otherwise VFIO created it.
+    /// Whether an IOMMU backs the group. If not, VFIO has created the group.
     pub has_iommu: bool,
-    /// Whether devices of non-VFIO drivers use IOMMU addresses instead of physical ones (the kernel was not started
-    /// with `iommu=pt`).
+    /// Whether devices of drivers other than VFIO use IOMMU addresses instead of physical ones. This is the case if the
+    /// kernel was started without `iommu=pt`.
     pub translates: bool,
     /// Other devices in the group.
     pub others: Vec<GroupDevice>,
@@ -209,14 +210,14 @@ pub struct Group {
 pub struct GroupDevice {
     /// PCI address.
     pub address: PciAddress,
-    /// Kernel driver that it is bound to.
+    /// Kernel driver to which the device is bound.
     pub driver: Option<String>,
-    /// Whether it is a PCI bridge, whose driver VFIO tolerates.
+    /// Whether the device is a PCI bridge, whose driver VFIO tolerates.
     pub is_bridge: bool,
 }
 
 impl GroupDevice {
-    /// The driver through which this device makes the whole group unusable for VFIO.
+    /// The driver of this device, if it prevents VFIO from using the whole group.
     pub fn obstacle(&self) -> Option<&str> {
         let tolerated = |driver: &str| self.is_bridge || driver.starts_with("vfio") || driver == "pci-stub";
         self.driver.as_deref().filter(|driver| !tolerated(driver))
@@ -226,15 +227,15 @@ impl GroupDevice {
 /// How a process can access a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Through VFIO, behind an IOMMU.
+    /// Through VFIO, with an IOMMU.
     Vfio,
-    /// Through VFIO, behind an IOMMU whose address width is too small for virtual addresses.
+    /// Through VFIO, with an IOMMU whose address width is too small for virtual addresses.
     VfioNarrow,
-    /// Through VFIO without an IOMMU: nothing checks the card's memory accesses.
+    /// Through VFIO without an IOMMU. The card's memory accesses are then not checked.
     VfioWithoutIommu,
     /// Through UIO.
     Uio,
-    /// Together with the kernel's own driver (bifurcated).
+    /// Together with the kernel's own driver of the card (bifurcated).
     Bifurcated,
     /// Not accessible: a kernel driver uses it.
     Kernel,
@@ -257,14 +258,14 @@ impl fmt::Display for Mode {
 }
 
 impl Mode {
-    /// Whether the card uses physical addresses, which require hugepages.
+    /// Whether the card uses physical addresses in this mode. This requires hugepages.
     pub fn is_physical(self) -> bool {
         matches!(self, Mode::Uio | Mode::VfioNarrow | Mode::VfioWithoutIommu)
     }
 }
 
 impl Card {
-    /// Whether it is a network card.
+    /// Whether the device is a network card.
     pub fn is_network(&self) -> bool {
         self.class >> 16 == 2
     }
@@ -284,12 +285,12 @@ impl Card {
         }
     }
 
-    /// Whether it is behind an IOMMU.
+    /// Whether the card is behind an IOMMU.
     pub fn has_iommu(&self) -> bool {
         self.group.as_ref().is_some_and(|group| group.has_iommu)
     }
 
-    /// Driver to bind the card to.
+    /// Driver to which the card should be bound.
     pub fn best_driver(&self) -> &'static str {
         if self.has_iommu() { VFIO } else { UIO }
     }
@@ -310,7 +311,7 @@ impl Card {
     }
 }
 
-/// Names in a folder; empty if the folder does not exist.
+/// Names in a directory. Empty if the directory does not exist.
 fn entries(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries

@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::eal::{Eal, error_text, free_hugepage_bytes};
 use crate::sys;
 
-/// Headroom that drivers leave before a received frame.
+/// Headroom in bytes that drivers leave before a received frame.
 pub const HEADROOM: u16 = 128;
 
-/// Size of an ordinary buffer: headroom and a frame of 2,048 bytes.
+/// Size in bytes of an ordinary buffer: the headroom and a frame of 2,048 bytes.
 pub const ORDINARY_BUFFER: u16 = HEADROOM + 2048;
 
-/// Size of an AF_XDP buffer: together with its header it fits into a page.
+/// Size of a buffer for AF_XDP. Together with its header it fits into a page.
 pub const AF_XDP_BUFFER: u16 = 3584;
 
-/// Size of a buffer for AF_PACKET's jumbo frames.
+/// Size of a buffer for jumbo frames with AF_PACKET.
 pub const JUMBO_BUFFER: u16 = 16_512;
 
 /// Why a pool can't be created.
@@ -36,7 +36,7 @@ pub enum PoolError {
         /// Free hugepages in MiB.
         free: usize,
     },
-    /// The pool's memory is not contiguous, and AF_XDP could receive only into its first piece.
+    /// The pool's memory is not contiguous, but AF_XDP could receive only into the first piece.
     #[error(
         "{count} buffers for AF_XDP came in {pieces} pieces of memory instead of one: reserve hugepages at boot (hugepages= on the kernel's command line), or lower queues or buffers"
     )]
@@ -62,21 +62,22 @@ pub enum PoolError {
 /// Number and size of a pool's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
-    /// Number of buffers; a power of two minus one uses memory best.
+    /// Number of buffers. A power of two minus one uses memory best.
     pub count: u32,
     /// Size of each buffer in bytes, including headroom.
     pub room: u16,
-    /// Buffers cached per core; 0 makes the pool strictly first in, first out.
+    /// Number of buffers cached per core. 0 makes the pool strictly first in, first out.
     pub cache: u32,
-    /// Whether buffers must be contiguous, as AF_XDP requires. Otherwise memory may consist of several pieces.
+    /// Whether the buffers must be in contiguous memory, as AF_XDP requires. Otherwise the memory may consist of
+    /// several pieces.
     pub adjoining: bool,
 }
 
 impl PoolSize {
-    /// Bytes of memory for the pool, including its ring and rounding by the allocator.
+    /// Bytes of memory for the pool, including its ring and the rounding by the allocator.
     pub fn bytes(&self) -> usize {
-        // Headers of the mempool object and of the mbuf, rounding to a cache line, and DPDK's spreading over memory
-        // channels.
+        // Headers of the mempool object and of the mbuf, the rounding to a cache line, and the padding with which DPDK
+        // spreads objects over memory channels.
         let object = (64 + 128 + self.room as usize).next_multiple_of(64) + 64;
         let object = match self.adjoining {
             true => object.max(sys::SLUICE_ADJOINING_OBJECT as usize),
@@ -86,13 +87,13 @@ impl PoolSize {
     }
 }
 
-/// A buffer pool. It lives as long as any owner of its buffers.
+/// A buffer pool. It lives until all owners of its buffers have been dropped.
 #[derive(Debug)]
 pub struct Pool {
     name: String,
     raw: *mut sys::rte_mempool,
     size: PoolSize,
-    /// Maximum number of buffers that a driver does not return at close.
+    /// Maximum number of buffers that a driver does not return when it is closed.
     keepable: AtomicU32,
 }
 
@@ -101,33 +102,34 @@ unsafe impl Send for Pool {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Pool {}
 
-/// Balance of a pool: its size and the buffers that it contains.
+/// Balance of a pool: its size, and the number of buffers that it currently contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolBalance {
-    /// Name of the port or use that the pool serves.
+    /// Name of the port or purpose for which the pool is used.
     pub name: String,
     /// Number of buffers.
     pub size: u32,
     /// Buffers currently in the pool.
     pub available: u32,
-    /// Maximum number of buffers that a driver of this pool does not return at close.
+    /// Maximum number of buffers that a driver of this pool does not return when it is closed.
     pub kept_by_driver: u32,
 }
 
 impl PoolBalance {
-    /// Whether no buffers are missing except those that a driver may keep.
+    /// Whether no buffers are missing, except those that a driver may keep.
     pub fn is_even(&self) -> bool {
         self.available <= self.size && self.size - self.available <= self.kept_by_driver
     }
 }
 
 impl Pool {
-    /// Create a pool for `name`, whose buffers contain the addresses that cards use for DMA.
+    /// Create a pool with a name. Its buffers contain the addresses that cards use for DMA.
     pub fn new(_eal: &Eal, name: &str, size: PoolSize) -> Result<Arc<Pool>, PoolError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let unique = CString::new(format!("pool{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let (mut raw, mut pieces) = (std::ptr::null_mut(), 0);
-        // SAFETY: the EAL runs (witness), the name is a C string, and both results are written only on success.
+        // SAFETY: the EAL is running (`_eal` proves it), the name is a C string, and both results are written only on
+        // success.
         let made = unsafe {
             sys::sluice_pool_create(
                 unique.as_ptr(),
@@ -172,7 +174,7 @@ impl Pool {
         Ok(Arc::new(pool))
     }
 
-    /// Name of the port or use that it serves.
+    /// Name of the port or purpose for which it is used.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -188,7 +190,7 @@ impl Pool {
         self.size
     }
 
-    /// Number of buffers that a card would not find at the address that they contain. Checks every buffer; for tests.
+    /// Number of buffers that contain an address at which a card would not find them. Checks every buffer. For tests.
     pub fn misaddressed(&self) -> u32 {
         // SAFETY: the pool is alive, and its list of objects does not change after creation.
         unsafe { sys::sluice_pool_misaddressed(self.raw) }
@@ -204,7 +206,7 @@ impl Pool {
         }
     }
 
-    /// Allow a driver of this pool to keep `count` more buffers after its close.
+    /// Allow a driver of this pool to keep `count` additional buffers after it is closed.
     pub(crate) fn allow_kept(&self, count: u32) {
         self.keepable.fetch_add(count, Ordering::Relaxed);
     }
@@ -216,10 +218,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // If buffers are still in use elsewhere, freeing their memory would be unsound, so it is leaked instead. A
-        // closed driver never accesses the buffers that it keeps.
+        // If buffers are still in use, freeing their memory would be unsound, so the memory is leaked instead. A closed
+        // driver never accesses the buffers that it keeps.
         if self.balance().is_even() {
-            // SAFETY: its buffers have no owner, and `self` was the last reference to the pool.
+            // SAFETY: the buffers of the pool have no owner, and `self` was the last reference to the pool.
             unsafe { sys::sluice_pool_destroy(self.raw) };
         }
     }

@@ -31,7 +31,7 @@ pub use members::Member;
 /// Description of a port to open.
 #[derive(Clone, Debug)]
 pub struct PortPlan {
-    /// Name in messages.
+    /// Name of the port in messages.
     pub name: String,
     /// Device of the port.
     pub device: Device,
@@ -39,24 +39,24 @@ pub struct PortPlan {
     pub mtu: u16,
     /// Requested number of queues.
     pub queues: u16,
-    /// AF_XDP or AF_PACKET to override the automatic choice.
+    /// AF_XDP or AF_PACKET, to override the automatic choice.
     pub driver: Option<Driver>,
-    /// Whether to receive frames for other stations too (promiscuous mode).
+    /// Whether to also receive frames for other stations (promiscuous mode).
     pub promiscuous: bool,
-    /// MAC address to set; `None` keeps the device's address.
+    /// MAC address to set. `None` keeps the device's address.
     pub mac: Option<[u8; 6]>,
     /// Packet fields that select the queue.
     pub steering: Steering,
-    /// RSS key of the hash that selects the queue; `None` leaves it to the driver.
+    /// RSS key of the hash that selects the queue. `None` leaves the key to the driver.
     pub hash_key: Option<HashKey>,
-    /// RSS key if the device can't steer by `steering`; `None` uses `hash_key` there too.
+    /// RSS key that is used if the device can't steer by `steering`. `None` means `hash_key`.
     pub fallback_key: Option<HashKey>,
     /// Whether to use receive interrupts if the driver supports them.
     pub interrupts: bool,
-    /// Whether the set fails to open without this port. If false and the port fails, its place stays free.
+    /// Whether opening the set fails if this port can't be opened. If false, its port index stays free.
     pub required: bool,
-    /// Queue for each entry of the device's redirection table, repeated until the table is full; empty assigns the
-    /// queues round-robin.
+    /// Queue of each entry in the device's redirection table, repeated until the table is full. If empty, the queues
+    /// are assigned round-robin.
     pub table: Vec<u16>,
 }
 
@@ -92,7 +92,7 @@ pub struct Statistics {
     pub received_bytes: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Frames dropped because the queue was not polled in time.
+    /// Frames dropped because the worker did not poll the queue in time.
     pub missed: u64,
     /// Frames received with errors.
     pub receive_errors: u64,
@@ -107,45 +107,45 @@ pub struct Statistics {
 pub struct Link {
     /// Whether the link is up.
     pub up: bool,
-    /// Speed in megabits per second; 0 if unknown.
+    /// Speed in megabits per second. 0 if unknown.
     pub megabits: u32,
 }
 
-/// A started port. It stops and closes when dropped.
+/// A started port. It is stopped and closed when it is dropped.
 #[derive(Debug)]
 pub struct Port {
     name: String,
     number: u16,
     choice: DriverChoice,
-    /// Name of DPDK's driver for the card.
+    /// Name of DPDK's driver for the device.
     model: String,
     mtu: u16,
     offload: bool,
     /// Whether the device is removed from DPDK when the port is closed.
     detach: AtomicBool,
     origin: Origin,
-    /// Current receive steering, as last read from the device; locked while it changes.
+    /// Current receive steering, as last read from the device. Locked while it is changed.
     steered: Mutex<Steered>,
-    /// Members of a bond, closed after the bond.
+    /// Members of a bond. They are closed after the bond.
     members: Mutex<Vec<members::Place>>,
-    /// Description by which the port was opened.
+    /// Description with which the port was opened.
     plan: PortPlan,
-    /// Rings of a ring port, freed after it, and whether it is end A.
+    /// Rings of a ring port, which are freed after the port; and whether the port is end A.
     pair: Option<(Arc<Pair>, bool)>,
-    /// Workers that have a transmit queue, in order of the queues.
+    /// Workers that have a transmit queue, in the order of the queues.
     senders: Vec<u16>,
-    /// XDP sockets that the port opened; closed after it if DPDK leaves them open.
+    /// XDP sockets that the port has opened. They are closed after the port if DPDK leaves them open.
     sockets: Sockets,
-    /// All-multicast mode of the interface below.
+    /// All-multicast mode of the kernel interface.
     multicasts: Option<AllMulticast>,
-    /// Changed settings of the interface below, restored after the port is closed.
+    /// Changed settings of the kernel interface. They are restored after the port is closed.
     moderation: Option<Moderation>,
-    /// Pool of the port's receive buffers; it outlives the port.
+    /// Pool of the port's receive buffers. It lives longer than the port.
     _pool: Arc<Pool>,
 }
 
 impl Port {
-    /// Open, configure and start a port with queues for at most these workers: those that receive, and those that send.
+    /// Open, configure and start a port. Only these workers get queues: `receivers` to receive, `senders` to send.
     pub(crate) fn open(
         eal: &Eal,
         plan: &PortPlan,
@@ -157,7 +157,8 @@ impl Port {
         let opening = Opening { plan, choice };
         opening.check()?;
         let wish = opening.wish()?;
-        // The members of a bond must exist before it; a TAP's interface exists only after its probe.
+        // The members of a bond must be opened before the bond. The interface of a TAP device exists only after it is
+        // probed.
         if !matches!(plan.device, Device::Tap { .. }) {
             opening.prepare()?;
         }
@@ -206,10 +207,11 @@ impl Port {
         configured.map(|()| port)
     }
 
-    /// Workers that get a transmit queue. Cards provide as many as requested; other drivers provide queues in pairs.
+    /// Workers that get a transmit queue. Cards provide as many transmit queues as requested. Other drivers provide
+    /// queues only in pairs.
     fn served(&self, receivers: &[u16], senders: &[u16]) -> Vec<u16> {
         match self.choice.driver {
-            // LACP requires regular transmit calls from the receiving workers.
+            // LACP requires that the receiving workers call transmit regularly.
             Driver::Bond => {
                 let more = receivers.iter().filter(|worker| !senders.contains(worker));
                 senders.iter().chain(more).copied().collect()
@@ -240,7 +242,7 @@ impl Port {
         };
         let (unique, _) = arguments(&opening.plan.device, Driver::Ring, queues, self.mtu);
         let unique = CString::new(unique).unwrap_or_default();
-        // SAFETY: there are as many rings as queues, and `pair`, which the port keeps, keeps them alive.
+        // SAFETY: the number of rings equals the number of queues. The port holds `pair`, which keeps the rings alive.
         let number = unsafe {
             sys::sluice_port_from_rings(unique.as_ptr(), receive.as_mut_ptr(), transmit.as_mut_ptr(), queues)
         };
@@ -249,12 +251,12 @@ impl Port {
         Ok(())
     }
 
-    /// Name in messages.
+    /// Name of the port in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Remove the device from DPDK when the port closes, so that others can use it.
+    /// Remove the device from DPDK when the port is closed, so that others can use it.
     pub(crate) fn release_device(&self) {
         self.detach.store(true, Ordering::Relaxed);
     }
@@ -268,12 +270,12 @@ impl Port {
         self.choice.driver
     }
 
-    /// Driver, queues, and the reason for the choice.
+    /// The driver, the number of queues, and the reason for the choice.
     pub fn choice(&self) -> &DriverChoice {
         &self.choice
     }
 
-    /// Name of a card's DPDK driver and its capabilities; `None` for other devices.
+    /// Name of a card's DPDK driver and its capabilities. `None` for other devices.
     pub fn offer(&self) -> Option<String> {
         let capabilities = self.steering().capabilities;
         let capabilities = capabilities.filter(|_| self.choice.driver == Driver::Native)?;
@@ -290,7 +292,7 @@ impl Port {
         u16::try_from(self.senders.len()).unwrap_or(u16::MAX)
     }
 
-    /// Number of receive queues, equal to the number of workers that receive from the port.
+    /// Number of receive queues, which is the number of workers that receive from the port.
     pub fn queues(&self) -> u16 {
         self.choice.queues
     }
@@ -305,45 +307,45 @@ impl Port {
         self.steered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Change the redirection table, also under traffic: entry `k` of the device's table selects queue `table[k]`,
-    /// repeated if the device's table is longer. The device's actual table is read back into
+    /// Change the redirection table. This is possible under traffic. Entry `k` of the device's table selects queue
+    /// `table[k]`; `table` is repeated if the device's table is longer. The device's actual table is read back into
     /// [`steering`](Self::steering); an error is returned if it differs from `table`. Frames in flight may still arrive
-    /// at their former queue, and some cards pause for a moment.
+    /// at their previous queue, and some cards stop receiving for a short time.
     pub fn set_table(&self, table: &[u16]) -> Result<(), SteeringError> {
         let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
         steering::set_table(&PortHash(self.number), &mut steered, table)
     }
 
-    /// Whether its queues can wake a thread that waits for frames.
+    /// Whether the queues of the port can wake a thread that waits for frames.
     pub fn interrupts(&self) -> bool {
         // SAFETY: the port is open.
         unsafe { sys::sluice_interrupts(self.number) != 0 }
     }
 
-    /// Whether the worker coalesces its frames, because it has no interrupts.
+    /// Whether the worker coalesces the frames of this port, because the device has no interrupts.
     pub(crate) fn is_coalesced(&self) -> bool {
         self.choice.driver == Driver::AfXdp && self.moderation.is_none()
     }
 
-    /// Whether the device computes L4 checksums that were left to it.
+    /// Whether the device computes L4 checksums that were left to it (checksum offload).
     pub fn completes_checksums(&self) -> bool {
         self.offload
     }
 
-    /// MAC address; zeros if it has none.
+    /// MAC address. All zeros if the device has none.
     pub fn mac(&self) -> [u8; 6] {
         let mut mac = [0; 6];
-        // SAFETY: six bytes are written.
+        // SAFETY: the call writes six bytes.
         unsafe { sys::sluice_port_mac(self.number, mac.as_mut_ptr()) };
         mac
     }
 
-    /// Current state of the link; up if the driver can't report it.
+    /// Current state of the link. It counts as up if the driver can't report it.
     pub fn link(&self) -> Link {
         let (mut up, mut megabits) = (0, 0);
-        // SAFETY: both results are written.
+        // SAFETY: the call writes both results.
         let error = unsafe { sys::sluice_port_link(self.number, &mut up, &mut megabits) };
-        // AF_PACKET's driver always reports that the link is up.
+        // The driver of AF_PACKET always reports that the link is up, so the kernel is queried.
         let carrier = match (&self.plan.device, self.choice.driver) {
             (Device::Kernel { interface }, Driver::AfPacket) => {
                 Interface::named(interface).is_ok_and(|interface| interface.runs())
@@ -356,7 +358,7 @@ impl Port {
         Link { up, megabits }
     }
 
-    /// Set the link up or down, if the driver supports it.
+    /// Bring the link up or down, if the driver supports it.
     ///
     /// # Errors
     /// The driver does not support it, or the device refuses.
@@ -368,10 +370,10 @@ impl Port {
         }
     }
 
-    /// Counters of the device; zeros if it reports none.
+    /// Counters of the device. All zeros if it does not report any.
     pub fn statistics(&self) -> Statistics {
         let mut raw = std::mem::MaybeUninit::<sys::sluice_port_statistics>::zeroed();
-        // SAFETY: the result is written or stays zero; both are valid values.
+        // SAFETY: the call writes the result or leaves it zero; both are valid values.
         let raw = unsafe {
             sys::sluice_port_statistics(self.number, raw.as_mut_ptr());
             raw.assume_init()
@@ -388,19 +390,19 @@ impl Port {
         }
     }
 
-    /// Number of bond members that LACP has made active; 0 for other ports.
+    /// Number of members of a bond that LACP has made active. 0 for other ports.
     pub fn active_members(&self) -> usize {
         let mut members = [0; 16];
         if self.choice.driver != Driver::Bond {
             return 0;
         }
-        // SAFETY: there is room for the stated number of elements.
+        // SAFETY: the array has room for the stated number of elements.
         let count = unsafe { sys::sluice_bond_active(self.number, members.as_mut_ptr(), members.len() as u16) };
         count.max(0) as usize
     }
 
-    /// Number of frames of a ring port that wait to be received, and of sent frames that the other end has not received
-    /// yet.
+    /// For a ring port: the number of frames that wait to be received, and the number of sent frames that the other end
+    /// has not received yet.
     pub fn waiting(&self) -> (usize, usize) {
         match &self.pair {
             None => (0, 0),
@@ -416,8 +418,8 @@ impl Port {
         pair.forward.first().filter(|_| pair.reverse.is_empty())
     }
 
-    /// Keep a pool alive as long as the rings of a ring port, because they may hold its buffers after the port is
-    /// closed.
+    /// Keep a pool alive as long as the rings of a ring port, because the rings may hold buffers of the pool after the
+    /// port is closed.
     pub(crate) fn outlive(&self, pool: &Arc<Pool>) {
         if let Some((pair, _)) = &self.pair {
             pair.keep(pool);
@@ -428,7 +430,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         if self.number != u16::MAX {
-            // SAFETY: burst buffers hold the port, so no queue is in use any more. Errors can be ignored.
+            // SAFETY: burst buffers hold the port, so no queue is in use any more. Errors are ignored.
             unsafe {
                 sys::sluice_port_stop(self.number);
                 sys::sluice_port_close(self.number, i32::from(*self.detach.get_mut()));

@@ -1,7 +1,7 @@
-//! Detection of removed devices.
+//! Detects removed devices.
 //!
-//! A card driven by VFIO stays until its user releases it: the kernel requests this, and DPDK passes the request on. A
-//! card driven by UIO disappears immediately, as a kernel interface does; /sys shows this.
+//! A card with VFIO remains until the process releases it. The kernel requests the release, and DPDK forwards this
+//! request. A card with UIO disappears immediately, as does a kernel interface; this is visible in /sys.
 
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::device::{Device, PciAddress};
 use crate::sys;
 
-/// Cards whose removal the kernel requests.
+/// Cards of which the kernel has requested the release.
 static WANTED_BACK: Mutex<Vec<PciAddress>> = Mutex::new(Vec::new());
 
 extern "C" fn wanted_back(name: *const c_char) {
@@ -21,26 +21,26 @@ extern "C" fn wanted_back(name: *const c_char) {
     }
 }
 
-/// Register for DPDK's removal requests, and make accesses to removed cards harmless. If DPDK does not support this,
-/// such a card stays until the process ends.
+/// Register for the removal requests that DPDK forwards, and make accesses to removed cards harmless. If DPDK does not
+/// support this, such a card remains until the process ends.
 pub(crate) fn watch() {
     // SAFETY: `wanted_back` is a static function that any thread may call.
     unsafe { sys::sluice_watch_removal(Some(wanted_back)) };
 }
 
-/// Device on which a port was opened.
+/// The device on which a port was opened.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     /// A PCI card.
     Card(PciAddress),
-    /// A kernel interface with its index, because another interface may get its name.
+    /// A kernel interface with its index. The index is stored because another interface may get the same name.
     Interface(String, u32),
-    /// A bond, an object of this process, or one where another process may disconnect and reconnect.
+    /// A bond, an object of this process, or a device to which another process may reconnect.
     Own,
 }
 
 impl Origin {
-    /// The device as it currently exists.
+    /// The origin of a device as it currently exists.
     pub(crate) fn of(device: &Device) -> Self {
         match device {
             Device::Pci(address) => {
@@ -53,7 +53,7 @@ impl Origin {
         }
     }
 
-    /// Whether it has been removed, or its removal is requested.
+    /// Whether the device has been removed, or its removal is requested.
     pub(crate) fn is_gone(&self) -> bool {
         match self {
             Origin::Card(address) => {
@@ -66,7 +66,7 @@ impl Origin {
     }
 }
 
-/// Index of a kernel interface; 0 if it does not exist.
+/// Index of a kernel interface. 0 if it does not exist.
 fn index(interface: &str) -> u32 {
     let Ok(name) = CString::new(interface) else { return 0 };
     // SAFETY: a C string that is read during the call.

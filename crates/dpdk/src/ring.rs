@@ -9,7 +9,7 @@ use crate::eal::{Eal, error_text};
 use crate::pool::Pool;
 use crate::sys;
 
-/// The ring could not be created.
+/// Error: the ring could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no ring of {depth} places: {reason}")]
 pub struct RingError {
@@ -19,14 +19,14 @@ pub struct RingError {
     pub reason: String,
 }
 
-/// A ring with one consumer. Buffers that remain in it are freed at the end.
+/// A ring with one consumer. Buffers that remain in it are freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Ring {
     raw: *mut sys::rte_ring,
 }
 
-// SAFETY: DPDK's rings pass buffers between threads; the creation flags state how many producers and consumers they
-// have.
+// SAFETY: DPDK's rings pass buffers between threads. The creation flags state how many producers and consumers a ring
+// has.
 unsafe impl Send for Ring {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Ring {}
@@ -36,7 +36,7 @@ impl Ring {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = CString::new(format!("ring{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the EAL runs (witness); the name is a C string; the result is written.
+        // SAFETY: the EAL is running (`eal` proves it), the name is a C string, and the call writes the result.
         match unsafe { sys::sluice_ring_create(name.as_ptr(), depth, &mut raw) } {
             0 => Ok(Ring { raw }),
             error => Err(RingError {
@@ -60,7 +60,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: `self` was the last reference to the ring, so it has no producer or consumer any more, and its
-        // buffers have no other owner. Owners of rings keep the pools alive longer.
+        // buffers have no other owner. The owners of a ring keep its pools alive longer than the ring.
         unsafe {
             sys::sluice_ring_drain(self.raw);
             sys::sluice_ring_destroy(self.raw);
@@ -68,21 +68,21 @@ impl Drop for Ring {
     }
 }
 
-/// Both directions between two ring ports with the same name, or one direction for a loop.
+/// The rings of both directions between two ring ports with the same name, or of the single direction of a loop.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) depth: u32,
-    /// Rings from end A to end B, by queue. A loop has only these.
+    /// Rings from end A to end B, one per queue. A loop has only these.
     pub(crate) forward: Vec<Ring>,
     pub(crate) reverse: Vec<Ring>,
-    /// Pools whose buffers may lie in the rings; dropped after the rings.
+    /// Pools whose buffers may be in the rings. They are dropped after the rings.
     pools: Mutex<Vec<Arc<Pool>>>,
 }
 
 static PAIRS: Mutex<Option<HashMap<String, Weak<Pair>>>> = Mutex::new(None);
 
 impl Pair {
-    /// The pair with this name; the end that opens first creates it.
+    /// The pair with this name. It is created when its first end is opened.
     pub(crate) fn named(eal: &Eal, name: &str, looped: bool, depth: u32, queues: u16) -> Result<Arc<Pair>, RingError> {
         let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = pairs.get_or_insert_default();
@@ -107,7 +107,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Keep a pool whose buffers may lie in the rings.
+    /// Keep a pool alive whose buffers may be in the rings.
     pub(crate) fn keep(&self, pool: &Arc<Pool>) {
         self.pools
             .lock()
@@ -115,7 +115,7 @@ impl Pair {
             .push(pool.clone());
     }
 
-    /// Number of frames in the rings towards end B (`forward`) or end A.
+    /// Number of frames in the rings to end B (`forward`) or to end A.
     pub(crate) fn waiting(&self, forward: bool) -> usize {
         if forward { &self.forward } else { &self.reverse }
             .iter()

@@ -1,4 +1,4 @@
-//! A set of ports, pools and rings that are opened and closed together, and the packet I/O of its workers.
+//! A set of ports, pools and rings that are opened and closed together, with the packet I/O of its workers.
 
 mod plan;
 
@@ -24,18 +24,18 @@ use crate::workers::Queues;
 /// Packet I/O of one worker through DPDK.
 pub type DpdkIo = BurstBuffers<WorkerMbufs>;
 
-/// Queue of a worker, given by its index among the workers with queues.
+/// Queue of a worker. It is given by the worker's index among the workers with queues.
 fn queue(workers: &[u16], worker: u16, queues: u16) -> Option<u16> {
     let place = workers.iter().position(|&other| other == worker)?;
     u16::try_from(place).ok().filter(|&queue| queue < queues)
 }
 
-/// The kernel releases a queue some time after its XDP socket was closed. So opening is retried this often, after these
-/// pauses.
+/// Number of attempts to open an AF_XDP port. The kernel releases a queue only some time after its XDP socket was
+/// closed, so opening is retried after these pauses.
 const AF_XDP_ATTEMPTS: u32 = 5;
 const AF_XDP_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a set, or one of its ports, does not open.
+/// Why a set, or one of its ports, can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     /// A port failed to open.
@@ -47,16 +47,16 @@ pub enum SetError {
     /// A ring could not be created.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// All places are occupied.
+    /// All port indexes are in use.
     #[error("{port}: there are places for {places} devices, and all are taken: restart the process to have more")]
     NoPlace {
         /// Name of the port.
         port: String,
-        /// Number of places.
+        /// Number of port indexes.
         places: usize,
     },
-    /// The MTU is too large for the buffers in which workers create packets; their size was determined by the ports at
-    /// start.
+    /// The MTU is too large for the buffers in which workers create packets. The ports at the start determined the size
+    /// of these buffers.
     #[error("{port}: an MTU of {mtu} needs larger buffers than the process began with: restart it, or lower the MTU")]
     Mtu {
         /// Name of the port.
@@ -66,14 +66,15 @@ pub enum SetError {
     },
 }
 
-/// State shared by the workers' burst buffers. Fields are dropped in this order: ports hold buffers of pools.
+/// State that the burst buffers of all workers share. Fields are dropped in this order, because ports hold buffers of
+/// pools.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// By place; `None` without a device.
+    /// Ports by index. `None` without a device.
     ports: Mutex<Vec<Option<Arc<Port>>>>,
-    /// Port state of each worker.
+    /// State of the ports for each worker.
     workers: Vec<WorkerPorts>,
-    /// Pools of ports that don't use the common pool.
+    /// Pools of ports that do not use the common pool.
     pools: Mutex<Vec<Arc<Pool>>>,
     /// Receive pool of all other ports.
     common: Arc<Pool>,
@@ -84,12 +85,12 @@ pub(crate) struct Shared {
 /// A worker's queues of all ports.
 #[derive(Debug)]
 struct WorkerPorts {
-    /// By place: the queues that apply after the worker's next renewal.
+    /// By port index, the queues that apply after the worker's next renewal.
     ways: Mutex<Vec<PortQueues>>,
     queues: Queues,
 }
 
-/// Lock a mutex, ignoring poisoning: its holders leave no inconsistent state.
+/// Lock a mutex, ignoring poisoning, because its holders leave no inconsistent state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -100,14 +101,14 @@ impl Shared {
         &self.made
     }
 
-    /// Current queues of a worker for a port.
+    /// Current queues that a worker has for a port.
     pub(crate) fn port_queues(&self, worker: u16, port: PortIndex) -> PortQueues {
         let ways = self.workers.get(usize::from(worker)).map(|worker| lock(&worker.ways));
         ways.and_then(|ways| ways.get(usize::from(port)).copied())
             .unwrap_or(PortQueues::NONE)
     }
 
-    /// A ring port that loops frames back.
+    /// The ring port at an index, if it is a loop.
     pub(crate) fn loop_port(&self, port: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.ports).get(usize::from(port))?.clone()?;
         port.first_loop().is_some().then_some(port)
@@ -129,9 +130,9 @@ pub struct Devices {
     eal: &'static Eal,
     shared: Arc<Shared>,
     plan: Plan,
-    /// Workers that receive, in order of their queues.
+    /// Workers that receive, in the order of their queues.
     receivers: Vec<u16>,
-    /// Workers that send, in order of their queues.
+    /// Workers that send, in the order of their queues.
     senders: Vec<u16>,
     failures: Vec<(PortIndex, SetError)>,
 }
@@ -149,17 +150,17 @@ impl Closed {
     }
 }
 
-/// The set can't be closed because workers still hold its burst buffers.
+/// Error: the set can't be closed because workers still hold its burst buffers.
 #[derive(Debug, thiserror::Error)]
 #[error("the devices are still in the hands of workers: stop and join them first")]
 pub struct StillInUse(pub Box<Devices>);
 
 impl Devices {
-    /// Open a set: create pools, configure and start ports, and create burst buffers for each worker.
+    /// Open a set: create the pools, configure and start the ports, and create the burst buffers of each worker.
     ///
-    /// Each receiver polls the queue of its index among the receivers, and each sender uses the queue of its index
-    /// among the senders. If a port has fewer queues, the remaining workers receive nothing from it, and hand frames to
-    /// be sent over to workers with a queue.
+    /// Each receiver polls the queue with its index among the receivers, and each sender uses the queue with its index
+    /// among the senders. If a port has fewer queues, the remaining workers receive nothing from it, and hand frames
+    /// for it over to workers with a queue.
     pub fn open(eal: &'static Eal, plan: &Plan) -> Result<(Devices, Vec<DpdkIo>), SetError> {
         let workers = plan.workers.max(1);
         let all: Vec<u16> = (0..workers).collect();
@@ -215,9 +216,9 @@ impl Devices {
         Ok((devices, hands))
     }
 
-    /// Open a port at a free place. Workers use it after they have renewed the place
-    /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)); workers of a set that is
-    /// being opened need not renew it.
+    /// Open a port at a free index. Workers use it after they have renewed the port
+    /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)). While a set is being
+    /// opened, they need not renew it.
     pub fn attach(&self, place: PortIndex, wanted: &PortPlan) -> Result<Arc<Port>, SetError> {
         let shared = &self.shared;
         let places = lock(&shared.ports).len();
@@ -233,7 +234,7 @@ impl Devices {
         let open = || -> Result<Port, SetError> {
             let pool = self.pool_of(wanted)?;
             if choice.driver == Driver::AfXdp {
-                // This applies even if the port fails to open.
+                // The driver may keep buffers even if the port fails to open.
                 pool.allow_kept(u32::from(choice.queues) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
             }
             Ok(Port::open(self.eal, wanted, (&self.receivers, &self.senders), &pool)?)
@@ -261,7 +262,7 @@ impl Devices {
         Ok(port)
     }
 
-    /// Restore the workers' queues of the port at a place; effective after they have renewed it.
+    /// Restore the workers' queues of the port at an index. This takes effect after the workers have renewed the port.
     pub fn resume(&self, place: PortIndex, port: &Port) {
         for (worker, of_worker) in (0..).zip(&self.shared.workers) {
             let way = PortQueues {
@@ -279,7 +280,7 @@ impl Devices {
         }
     }
 
-    /// Remove the workers' queues of the port at a place; effective after they have renewed it.
+    /// Remove the workers' queues of the port at an index. This takes effect after the workers have renewed the port.
     pub fn pause(&self, place: PortIndex, port: &Port) {
         for of_worker in &self.shared.workers {
             lock(&of_worker.ways)[usize::from(place)] = PortQueues::NONE;
@@ -287,14 +288,14 @@ impl Devices {
         }
     }
 
-    /// Receive pool of a port. The pool of an earlier device with this name is reused, unless a driver has kept buffers
-    /// of it.
+    /// Receive pool of a port. If an earlier device with this name had a pool, it is reused, unless a driver has kept
+    /// buffers of it.
     fn pool_of(&self, wanted: &PortPlan) -> Result<Arc<Pool>, SetError> {
         let Some(size) = self.plan.own_pool(wanted) else {
             return Ok(self.shared.common.clone());
         };
         let mut pools = lock(&self.shared.pools);
-        // Only the list refers to the pool, so its port is closed.
+        // If only the list refers to the pool, the port that used it is closed.
         let is_idle = |pool: &Arc<Pool>| pool.name() == wanted.name && Arc::strong_count(pool) == 1;
         let known = pools.iter().position(is_idle);
         if let Some(known) = known {
@@ -308,8 +309,8 @@ impl Devices {
         Ok(pool)
     }
 
-    /// Remove the port at a place from the set. It closes when it is dropped; before that every worker must have
-    /// renewed the place, because until then the workers use the port.
+    /// Remove the port at an index from the set. It is closed when the returned value is dropped. Before that, every
+    /// worker must have renewed the port, because workers may use the port until then.
     pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
         self.pause(place, &port);
@@ -317,7 +318,7 @@ impl Devices {
         Some(port)
     }
 
-    /// Whether a worker has a receive queue of the port at a place.
+    /// Whether a worker has a receive queue of the port at an index.
     pub fn receives(&self, worker: u16, place: PortIndex) -> bool {
         self.shared.port_queues(worker, place).receive.is_some()
     }
@@ -328,17 +329,17 @@ impl Devices {
         of_worker.map(|of_worker| of_worker.queues.clone()).unwrap_or_default()
     }
 
-    /// The port at a place.
+    /// The port at an index.
     pub fn port(&self, place: PortIndex) -> Option<Arc<Port>> {
         lock(&self.shared.ports).get(usize::from(place))?.clone()
     }
 
-    /// Ports in order of their places.
+    /// Ports in the order of their indexes.
     pub fn ports(&self) -> Vec<Arc<Port>> {
         lock(&self.shared.ports).iter().flatten().cloned().collect()
     }
 
-    /// Ports that are not required and failed to open, by place.
+    /// Ports that are not required and failed to open, with their index.
     pub fn failures(&self) -> &[(PortIndex, SetError)] {
         &self.failures
     }
@@ -348,8 +349,8 @@ impl Devices {
         self.shared.all_pools().iter().map(|pool| pool.balance()).collect()
     }
 
-    /// Close the ports; the burst buffers of all workers must have been dropped. Buffers that are then missing in the
-    /// pools are leaked, unless a driver keeps them.
+    /// Close the ports. The burst buffers of all workers must have been dropped. If buffers are then missing in a pool,
+    /// the pool is leaked, unless a driver keeps these buffers.
     pub fn close(self) -> Result<Closed, StillInUse> {
         if Arc::strong_count(&self.shared) > 1 {
             return Err(StillInUse(Box::new(self)));

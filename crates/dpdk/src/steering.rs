@@ -1,9 +1,9 @@
-//! Receive-side steering (RSS): packet fields, key and redirection table that select the receive queue.
+//! Receive-side steering (RSS): the packet fields, the key and the redirection table that determine the receive queue.
 //!
 //! The requested settings are applied to the device, and the actual settings are read back: [`Steered`] contains the
 //! hashed fields, the key and the table in use, and lists every deviation from the request. If a device can't steer as
-//! requested, addresses and ports are requested, then any hash that it supports; as a last resort all frames arrive at
-//! one queue, and workers hand them over.
+//! requested, a hash over addresses and ports is requested next, then any hash that the device supports. As a last
+//! resort, all frames arrive at one queue, and the worker hands them over to others.
 
 mod device;
 mod functions;
@@ -20,18 +20,18 @@ pub use functions::{Fields, Flow, Functions};
 pub(crate) use device::PortHash;
 pub(crate) use negotiation::{Attempt, Configured, HashDevice, Refusal, configure, set_table, steer};
 
-/// Key size in bytes that covers the longest hash input; also used if the device reports no other size.
+/// Key size in bytes that covers the longest hash input. It is also used if the device does not report a size.
 pub const KEY_BYTES: usize = 40;
 
-/// Packet fields that select the queue, if the card supports it.
+/// Packet fields that determine the queue, if the card supports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steering {
     /// Addresses and ports.
     #[default]
     FiveTuple,
-    /// Only the source address: for inside interfaces.
+    /// Only the source address. For inside interfaces.
     Source,
-    /// Destination address and port: for outside interfaces.
+    /// Only the destination address and port. For outside interfaces.
     Destination,
 }
 
@@ -50,14 +50,15 @@ impl fmt::Display for Steering {
 pub struct HashKey(Vec<u8>);
 
 impl fmt::Debug for HashKey {
-    /// The key is not printed, because it allows packets to be steered at will.
+    /// The key is not printed, because knowing it allows anyone to choose the queue of packets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HashKey({} bytes)", self.0.len())
     }
 }
 
 impl HashKey {
-    /// Create from bytes; fewer than [`KEY_BYTES`] are rejected, because some fields would not contribute to the hash.
+    /// Create a key from bytes. Fewer than [`KEY_BYTES`] are rejected, because some fields would then not affect the
+    /// hash.
     pub fn new(bytes: &[u8]) -> Result<Self, SteeringError> {
         if bytes.len() < KEY_BYTES {
             return Err(SteeringError::ShortKey { bytes: bytes.len() });
@@ -70,7 +71,7 @@ impl HashKey {
         &self.0
     }
 
-    /// The key at the device's size: truncated, or repeated if the device's key is longer.
+    /// The key in the device's size: truncated, or repeated if the device's key is longer.
     fn fitted(&self, bytes: usize) -> Self {
         Self(self.0.iter().copied().cycle().take(bytes).collect())
     }
@@ -89,11 +90,11 @@ pub struct Capabilities {
     pub functions: Functions,
     /// Key size in bytes.
     pub key_bytes: usize,
-    /// Number of redirection table entries; 0 if the table can't be set.
+    /// Number of entries of the redirection table. 0 if the table can't be set.
     pub table_entries: u16,
     /// Maximum number of receive queues.
     pub queues: u16,
-    /// Whether the device can deliver the hash with the frame.
+    /// Whether the device can deliver the hash together with the frame.
     pub delivers_hash: bool,
 }
 
@@ -118,10 +119,10 @@ impl fmt::Display for Capabilities {
 pub(crate) struct SteeringRequest {
     pub(crate) steering: Steering,
     pub(crate) key: Option<HashKey>,
-    /// Key to use if the requested fields are not supported; `None` uses the same key.
+    /// Key that is used if the requested fields are not supported. `None` means the same key.
     pub(crate) fallback_key: Option<HashKey>,
-    /// Queues for the table's entries, repeated until the table is full, or truncated; empty assigns the queues
-    /// round-robin.
+    /// Queues for the entries of the table. They are repeated until the table is full, or truncated. If empty, the
+    /// queues are assigned round-robin.
     pub(crate) table: Vec<u16>,
     pub(crate) queues: u16,
 }
@@ -132,7 +133,7 @@ impl SteeringRequest {
         check_queues(&self.table, self.queues)
     }
 
-    /// This request with fewer queues: table entries beyond the last queue wrap around.
+    /// The same request with fewer queues. Table entries beyond the last queue wrap around.
     pub(crate) fn with_queues(&self, queues: u16) -> Self {
         Self {
             queues,
@@ -162,10 +163,10 @@ pub enum SteeringError {
         /// Key size in bytes.
         bytes: usize,
     },
-    /// The table refers to a queue beyond the last.
+    /// The table refers to a queue that does not exist.
     #[error("entry {entry} of the table names queue {queue}, and there are {queues}, counted from 0")]
     NoSuchQueue {
-        /// Index of the first such entry.
+        /// Index of the first entry with such a queue.
         entry: usize,
         /// Queue in that entry.
         queue: u16,
@@ -182,7 +183,7 @@ pub enum SteeringError {
         /// Length of the device's table.
         entries: usize,
     },
-    /// There is no table to change: the device has one queue, no hash, or no table.
+    /// There is no table to change, because the device has only one queue, no hash, or no table.
     #[error("the device steers by no table that can be set")]
     NoTable,
     /// The device did not accept the table, or does not report its table.
@@ -190,19 +191,19 @@ pub enum SteeringError {
     NotAsWished(Shortfall),
 }
 
-/// A deviation of the device from the request; its text continues after "hashes …: ".
+/// A deviation of the device from the request. Its text is appended to "hashes …: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortfall {
     /// The device has no hash function.
     #[error("this device has no hash that can be set")]
     NoHash,
-    /// The device does not offer the function.
+    /// The device does not support the hash function.
     #[error("this device can't hash {wished}")]
     NotOffered {
         /// Requested steering.
         wished: Steering,
     },
-    /// The device offers a function but rejects it.
+    /// The device supports the hash function but rejects it.
     #[error("this device offers to hash {asked} and refuses it ({reason})")]
     Declined {
         /// Requested functions.
@@ -210,7 +211,7 @@ pub enum Shortfall {
         /// Text of the error number.
         reason: String,
     },
-    /// The device accepted a function but uses another.
+    /// The device accepted a hash function but uses another one.
     #[error("asked to hash {asked}, it hashes {hashed}{}", more(.asked, .hashed))]
     Otherwise {
         /// Requested functions.
@@ -224,7 +225,7 @@ pub enum Shortfall {
         /// Name of the family.
         family: &'static str,
     },
-    /// The device does not report what it hashes.
+    /// The device does not report which fields it hashes.
     #[error("this device does not tell what it hashes ({reason})")]
     Untold {
         /// Text of the error number.
@@ -236,7 +237,7 @@ pub enum Shortfall {
         /// Text of the error number.
         reason: String,
     },
-    /// The device accepted the key but uses another.
+    /// The device accepted the key but uses another one.
     #[error("it hashes with another key than the configured one")]
     KeyOtherwise,
     /// The device does not report its key.
@@ -245,7 +246,8 @@ pub enum Shortfall {
     /// The device has no table that can be set.
     #[error("its RSS indirection table can't be set")]
     NoTable,
-    /// The length of the requested table does not fit the device's table; queues are assigned round-robin instead.
+    /// The length of the requested table is not compatible with the device's table, so queues are assigned round-robin
+    /// instead.
     #[error("its RSS indirection table has {entries} entries, and the {given} requested ones do not fill it")]
     TableLength {
         /// Length of the requested table.
@@ -253,7 +255,7 @@ pub enum Shortfall {
         /// Length of the device's table.
         entries: usize,
     },
-    /// The device's table is shorter than the requested one; hash values beyond its length use the entries from its
+    /// The device's table is shorter than the requested one. Hash values beyond its length use entries from its
     /// beginning.
     #[error("its RSS indirection table has {entries} entries, and {elsewhere} of the {given} requested ones differ")]
     TableFolded {
@@ -261,7 +263,7 @@ pub enum Shortfall {
         given: usize,
         /// Length of the device's table.
         entries: usize,
-        /// Number of requested entries that differ from the entry used in their place.
+        /// Number of requested entries that differ from the entry that is used instead of them.
         elsewhere: usize,
     },
     /// The device rejects the table.
@@ -270,12 +272,12 @@ pub enum Shortfall {
         /// Text of the error number.
         reason: String,
     },
-    /// The device accepted the table but uses another.
+    /// The device accepted the table but uses another one.
     #[error("its RSS indirection table differs in {entries} entries: entry {first} is queue {found}, not {wished}")]
     TableOtherwise {
         /// Number of entries that differ.
         entries: usize,
-        /// Index of the first one.
+        /// Index of the first entry that differs.
         first: usize,
         /// Requested queue of that entry.
         wished: u16,
@@ -291,7 +293,7 @@ pub enum Shortfall {
 }
 
 impl Shortfall {
-    /// Whether this shortfall concerns the table, so that setting another table clears it.
+    /// Whether this deviation concerns the table, so that setting another table resolves it.
     fn is_of_table(&self) -> bool {
         matches!(
             self,
@@ -304,7 +306,7 @@ impl Shortfall {
     }
 }
 
-/// Text for the difference of two function sets whose descriptions are equal.
+/// Text for the difference between two sets of hash functions whose descriptions are equal.
 fn more(asked: &Functions, hashed: &Functions) -> &'static str {
     if hashed.contains(Functions::BEYOND) {
         ", and more"
@@ -315,31 +317,32 @@ fn more(asked: &Functions, hashed: &Functions) -> &'static str {
     }
 }
 
-/// Receive steering of a started device, as read back from it. Its text is for operators.
+/// Receive steering of a started device, as read back from it. Its text form is for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steered {
     /// Requested steering.
     pub wish: Steering,
     /// Receive queues in use.
     pub queues: u16,
-    /// Capabilities of the device; `None` if they were not queried.
+    /// Capabilities of the device. `None` if they were not queried.
     pub capabilities: Option<Capabilities>,
-    /// Actual steering; `None` if there is none, or it is mixed or unknown: packets are then distributed in software.
+    /// Actual steering. `None` if there is none, or if it is mixed or unknown. Packets are then distributed in
+    /// software.
     pub steering: Option<Steering>,
-    /// Functions that the device hashes; `None` if it does not report them.
+    /// Hash functions that the device uses. `None` if it does not report them.
     pub functions: Option<Functions>,
-    /// Key in use; `None` if the device hashes nothing or does not report it.
+    /// Key in use. `None` if the device computes no hash or does not report the key.
     pub key: Option<HashKey>,
-    /// Queue of each table entry; `None` if the device hashes nothing, has no table, or does not report it.
+    /// Queue of each table entry. `None` if the device computes no hash, has no table, or does not report it.
     pub table: Option<Vec<u16>>,
-    /// Whether the hash is delivered with the frame.
+    /// Whether the device delivers the hash together with the frame.
     pub delivers_hash: bool,
     /// Deviations from the request.
     pub shortfalls: Vec<Shortfall>,
 }
 
 impl Steered {
-    /// State without steering, as with one queue.
+    /// State without steering, as with a single queue.
     pub(crate) fn not(wish: Steering, queues: u16) -> Self {
         Self {
             wish,
@@ -354,7 +357,7 @@ impl Steered {
         }
     }
 
-    /// Queue of frames with a hash; `None` if the table is not known.
+    /// Queue for frames with a given hash. `None` if the table is unknown.
     pub fn queue_of(&self, hash: u32) -> Option<u16> {
         let table = self.table.as_ref()?;
         table.get(hash as usize % table.len().max(1)).copied()

@@ -1,25 +1,25 @@
-//! TAP interfaces of the kernel: they exchange frames between this process and a network namespace.
+//! TAP interfaces of the kernel. They transfer frames between this process and a network namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// An open TAP interface. It is persistent: after closing it stays, without a carrier, until it is deleted.
+/// An open TAP interface. It is persistent: after it is closed, it remains without a carrier until it is deleted.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
 }
 
 impl Tap {
-    /// Create the TAP interface with this name in the calling thread's network namespace, or open an existing one that
-    /// is not in use.
+    /// Open the TAP interface with this name in the calling thread's network namespace. If it does not exist, it is
+    /// created. It must not be in use.
     ///
     /// # Errors
     /// `/dev/net/tun` does not exist, this process lacks permission, the name is too long, an interface of another kind
     /// has the name, or another process uses it.
     pub fn open(name: &str) -> Result<Self, Error> {
-        // SAFETY: plain data for which all zeros is valid.
+        // SAFETY: `ifreq` is plain data for which all zeros is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
         if name.is_empty() || name.len() > room {
@@ -36,7 +36,7 @@ impl Tap {
             .write(true)
             .custom_flags(flags)
             .open("/dev/net/tun")?;
-        // SAFETY: the request has the layout that this code reads and writes, and lives during the call.
+        // SAFETY: the request has the layout that this ioctl code reads and writes, and lives during the call.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
             return Err(Error::last_os_error());
         }
@@ -53,14 +53,14 @@ impl Tap {
     /// The interface no longer exists.
     pub fn set_carrier(&self, up: bool) -> Result<(), Error> {
         let up = libc::c_int::from(up);
-        // SAFETY: this code reads an integer, which lives during the call.
+        // SAFETY: this ioctl code reads an integer that lives during the call.
         match unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETCARRIER as _, &raw const up) } {
             0 => Ok(()),
             _ => Err(Error::last_os_error()),
         }
     }
 
-    /// The next frame that the namespace has sent, if any; truncated to the length of `into`.
+    /// The next frame that the namespace has sent, if there is one. It is truncated to the length of `into`.
     ///
     /// # Errors
     /// The interface no longer exists.
@@ -92,7 +92,7 @@ impl AsFd for Tap {
 /// # Errors
 /// This process lacks permission.
 pub fn leave_network() -> Result<(), Error> {
-    // SAFETY: affects only the network namespace of the calling thread, and no memory.
+    // SAFETY: the call affects only the network namespace of the calling thread, and no memory.
     match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
         0 => Ok(()),
         _ => Err(Error::last_os_error()),

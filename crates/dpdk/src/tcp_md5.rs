@@ -1,4 +1,4 @@
-//! TCP-MD5 signatures (RFC 2385), a socket option of the kernel that no crate supports.
+//! TCP-MD5 signatures (RFC 2385). They are a socket option of the kernel that no crate supports.
 
 use std::ffi::c_int;
 use std::io::{Error, ErrorKind};
@@ -12,7 +12,7 @@ pub const MAX_KEY: usize = 80;
 /// `struct tcp_md5sig` of linux/tcp.h.
 #[repr(C, align(8))]
 struct Md5Signature {
-    /// `struct sockaddr_storage`: family, port, then the address.
+    /// `struct sockaddr_storage`: the family and the port, then the address.
     address: [u8; 128],
     flags: u8,
     prefix_length: u8,
@@ -39,7 +39,7 @@ pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<
         key: [0; MAX_KEY],
     };
     option.key[..key.len()].copy_from_slice(key);
-    // IPv6 sockets represent IPv4 addresses in ::ffff:0:0/96.
+    // IPv6 sockets represent IPv4 addresses as addresses in ::ffff:0:0/96.
     let (family, at, bytes) = match (peer.to_canonical(), is_v6) {
         (IpAddr::V4(peer), false) => (libc::AF_INET, 4, peer.octets().to_vec()),
         (IpAddr::V4(peer), true) => (libc::AF_INET6, 8, peer.to_ipv6_mapped().octets().to_vec()),
@@ -49,7 +49,7 @@ pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<
     option.address[..2].copy_from_slice(&(family as u16).to_ne_bytes());
     option.address[at..at + bytes.len()].copy_from_slice(&bytes);
     let length = size_of::<Md5Signature>() as libc::socklen_t;
-    // SAFETY: the option reads this structure of this length, which lives during the call.
+    // SAFETY: the option reads this structure, which has this length and lives during the call.
     match unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),

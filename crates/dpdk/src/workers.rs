@@ -1,4 +1,4 @@
-//! Worker threads: pinned to cores, registered with DPDK, and idle when there is no work.
+//! Worker threads. They are pinned to cores and registered with DPDK, and wait when there is no work.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ pub struct Worker<T> {
     thread: JoinHandle<Option<T>>,
 }
 
-/// Stop request, checked once per round by the worker's loop.
+/// Request to stop. The worker's loop checks it once per round.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -86,7 +86,7 @@ impl<T: Send + 'static> Worker<T> {
         Ok(Self { core, stop, thread })
     }
 
-    /// Core that the worker is pinned to.
+    /// Core to which the worker is pinned.
     pub fn core(&self) -> usize {
         self.core
     }
@@ -104,7 +104,7 @@ impl<T: Send + 'static> Worker<T> {
     /// Request the worker to end, wait for it, and return its result, or its panic.
     pub fn stop(self) -> std::thread::Result<T> {
         self.ask_to_stop();
-        // If the worker failed to begin, `start` reported that and returned no `Worker`.
+        // If the worker had failed to begin, `start` would have reported this and returned no `Worker`.
         self.thread
             .join()
             .and_then(|result| result.ok_or_else(|| Box::new("the worker never began") as _))
@@ -120,7 +120,8 @@ pub fn pin(core: usize) -> Result<(), WorkerError> {
     if core >= libc::CPU_SETSIZE as usize {
         return Err(refused());
     }
-    // SAFETY: plain bits for which all zeros is valid; the core number was checked against its size.
+    // SAFETY: `cpu_set_t` consists of plain bits for which all zeros is valid. The core number was checked against its
+    // size.
     let error = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut set);
@@ -131,14 +132,14 @@ pub fn pin(core: usize) -> Result<(), WorkerError> {
 
 fn begin(core: usize) -> Result<(), WorkerError> {
     pin(core)?;
-    // SAFETY: the EAL runs (`Worker::start` has its witness); each thread registers once.
+    // SAFETY: the EAL is running (`Worker::start` requires a proof), and each thread registers once.
     match unsafe { sys::sluice_thread_register() } {
         0 => Ok(()),
         error => Err(WorkerError::TooMany(error_text(error))),
     }
 }
 
-/// Idle behaviour of a worker: spin, pause, then sleep briefly or until a device wakes it.
+/// How a worker waits when it is idle: it spins, then pauses, then sleeps for a short time or until a device wakes it.
 #[derive(Debug)]
 pub struct Idle {
     waiting: IdlePolicy,
@@ -147,16 +148,17 @@ pub struct Idle {
     rounds: u32,
 }
 
-/// Receive queues of a worker. Ports may be attached and detached: a detached port is ignored from the worker's next
+/// Receive queues of a worker. Ports may be attached and detached. The worker ignores a detached port from its next
 /// sleep on.
 #[derive(Clone, Debug, Default)]
 pub struct Queues(Arc<List>);
 
 #[derive(Debug, Default)]
 struct List {
-    /// Incremented by every change.
+    /// Version of the list, incremented by every change.
     version: AtomicU32,
-    /// Each queue with the version in which it was added, because port numbers are reused.
+    /// Each queue with the version of the list in which it was added. The version is needed because port numbers are
+    /// reused.
     queues: Mutex<Vec<(u32, sys::sluice_queue)>>,
 }
 
@@ -180,24 +182,25 @@ impl Queues {
 /// Queues that can wake the waiting thread.
 #[derive(Debug, Default)]
 struct ArmedQueues {
-    /// Version of the list that they reflect.
+    /// Version of the list for which these queues are current.
     version: u32,
     queues: Vec<sys::sluice_queue>,
-    /// Version in which each queue was added.
+    /// For each queue, the version in which it was added.
     came: Vec<u32>,
-    /// Whether every queue of the list is included.
+    /// Whether every queue of the list is among these queues.
     all: bool,
 }
 
 impl ArmedQueues {
-    /// Update from the list and arm new queues once. Returns whether all queues can wake this thread.
+    /// Update the queues from the list, and arm new queues once. Returns whether all queues can wake this thread.
     fn follow(&mut self, queues: &Queues) -> bool {
         let version = queues.0.version.load(Ordering::Acquire);
         if version != self.version {
             let wanted = queues.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
             let (mut queues, mut came) = (Vec::new(), Vec::new());
             for &(since, queue) in wanted.iter() {
-                // SAFETY: only numbers, of this worker's own queues; DPDK rejects those of ports that are not open.
+                // SAFETY: the call takes only numbers of this worker's own queues. DPDK rejects queues of ports that
+                // are not open.
                 let arm = || unsafe { sys::sluice_interrupt_arm(queue) == 0 };
                 if self.came.contains(&since) || arm() {
                     queues.push(queue);
@@ -211,7 +214,7 @@ impl ArmedQueues {
         self.all
     }
 
-    /// Wait at most `milliseconds` until a queue has frames. Returns the number of queues that signalled frames.
+    /// Wait at most `milliseconds` until a queue has frames. Returns the number of queues that have signalled frames.
     fn wait(&self, milliseconds: i32) -> usize {
         let count = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
         // SAFETY: the array has `count` queues, which this thread has armed.
@@ -220,21 +223,21 @@ impl ArmedQueues {
     }
 }
 
-/// Waiting policy of an idle worker.
+/// How a worker waits when it is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdlePolicy {
-    /// Number of empty rounds without a pause in between.
+    /// Number of empty rounds without a pause between them.
     pub spin: u32,
-    /// Number of further empty rounds with a processor pause in between.
+    /// Number of further empty rounds with a processor pause between them.
     pub pause: u32,
-    /// Duration of the sleep afterwards; `None` continues with pauses.
+    /// Duration of the sleep after these rounds. If `None`, the worker continues with pauses instead.
     pub sleep: Option<Duration>,
-    /// Whether devices that support it wake the worker earlier; it then sleeps at least a millisecond.
+    /// Whether devices that support it wake the worker earlier. The worker then sleeps for at least a millisecond.
     pub interrupt: bool,
 }
 
 impl Idle {
-    /// Create idle behaviour with a policy, for the worker of these queues.
+    /// Create the idle behaviour of a worker that has these queues.
     pub fn new(waiting: IdlePolicy, queues: Queues) -> Self {
         Self {
             waiting,
@@ -250,7 +253,7 @@ impl Idle {
         self.rounds = 0;
     }
 
-    /// Whether the next [`quiet`](Self::quiet) would sleep. The caller goes offline before that.
+    /// Whether the next call of [`quiet`](Self::quiet) would sleep. The caller must go offline before that.
     #[inline(always)]
     pub fn sleeps_next(&self) -> bool {
         self.waiting.sleep.is_some() && self.rounds >= self.waiting.spin.saturating_add(self.waiting.pause)
@@ -262,7 +265,8 @@ impl Idle {
         self.quiet_within(Duration::MAX);
     }
 
-    /// [`quiet`](Self::quiet), but sleep at most `most`, for a caller with work sources that can't wake the thread.
+    /// As [`quiet`](Self::quiet), but sleep at most for `most`. For a caller with sources of work that can't wake the
+    /// thread.
     #[inline]
     pub fn quiet_within(&mut self, most: Duration) {
         if let Some(sleep) = self.waiting.sleep.filter(|_| self.sleeps_next()) {

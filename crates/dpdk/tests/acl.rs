@@ -1,4 +1,4 @@
-//! rte_acl returns the same results as a rule-by-rule comparison.
+//! Checks that rte_acl returns the same results as a comparison with each rule.
 
 use std::ops::RangeInclusive;
 
@@ -7,13 +7,13 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use sluice_dpdk::acl::{Acl, AclError, AclKey, AclRule, Prefix};
 
-/// Addresses, ports and protocol of a packet.
+/// Source and destination address, source and destination port, and protocol of a packet.
 type Tuple = (u32, u32, u16, u16, u8);
 type Addresses = RangeInclusive<u32>;
 
 /// A rule, and its address ranges.
 fn rule() -> impl Strategy<Value = (AclRule, Addresses, Addresses)> {
-    // Few different addresses and ports, so that rules overlap.
+    // Only few addresses and ports differ, so that rules overlap.
     let addresses = || {
         (0..16u32, 24..=32u32).prop_map(|(low, length)| {
             let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
@@ -42,7 +42,7 @@ fn tuple() -> impl Strategy<Value = Tuple> {
     (address(), address(), 0..320u16, 0..320u16, 0..20u8)
 }
 
-/// Generated values that are the same in every run.
+/// Generated values, which are the same in every run.
 fn some<S: Strategy>(strategy: S, count: usize) -> Vec<S::Value> {
     let mut runner = TestRunner::deterministic();
     let mut draw = || strategy.new_tree(&mut runner).expect("a value").current();

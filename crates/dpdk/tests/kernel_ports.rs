@@ -1,4 +1,4 @@
-//! Ports on kernel interfaces: AF_XDP and AF_PACKET over veth, TAP.
+//! Tests ports on kernel interfaces: AF_XDP and AF_PACKET over veth, and TAP.
 
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ fn tap_exchanges_frames_with_the_kernel() {
     });
 }
 
-/// A TAP and a packet socket on it, each with this MTU.
+/// Test a TAP, and a packet socket on it, with this MTU.
 fn tap_has_the_mtu(test: &str, mtu: u16) {
     on_each_memory(test, |scenario| {
         let eal = scenario.eal(192 << 20);
@@ -233,7 +233,7 @@ fn af_packet_spreads_flows_over_the_queues_of_two_workers() {
     });
 }
 
-/// A frame of a separate UDP flow.
+/// A frame of the UDP flow with this number.
 fn flow(number: u32) -> Vec<u8> {
     let mut bytes = frame(number, 60);
     bytes[12..14].copy_from_slice(&[8, 0]);

@@ -1,7 +1,7 @@
-//! Single ownership, tested with a fake buffer source that tracks the location of every buffer.
+//! Tests single ownership with a fake buffer source that tracks the location of every buffer.
 //!
-//! Each buffer is a separate allocation that is freed when it is returned, so that Miri detects what the fake's own
-//! bookkeeping would miss: `cargo +nightly miri test -p sluice-dpdk --test ownership`.
+//! Each buffer is a separate allocation, and is freed when it is returned. Miri thus detects errors that the fake would
+//! not: `cargo +nightly miri test -p sluice-dpdk --test ownership`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{HashMap, VecDeque};
@@ -18,30 +18,30 @@ use sluice_wire::{Checksums, Window};
 
 const ROOM: usize = 256;
 
-/// Buffers of the fake by address, and its next actions as set by the test.
+/// Buffers of the fake source by address, and the results that the test has chosen for its next calls.
 #[derive(Default)]
 struct Ledger {
-    /// Delivered and not returned, with a serial number that is written into the buffer.
+    /// Buffers that were delivered and not returned. Each has a serial number, which is also written into the buffer.
     out: HashMap<usize, u32>,
     serial: u32,
     limit: usize,
     sent: Vec<(u32, Window)>,
     freed: u64,
-    /// Handed over to another worker and not taken.
+    /// Buffers that were handed over to another worker and not taken.
     ring: VecDeque<(Buffer, Window, NoteWords)>,
     ring_room: usize,
-    /// Number of frames that a receive delivers.
+    /// Number of frames that a receive call delivers.
     come: usize,
-    /// One of this many received frames is unusable; 0 for none.
+    /// Among this many received frames, one is unusable. 0 means none.
     faulty: usize,
-    /// Number of frames that a transmit accepts.
+    /// Number of frames that a transmit call accepts.
     take: usize,
 }
 
-// SAFETY: pointers to buffers that only the ledger's ring holds.
+// SAFETY: the pointers refer to buffers that only the ledger's ring holds.
 unsafe impl Send for Ledger {}
 
-/// A source that accepts and refuses as set by the test.
+/// A source that accepts and rejects as the test has chosen.
 struct Fake(Arc<Mutex<Ledger>>);
 
 fn layout() -> Layout {
@@ -83,7 +83,7 @@ impl Ledger {
             .out
             .remove(&(buffer.0 as usize))
             .expect("a buffer came back twice, or was never given");
-        // SAFETY: it was delivered, so it is allocated, and it now has no owner.
+        // SAFETY: the buffer was delivered, so it is allocated, and it has no owner now.
         unsafe { dealloc(buffer.0, layout()) };
         serial
     }
@@ -182,7 +182,7 @@ unsafe impl RawBuffers for Fake {
     }
 }
 
-/// Correct and incorrect uses of burst buffers by a worker.
+/// Correct and incorrect calls of burst buffers by a worker.
 #[derive(Clone, Debug)]
 enum Step {
     Receive { come: usize, faulty: usize },
@@ -218,7 +218,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Burst buffers, and the ledger of their fake.
+/// Burst buffers, with the ledger of their fake source.
 struct Bench {
     ledger: Arc<Mutex<Ledger>>,
     hand: BurstBuffers<Fake>,
@@ -284,7 +284,7 @@ impl Bench {
                 }
             }
             Step::Forged(handle) => {
-                // If the guessed handle happens to be valid, it becomes invalid now.
+                // If the guessed handle is valid by chance, this call invalidates it.
                 self.parked.retain(|parked| parked.0 != handle);
                 self.hand.release(Parked(handle));
             }
@@ -312,7 +312,7 @@ impl Bench {
         );
     }
 
-    /// Take back the buffers in the ring, drop the burst buffers, and count.
+    /// Take the buffers out of the ring, drop the burst buffers, and count the returned buffers.
     fn finish(mut self) {
         loop {
             self.hand.end();

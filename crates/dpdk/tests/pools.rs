@@ -1,4 +1,4 @@
-//! Pools whose buffers a card can access by DMA.
+//! Tests that a card can access the buffers of pools by DMA.
 
 use crate::support::on_each_memory;
 use sluice_dpdk::pool::{AF_XDP_BUFFER, JUMBO_BUFFER, ORDINARY_BUFFER, Pool, PoolSize};

@@ -1,4 +1,4 @@
-//! Every error at start tells what to do.
+//! Checks that every error at the start states a remedy.
 
 use crate::support::{self, on_each_memory, port, veth};
 use sluice_dpdk::{Devices, Eal, EalError, EalRequirements, Plan, PortPlan};
@@ -58,7 +58,7 @@ fn port_that_can_not_open_says_what_to_do() {
             error.contains("can't have an MTU of 9000 (at most 3400; AF_PACKET serves more)"),
             "{error}"
         );
-        // The failed start has left nothing behind.
+        // The failed start has left no resources behind.
         let eal = Eal::get().expect("DPDK runs");
         let plan = Plan {
             buffers: 4095,

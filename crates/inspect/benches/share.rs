@@ -2,8 +2,8 @@
 //! a file of Snort 3 rules; the default is the Snort community rules, if they are present. KIND and BYTES restrict the run to one kind and segment
 //! size.
 //!
-//! Connections take turns. Each has a request and a response in segments of one size, with typical words of protocols. The *search* is a replay of
-//! the recorded Vectorscan calls of a run and nothing else: the same bytes in the same segments, with the same stream starts.
+//! Connections are processed in turn. Each has a request and a response in segments of one size, with typical words of protocols. The *search* is a
+//! replay of the Vectorscan calls that a run recorded, and nothing else: the same bytes in the same segments, with the same stream starts.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Measures the cost of a unit of work: nanoseconds of decoding for each charged unit, for bodies that are expensive to
+//! Measures the cost of a unit of work: nanoseconds of decoding per charged unit, for bodies that are expensive to
 //! decode.
 //!
 //! `cargo bench -p sluice-inspect --bench work`
@@ -35,7 +35,7 @@ fn packed(bits: &[bool]) -> Vec<u8> {
         .collect()
 }
 
-/// A Brotli stream of 16 MiB whose commands take no bits: each makes five literals and a copy of two bytes.
+/// A Brotli stream of 16 MiB whose commands consume no input bits: each outputs five literals and a copy of two bytes.
 fn commands() -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
@@ -52,7 +52,7 @@ fn commands() -> Vec<u8> {
     [packed(&bits), vec![0; 16 * 1460]].concat()
 }
 
-/// Brotli meta-blocks with 256 codes of each category and a single literal, 1.2 KB each.
+/// Brotli meta-blocks with 256 prefix codes of each category and a single literal, 1.2 KB each.
 fn codes() -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
@@ -92,12 +92,13 @@ fn empty_blocks(count: usize) -> Vec<u8> {
         put(29, 5); // 286 codes of literals and lengths,
         put(0, 5); // one of distances,
         put(14, 4); // lengths of the code for lengths up to that of 1:
-        // Order of the lengths: 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1. Only 18 and 1 have a code, of one bit
-        // each.
+        // Order in which the code lengths are written: 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1. Only symbols 18 and
+        // 1 have a code, of one bit each.
         for place in 0..18 {
             put(u32::from(place == 2 || place == 17), 3);
         }
-        // 1 is `0`, 18 is `1`: zeros for 255 symbols, so that symbol 255 and the end of block have codes of one bit.
+        // Symbol 1 has code `0`, symbol 18 code `1`: 255 symbols get length 0, so that symbol 255 and the end of block
+        // have codes of one bit.
         put(1, 1);
         put(127, 7); // 138 zeros,
         put(1, 1);

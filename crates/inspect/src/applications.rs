@@ -2,8 +2,8 @@
 //!
 //! Every core has one [`ApplicationDetector`]. A flow under identification occupies an entry of a fixed pool (some
 //! kilobytes) until nDPI identifies its application or gives up. Afterwards only the pair of protocol numbers remains,
-//! which the flow record keeps. nDPI allocates from an arena of fixed size: where the arena is exhausted,
-//! identification of that flow is given up, and other flows are not affected.
+//! which the flow record keeps. nDPI allocates from an arena of fixed size: if the arena is exhausted, identification
+//! of the current flow is given up; other flows are not affected.
 
 use sluice_wire::Direction;
 
@@ -60,7 +60,7 @@ impl DetectionHandle {
 /// State of the identification of a flow's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectionResult {
-    /// Not identified so far: pass the next packet of the flow, too.
+    /// Not identified so far; the next packet of the flow must be passed to the detector, too.
     Unknown,
     /// The application is identified. If `done`, the result is final and the flow's entry has been released.
     Application {
@@ -119,8 +119,8 @@ impl ApplicationDetector {
     /// Bytes of a flow's pool entry, excluding its memory in the arena.
     pub const FLOW: usize = DetectionModule::FLOW + size_of::<Slot>();
 
-    /// Allocates all memory that identification uses: `capacity` and 6 MiB more. It takes 20 ms; call it on the control
-    /// thread.
+    /// Allocates all memory that identification uses: that of `capacity` and another 6 MiB. This takes 20 ms, so it
+    /// must run on the control thread.
     pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
         let module = DetectionModule::new(capacity.flows, capacity.memory)?;
         Ok(Self {
@@ -183,8 +183,8 @@ impl ApplicationDetector {
         }
     }
 
-    /// Ends the identification of a flow and releases its entry. Returns the most probable application by the packets
-    /// inspected so far, the addresses and the ports.
+    /// Ends the identification of a flow and releases its entry. Returns the most probable application, derived from
+    /// the packets inspected so far, the addresses and the ports.
     pub fn give_up(&mut self, flow: DetectionHandle) -> DetectionResult {
         if !self.is_active(flow) {
             return DetectionResult::GivenUp;
@@ -262,8 +262,8 @@ fn detection_result(pair: ProtocolPair, done: bool) -> DetectionResult {
     }
 }
 
-/// Reads only the protocol field of the first header: an IPv6 packet with extension headers counts as other than TCP,
-/// so fewer of its flow's packets are inspected.
+/// Reads only the protocol field of the first header: an IPv6 packet with extension headers counts as a flow other than
+/// TCP, so fewer of its flow's packets are inspected.
 fn is_tcp(packet: &[u8]) -> bool {
     let place = match packet.first() {
         Some(first) if first >> 4 == 4 => 9,
@@ -275,7 +275,8 @@ fn is_tcp(packet: &[u8]) -> bool {
 /// Applications that a name selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ApplicationSelector {
-    /// Protocol that must carry the application. `None`: the named protocol may also be the carrier itself.
+    /// Protocol that must carry the application. `None`: any carrier matches, and the named protocol may itself be the
+    /// carrier.
     pub master: Option<u16>,
     /// Number of the named protocol or application.
     pub application: u16,

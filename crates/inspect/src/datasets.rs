@@ -1,7 +1,7 @@
 //! Lists of values that rules query and change (`dataset`). Their initial values are loaded from files.
 //!
 //! Rules add values to a table of fixed size, which the cores update by compare-and-swap. The table stores keyed 64-bit
-//! hashes. Where all slots that a hash may use are occupied, the value is not added, and the failure is counted.
+//! hashes. If all slots that a hash may use are occupied, the value is not added, and the failure is counted.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -56,7 +56,7 @@ impl PartialEq for Dataset {
     }
 }
 
-/// A line of a list file that is not a valid value.
+/// Error: a line of a list file is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {text:?} is no {expected}")]
 pub struct InvalidEntry {
@@ -131,8 +131,8 @@ impl Dataset {
         Self::read(name, kind, places, text, |line| line.split(',').next())
     }
 
-    /// Creates a list of hashes from a text with one hash at the beginning of each line. What follows a blank is
-    /// ignored, so the output of `sha256sum` can be read.
+    /// Creates a list of hashes from a text with one hash at the beginning of each line. Text after a blank is ignored,
+    /// so the output of `sha256sum` can be read.
     ///
     /// # Errors
     /// A line does not begin with a hash.
@@ -178,13 +178,13 @@ impl Dataset {
         self.kind
     }
 
-    /// Allocates the table of added values, for a list that a rule adds to.
+    /// Allocates the table of added values, for a list to which a rule adds values.
     pub fn reserve(&self) {
         self.added
             .get_or_init(|| (0..self.capacity).map(|_| AtomicU64::new(0)).collect());
     }
 
-    /// Whether the list can hold this value: whether the value is of the list's type.
+    /// Whether a value is of the list's type, so that the list can hold it.
     pub fn accepts(&self, value: &[u8]) -> bool {
         self.kind.accepts(value)
     }

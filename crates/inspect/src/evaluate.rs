@@ -35,8 +35,8 @@ pub struct BufferView<'a> {
     pub base: u64,
     /// The buffer will not grow any more.
     pub complete: bool,
-    /// The bytes end with the current packet. Conditions on the end of stream data (such as `endswith`) treat this as the
-    /// end of the data: where a stream really ends is known only after the packets before have been forwarded.
+    /// The bytes end with the current packet. Conditions on the end of stream data (such as `endswith`) treat this as the end
+    /// of the data, because the real end of a stream is known only after earlier packets have been forwarded.
     pub is_final: bool,
 }
 
@@ -47,7 +47,7 @@ impl BufferView<'_> {
     fn end(&self) -> i64 {
         self.base as i64 + self.bytes.len() as i64
     }
-    /// Whether the buffer ends with these bytes, as far as known at this packet.
+    /// Whether the buffer ends with these bytes, as far as is known at the current packet.
     fn is_over(&self) -> bool {
         self.complete || self.is_final
     }
@@ -65,8 +65,8 @@ impl BufferView<'_> {
 
 /// Provides buffers to the evaluation.
 pub trait BufferSource {
-    /// A buffer of the packet, message or transaction. `None`: this buffer does not exist here and will not exist
-    /// later.
+    /// Returns a buffer of the packet, message or transaction. `None`: the buffer does not exist for this packet, and later
+    /// data can't create it.
     fn view(&self, buffer: Buffer) -> Option<BufferView<'_>>;
 
     /// Unique identifier of the message that a protocol buffer belongs to; zeros if there is none.
@@ -94,7 +94,7 @@ impl RuleResult {
     }
 }
 
-/// Progress of a partial match. The evaluation can resume from it when the matched bytes are no longer retained.
+/// Progress of a partial match. The evaluation can resume from it after the matched bytes have been discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartialMatch {
     /// Number of steps that hold.
@@ -124,7 +124,7 @@ pub struct Evaluator {
     decoded: ArrayVec<u8, MAX_DECODED>,
     numbers: [i64; MAX_EXTRACTED],
     steps: u32,
-    /// Number of steps of the rule under evaluation.
+    /// Number of steps evaluated so far for the current rule.
     evaluated: usize,
     /// Where the evaluation can resume, if the result was [`RuleResult::Incomplete`].
     pub(crate) partial: Option<PartialMatch>,
@@ -132,7 +132,7 @@ pub struct Evaluator {
     transforms: Option<Box<TransformBuffers>>,
     /// Work budget of the current packet.
     pub(crate) work: WorkBudget,
-    /// The initial work budget. It is kept so that nothing is freed on the packet path.
+    /// The initial work budget. It is kept here so that the packet path never frees it.
     first: Option<WorkBudget>,
     /// The rule is evaluated for every packet, so its ordinary cost is not charged to the sender.
     pub(crate) is_usual: bool,
@@ -172,7 +172,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// End of the preceding match as seen by a condition on a buffer: 0 for a condition on another buffer.
+    /// End of the preceding match, as offset for a condition on `buffer`; 0 if the preceding match is in another buffer.
     fn on(self, buffer: Buffer) -> i64 {
         if self.buffer == buffer { self.end } else { 0 }
     }
@@ -415,7 +415,7 @@ impl Evaluator {
         };
         let (from, to) = self.region(content, at);
         let end = to.unwrap_or(i64::MAX).min(view.end());
-        // The prefilter reports later positions of a searched content, so only other contents have to remain pending.
+        // The prefilter reports later positions of a content that it searches for, so only contents that it does not search for must remain pending.
         let mut later = !searched && !view.complete && to.is_none_or(|to| to > view.end());
         let again = rest.first().is_some_and(Step::is_relative);
         let mut start = from.max(view.begin());
@@ -440,7 +440,7 @@ impl Evaluator {
             };
             let before = self.partial.take();
             let answer = self.evaluate_steps(rest, cursor, buffers);
-            // The last position leaves the largest distance to what follows, so the partial match is recorded there.
+            // The last position of the content leaves the largest distance to the next condition, so the partial match is recorded there.
             self.partial = match answer {
                 RuleResult::Incomplete if again => self.partial.or_else(|| self.match_prefix(rest, cursor, buffers)),
                 _ => before,
@@ -509,7 +509,7 @@ impl Evaluator {
                 return RuleResult::NoMatch;
             }
         }
-        // The search was given up before the end of the data, so the absence of the content is not proven.
+        // The search was aborted before the end of the data, so the absence of the content is not proven.
         if self.steps == 0 {
             return RuleResult::NoMatch;
         }
@@ -663,7 +663,7 @@ impl Evaluator {
         if !view.is_over() {
             return RuleResult::Incomplete;
         }
-        // Of a long body only the last bytes may be retained, and these must not be compared.
+        // Only the last bytes of a long body may be retained. A part of a body must not be compared with the list.
         if view.base > 0 || !set.accepts(view.bytes) {
             return RuleResult::NoMatch;
         }
@@ -723,7 +723,7 @@ fn calculated(math: &ByteMath, number: i64, value: i64) -> Option<i64> {
     result.filter(|result| *result >= 0)
 }
 
-/// Marks a flowint as set; above the 32 bits of its value.
+/// Marks a flowint as set; a bit above the 32 bits of the value.
 const INT_IS_SET: u64 = 1 << 63;
 
 /// Index of a flowint: they are stored from the last word of the flow variables backwards.

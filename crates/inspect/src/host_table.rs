@@ -1,9 +1,9 @@
 //! Host state shared by all cores: rates of rule matches (`detection_filter` and `threshold`) and xbits.
 //!
-//! The tables have a fixed size, and the cores update them by compare-and-swap, so that the flows of one source count
-//! together even if they belong to several shards. An entry is keyed by the hash of rule or name and address. Its window
-//! restarts when it has expired. Where all slots of a hash are occupied by other keys, a match is not suppressed and a bit is
-//! not set; each of the two is counted.
+//! The tables have a fixed size, and the cores update them by compare-and-swap, so that the flows of one source are counted
+//! together even if they belong to several shards. The key of an entry is the hash of an address and of a rule (for rates) or
+//! a name (for xbits). An expired window of an entry restarts. If all slots of a hash are occupied by other keys, a match is
+//! not suppressed, and an xbit is not set; both cases are counted.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -115,7 +115,7 @@ impl HostTable {
     }
 
     /// Counts a match of a rule and returns its effect. `second` is the time in seconds since the start. The rule is
-    /// identified by its number, so that counting continues after a change of the ruleset.
+    /// identified by its number, so that counting continues after the ruleset is replaced.
     pub fn count_match(&self, rule: Id, rate: &Rate, ends: &Endpoints, second: u32) -> ThresholdResult {
         let most = rate.count.max(1);
         let Some(count) = self.count(self.key(rule, rate.track, ends), rate.seconds, second) else {
@@ -304,7 +304,7 @@ mod tests {
         let (first, second) = (8, 16);
         assert_eq!(Some(1), rates.count(first, 10, 0));
         assert_eq!(Some(1), rates.count(second, 2_000, 3_000));
-        // The first of their slots is stale; counting continues in the second.
+        // The first slot of the two keys is stale; counting continues in the second slot.
         assert_eq!(Some(2), rates.count(second, 2_000, 4_000));
         // A key that takes over the stale slot counts from 1.
         assert_eq!(Some(1), rates.count(24, 2_000, 4_000));

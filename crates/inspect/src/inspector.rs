@@ -1,8 +1,8 @@
 //! Inspects the flows of one shard: reassembles streams, searches them, parses protocols, and evaluates rules.
 //!
-//! The engine passes each packet of a session as it arrived and receives a [`Verdict`]. A packet is searched and its
-//! rules are evaluated before it is forwarded, so that a rule that drops already drops the packet that completes its
-//! match. Rules see inside addresses.
+//! The engine passes each packet of a session as it arrived and receives a [`Verdict`]. A packet is searched and its rules
+//! are evaluated before it is forwarded, so that a drop rule also drops the packet that completes its match. Rules see
+//! inside addresses.
 
 mod actions;
 mod buffers;
@@ -55,15 +55,15 @@ use ruleset_state::RulesetStates;
 pub enum Verdict {
     /// Forward the packet.
     Pass,
-    /// Forward the packet, which was not inspected.
+    /// Forward the packet without inspection.
     Skip(Skipped),
-    /// Forward the packet, and bypass inspection for the rest of its flow. If the packet itself was not inspected, the
-    /// reason.
+    /// Forward the packet, and bypass inspection for the rest of its flow. The reason is present if the packet itself was
+    /// not inspected.
     Leave(Option<Skipped>),
     /// Drop the packet.
     Drop(Reason),
-    /// Drop the packet and reset the flow: both ends are notified. For later packets of a rejected flow only their
-    /// sender is notified.
+    /// Drop the packet and reset the flow: both ends are notified. After later packets of a rejected flow, only their sender
+    /// is notified.
     Reject(Reason),
 }
 
@@ -79,8 +79,8 @@ pub struct FlowPacket<'a> {
     pub segment: &'a mut [u8],
     /// Offset of the payload in `segment`.
     pub payload: usize,
-    /// The packet arrived on an interface of its sender's side. Acknowledgements and resets of other packets are
-    /// ignored.
+    /// The packet arrived on an interface on its sender's side of the gateway. If false, its acknowledgement and reset flag
+    /// are ignored.
     pub own_side: bool,
 }
 
@@ -95,14 +95,14 @@ pub struct Settings {
     pub leave_encrypted: bool,
     /// Rules only alert; they don't drop.
     pub passive: bool,
-    /// Clear urgent pointers, so that a receiver reads all data in order.
+    /// Clear the urgent pointers of TCP segments, so that a receiver reads all data in order.
     pub clear_urgent: bool,
     /// Protocols whose transactions are logged.
     pub logged: LoggedProtocols,
 }
 
 impl Settings {
-    /// Policy of an exception. In passive mode, packets pass where the policy would drop them.
+    /// Action for an exception. In passive mode, packets pass even where the configured policy drops them.
     pub fn policy(&self, exception: Exception) -> Policy {
         match self.policies.of(exception) {
             Policy::DropPacket | Policy::DropFlow if self.passive => Policy::Pass,
@@ -128,8 +128,8 @@ impl InspectorCapacity {
         self.flows.clamp(1, 1 << 24)
     }
 
-    /// Maximum number of large lists of pending rules, for flows with more pending rules than most. Each list takes a
-    /// quarter of a byte for each rule.
+    /// Maximum number of large lists of pending rules. A flow uses a large list if more rules are pending than a small list
+    /// holds. Each list takes two bits per rule.
     fn max_pending_lists(&self) -> u32 {
         (self.max_flows() / 16).clamp(8, 4_096)
     }
@@ -224,8 +224,8 @@ impl<'m> Inspector<'m> {
         })
     }
 
-    /// Creates a flow. If the table is full, it evicts the oldest flow whose client has not answered yet, as in a flood
-    /// with spoofed sources. `None` if there is no such flow.
+    /// Creates a flow. If the table is full, it evicts the oldest flow whose client has not answered yet, because such flows
+    /// may be a flood with spoofed sources. `None` if there is no such flow.
     pub fn create_flow(&mut self, tcp: bool) -> Option<FlowHandle> {
         if let Some(oldest) = self.flows.eviction_candidate() {
             self.limits.add(Limit::FlowsEvicted as usize);
@@ -256,7 +256,7 @@ impl<'m> Inspector<'m> {
         self.end_flow(handle, false);
     }
 
-    /// Removes a flow; `early` if its session continues.
+    /// Removes a flow. `early` is true if its session continues.
     fn end_flow(&mut self, handle: FlowHandle, early: bool) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;
@@ -286,7 +286,7 @@ impl<'m> Inspector<'m> {
         tools.scratch.record();
     }
 
-    /// Reports anomalies and limits counted since the last call: the number of each in its enumeration, and its count.
+    /// Reports the anomalies and limits counted since the last call. The callbacks receive the number of an anomaly or limit, and its count.
     #[inline(always)]
     pub fn report_counts(&mut self, anomaly: impl FnMut(usize, u64), limit: impl FnMut(usize, u64)) {
         self.store.anomalies.report(anomaly);
@@ -298,13 +298,13 @@ impl<'m> Inspector<'m> {
         &self.store.anomalies
     }
 
-    /// Prefetches the first cache line of a flow whose packet comes after the next one.
+    /// Prefetches the first cache line of a flow, whose packet is processed after the next packet.
     #[inline(always)]
     pub fn prefetch(&self, handle: FlowHandle) {
         self.flows.prefetch(handle);
     }
 
-    /// Prefetches the data that the first cache line of a flow refers to. Its packet comes next but one.
+    /// Prefetches the data that the first cache line of a flow refers to. The packet of the flow is processed after the next packet.
     #[inline(always)]
     pub fn prefetch_more(&self, handle: FlowHandle, direction: Direction) {
         if let Some(flow) = self.flows.prefetch_more(handle)
@@ -315,7 +315,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// Prefetches the memory that the next packet's bytes are written to.
+    /// Prefetches the memory into which the next packet's bytes are copied.
     #[inline(always)]
     pub fn prefetch_window(&mut self, handle: FlowHandle, direction: Direction) {
         if let Some((flow, _)) = self.flows.get(handle) {
@@ -436,7 +436,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// Marks that bytes of a direction were missed. If the start of the stream was missed, both directions are marked.
+    /// Records that bytes of a direction were not inspected. If the start of the stream was missed, both directions are marked.
     #[cold]
     fn skip_bytes(&mut self, handle: FlowHandle, exception: Exception, direction: Direction) {
         if let Some((flow, _)) = self.flows.get(handle) {
@@ -447,7 +447,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// Inspects queued bytes that follow the gap that this packet has filled, before the packet is forwarded.
+    /// Inspects the queued bytes behind a gap that this packet has filled, before the packet is forwarded.
     #[inline(always)]
     fn inspect_reassembled(
         &mut self,
@@ -465,7 +465,7 @@ impl<'m> Inspector<'m> {
         verdict
     }
 
-    /// Inspects the next bytes of a stream. If they are the packet's own, packet rules are evaluated, too.
+    /// Inspects the next bytes of a stream. If these bytes are part of the current packet, packet rules are evaluated, too.
     fn inspect_in_order(
         &mut self,
         handle: FlowHandle,
@@ -563,7 +563,7 @@ impl<'m> Inspector<'m> {
                 }
             };
         }
-        // The message of the other side has ended: the rules pending for its end are evaluated a last time.
+        // The message of the other side has ended, so rules that depend on its end are evaluated once more.
         if !bytes.is_empty() && *turn != Some(direction) {
             *turn = Some(direction);
             if !others.is_empty(lists) {
@@ -720,7 +720,7 @@ impl<'m> Inspector<'m> {
         self.store.set_source(*source);
         lists.set_source(*source);
         let waiting = &mut waiting[seen.direction as usize];
-        // Each datagram is a separate message.
+        // Each datagram counts as a separate message.
         waiting.begin(lists);
         seen.ends.service = *service;
         let payload = BufferView {
@@ -814,8 +814,8 @@ impl<'m> Inspector<'m> {
 enum StreamData {
     /// Bytes of the packet, as offsets in its segment.
     Packet { from: usize, to: usize, ends: bool },
-    /// The last bytes of the direction's view: they arrived before the packet, beyond a gap, or are the rest of the
-    /// packet.
+    /// The last bytes of the direction's view. They arrived before the current packet and were queued beyond a gap, or they
+    /// are the rest of the current packet.
     Reassembled { length: usize, ends: bool },
 }
 
@@ -845,7 +845,7 @@ fn hosts(ends: &Endpoints, flow: u64, now: u64) -> (ControlHosts, u16) {
     (hosts, port)
 }
 
-/// Side that a direction leads to: forward packets come from the client.
+/// Side to which a direction leads: forward packets go to the server.
 fn toward(direction: Direction) -> Toward {
     match direction {
         Direction::Forward => Toward::Server,

@@ -6,11 +6,11 @@
 //! the rules whose patterns are too short to be searched for. A match of a pattern is necessary for its rule, never
 //! sufficient: every candidate is evaluated completely, `fast_pattern:only` included.
 //!
-//! Expressions themselves are not searched for, because the automata of Vectorscan 5.4 miss some matches. Its search for
-//! literals misses none.
+//! The prefilter does not search for the expressions themselves, because the automata of Vectorscan 5.4 miss some matches.
+//! Vectorscan's search for literals misses none.
 //!
-//! Compilation takes long and needs much memory. Another process can do it: [`Prefilter::store`] saves the result there, and
-//! [`Prefilter::load`] reads it here.
+//! Compilation takes long and needs much memory, so another process can do it. That process saves the result with
+//! [`Prefilter::store`], and this process reads it with [`Prefilter::load`].
 
 mod bytes;
 mod cache;
@@ -165,7 +165,7 @@ impl PatternGroup {
         }
     }
 
-    /// Indices, among the signatures, of the rules that have this pattern; sorted.
+    /// Indices of the signatures whose rules have this pattern; sorted.
     pub fn rules(&self, id: u32) -> &[u32] {
         let at = id as usize;
         match (self.starts.get(at), self.starts.get(at + 1)) {
@@ -232,7 +232,7 @@ impl Prefilter {
     }
 
     /// Indices of the rules that must be evaluated for all data of a class on their ports without a pattern match; sorted. Their
-    /// patterns are too short to search for, or unknown.
+    /// patterns are too short to search for, or they have no known pattern.
     pub fn unsearched(&self, class: PatternClass) -> &[u32] {
         &self.unsearched[class.index()]
     }
@@ -257,7 +257,7 @@ impl Prefilter {
         Replay::new(blocks, &pools, streams)
     }
 
-    /// A scratch that is large enough for every class; each core takes a clone.
+    /// A scratch that is large enough for every class. Each core clones it.
     pub fn scratch(&self) -> Result<Scratch, vectorscan::Error> {
         let mut scratch = Scratch::new();
         self.serve(&mut scratch)?;

@@ -1,9 +1,9 @@
 //! Application-layer parsers: they fill the buffers of signatures from the bytes of a stream as they arrive, in
 //! segments of any size.
 //!
-//! A parser never waits for more data before it reports: after every call its [`Slot`] holds everything known so far,
-//! so that a match is found before its last byte is delivered. A parser reports [`MessageEvent`]s. The sink receives
-//! the slot with each event and may search it there; bodies must be searched there, because their window moves on.
+//! A parser reports without waiting for more data: after every call its [`Slot`] holds everything known so far, so that a match is
+//! found before its last byte is delivered. A parser reports [`MessageEvent`]s. The sink receives the slot with each event and may
+//! search the slot's buffers. A body must be searched at this time, because its window moves on with later data.
 //!
 //! The same bytes yield the same buffers and the same anomalies, however they are segmented.
 
@@ -65,7 +65,7 @@ pub enum MessageEvent {
     End,
 }
 
-/// Resources that the parsers of a shard share: slots, decoders and counters. They are allocated once.
+/// Resources that the parsers of a shard share: slots, decoders and counters. All are allocated at start.
 #[derive(Debug)]
 pub struct ParserPools {
     /// Slots of HTTP messages.
@@ -99,8 +99,8 @@ pub struct ParserCapacity {
     pub messages: u32,
     /// Maximum number of open DNS messages and TLS hellos.
     pub names: u32,
-    /// Maximum number of bodies being decoded, about 73 KiB each. The windows of Brotli take 10 MiB together, and 128 KiB for each
-    /// decoder.
+    /// Maximum number of bodies being decoded, about 73 KiB each. Brotli windows take another 10 MiB in total, plus 128 KiB for
+    /// each decoder.
     pub inflaters: u16,
     /// Maximum number of recorded transactions that are not complete yet; 0 disables recording.
     pub transactions: u32,
@@ -141,7 +141,7 @@ impl ParserPools {
         }
     }
 
-    /// Sets the file hashes that the rules of the flow parsed next need.
+    /// Sets which file hashes the parsers compute: those that the rules of the next flow need.
     #[inline]
     pub fn hash_files(&mut self, wanted: FileHashes) {
         self.messages.hash_files(wanted);
@@ -162,7 +162,7 @@ impl ParserPools {
         Self {
             messages: Slots::for_files(messages, slots::Layout::message(&limits), work.clone()),
             names: Slots::new(names, slots::Layout::name(&limits)),
-            // The handshake of a TLS server is short, so that few are in progress at a time.
+            // The handshake of a TLS server is short, so only a few are in progress at a time.
             servers: Slots::new((names / 4).max(1), slots::Layout::server()),
             commands: Slots::new(1, slots::Layout::command(ftp::MAX_LINE as u32)),
             mail_sessions: MailSessions::new((messages / 16).max(1)),

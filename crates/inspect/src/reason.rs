@@ -5,7 +5,7 @@ use sluice_wire::named;
 use crate::stream::Exception;
 
 named! {
-    /// Why inspection drops a packet: each is a counter of its own.
+    /// Why inspection drops a packet. Each reason has its own counter.
     #[derive(PartialOrd, Ord)]
     pub enum Reason {
         Signature "signature"
@@ -66,7 +66,7 @@ named! {
 }
 
 named! {
-    /// Why a packet of what is inspected goes on uninspected: each is a counter of its own.
+    /// Why a packet that is subject to inspection is forwarded uninspected. Each reason has its own counter.
     pub enum Skipped {
         Left "bypassed" "Packet of a flow that bypasses inspection, after inspection or by policy.";
         Class "class" "First packet of a flow of a class that is not inspected; the following ones are `bypassed`.";
@@ -97,8 +97,8 @@ named! {
 }
 
 named! {
-    /// A limit that was reached: something gave way, and no packet is dropped or skipped for it by itself. Each is a
-    /// counter of its own.
+    /// A limit of inspection that was reached. The affected operation is given up; the limit alone neither drops nor
+    /// skips a packet. Each limit has its own counter.
     pub enum Limit {
         FlowsEvicted "flows-evicted"
             "Half-open flows, as with forged sources, that were evicted because the flow table was full.";
@@ -114,7 +114,7 @@ named! {
 pub struct Tally<const N: usize> {
     counts: [u64; N],
     reported: [u64; N],
-    /// Some counts have not been reported yet.
+    /// Some counts are not reported yet.
     any: bool,
 }
 
@@ -140,7 +140,7 @@ impl<const N: usize> Tally<N> {
         self.counts[number]
     }
 
-    /// Reports the counts since the last report: number and count.
+    /// Reports the counts since the last report. `tell` receives number and count.
     #[inline(always)]
     pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
         if self.any {
@@ -203,7 +203,7 @@ impl From<Exception> for Reason {
             Exception::Work => Self::Work,
             Exception::DecodeAnomaly => Self::DecodeAnomaly,
             Exception::PendingRulesFull => Self::PendingRulesFull,
-            // For a frame that belongs to no flow yet, the fault of the frame itself is reported.
+            // For a frame that belongs to no flow yet, the error in the frame itself is reported.
             Exception::Unparsable => Self::Malformed,
         }
     }

@@ -37,10 +37,10 @@ pub struct Rule {
     pub(crate) steps: Box<[Step]>,
     /// The rule is evaluated only when an anomaly or a stream event occurs.
     pub(crate) is_of_event: bool,
-    /// All conditions are relative positions in the payload: message boundaries do not affect the rule.
+    /// All conditions are relative positions in the payload, so message boundaries do not affect the rule.
     pub(crate) floats: bool,
-    /// Later conditions depend only on where an earlier match ended, so a partial match can be remembered after its
-    /// bytes are gone.
+    /// Later conditions depend only on the end of an earlier match. A partial match therefore remains usable after its bytes
+    /// have been discarded.
     pub(crate) resumes: bool,
     /// Bit set of the buffers that the rule inspects.
     buffers: u64,
@@ -134,8 +134,8 @@ pub struct FlowVarNames {
 }
 
 impl FlowVarNames {
-    /// Words that the variables take in each flow: flowbits from the first word on, flowints from the last one
-    /// backwards.
+    /// Number of 64-bit words that the variables take in each flow: flowbits from the first word on, flowints from the last
+    /// word backwards.
     pub fn words(&self) -> usize {
         self.bits.len().div_ceil(64) + self.ints.len()
     }
@@ -188,7 +188,7 @@ fn floats(steps: &[Step]) -> bool {
     matches!(steps.first(), Some(Step::Content { .. })) && steps.iter().all(is_free)
 }
 
-/// Whether all steps are in one stream or file, and none extracts values or decodes bytes for later steps.
+/// Whether all steps inspect the same stream or file, and no step extracts values or decodes bytes for later steps.
 fn resumes(steps: &[Step]) -> bool {
     let is_long = |buffer| matches!(buffer, Buffer::Payload | Buffer::FileData | Buffer::HttpClientBody);
     let leaves = |step: &Step| matches!(step, Step::ByteExtract(_) | Step::ByteMath(_) | Step::Base64Decode(_));
@@ -242,7 +242,7 @@ impl Rule {
                     DatasetValue::Address(track) => gates.push(HostCondition::Address(*track, *command, set.clone())),
                     DatasetValue::Buffer(buffer) => {
                         let step = Step::Dataset(*buffer, *command, set.clone());
-                        // A list is changed only after all other conditions hold.
+                        // A dataset is changed only after all other conditions hold.
                         match command {
                             DatasetCommand::IsSet | DatasetCommand::IsNotSet => steps.push(step),
                             DatasetCommand::Set | DatasetCommand::Unset => changes.push(step),
@@ -319,7 +319,7 @@ fn bit(buffer: Buffer) -> u64 {
 }
 
 impl Rule {
-    /// Whether new bytes in a buffer can change the rule's result. A rule that inspects no buffer may depend on any.
+    /// Whether new bytes in a buffer can change the rule's result. A rule that inspects no buffer may depend on any buffer.
     pub(crate) fn looks_in(&self, buffer: Buffer) -> bool {
         self.buffers == 0 || self.buffers & bit(buffer) != 0
     }
@@ -335,8 +335,8 @@ impl Rule {
             || self.gates.iter().any(takes)
     }
 
-    /// Whether the rule can match packets of an IP protocol. ICMP includes ICMPv6, and a protocol number other than TCP, UDP or
-    /// ICMP includes all such protocols.
+    /// Whether the rule can match packets of an IP protocol. ICMP includes ICMPv6. The number for other protocols stands for
+    /// all protocols except TCP, UDP and ICMP.
     pub(crate) fn matches_protocol(&self, number: u8) -> bool {
         let kind = |number: u8| match number {
             ICMPV6 => ICMP,
@@ -349,7 +349,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule inspects a protocol buffer, which a single packet does not have.
+    /// Whether the rule inspects a protocol buffer, which does not exist for a single packet.
     pub(crate) fn is_message_rule(&self) -> bool {
         let looks = |step: &Step| !matches!(step.buffer(), Buffer::Payload | Buffer::Base64);
         self.steps.iter().any(looks)

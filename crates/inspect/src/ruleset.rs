@@ -15,20 +15,21 @@ use crate::scope::{Endpoints, HeaderPrecheck};
 use crate::signature::{Action, Condition, DatasetTest, Event, Id, Signature, Toward};
 use crate::stream::StreamEvent;
 
-/// Represents all protocols other than TCP, UDP and ICMP; no datagram has this number.
+/// Represents all protocols other than TCP, UDP and ICMP. No packet carries this number.
 const OTHER: u8 = 255;
 
 /// Compiled rules.
 #[derive(Debug)]
 pub struct Ruleset {
-    /// Rules in evaluation order: first those that pass, then drop, reject and alert.
+    /// Rules in evaluation order by action: pass, drop, reject, alert.
     rules: Box<[Rule]>,
-    /// Header prechecks of all rules in one array; they exclude most rules.
+    /// Header prechecks of all rules in one array. The prechecks exclude most rules.
     prechecks: Box<[HeaderPrecheck]>,
     prefilter: Prefilter,
-    /// Rules evaluated for stream data on their ports, toward server and toward client.
+    /// Rules evaluated for stream data on their ports: first those for data to the server, then those for data to the
+    /// client.
     streams: [PrecheckedRules; 2],
-    /// Rules evaluated for single packets of TCP, UDP, ICMP and other protocols.
+    /// Rules evaluated for single packets. One entry each for TCP, UDP, ICMP and all other protocols.
     packets: [PacketRules; 4],
     /// Rules without a searchable pattern that inspect protocol buffers.
     by_message: Box<[u32]>,
@@ -46,7 +47,8 @@ type AnomalyRules = Box<[(u32, Option<Toward>)]>;
 /// Rules that are evaluated in sequence without a pattern match, each with its header precheck.
 pub type PrecheckedRules = Box<[(HeaderPrecheck, u32)]>;
 
-/// Subset of a rule list that the ports of a flow select. A flow with an identified application rarely selects many.
+/// Subset of a rule list that the ports of a flow select. It is usually small if the application of the flow is
+/// identified.
 #[derive(Clone, Debug, Default)]
 pub enum PortSelection {
     /// All rules may apply.
@@ -208,7 +210,7 @@ impl OrderedRules {
 }
 
 impl Ruleset {
-    /// All rules in evaluation order: the number of a rule is its index.
+    /// All rules in evaluation order. The number of a rule is its index.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -289,7 +291,7 @@ impl Ruleset {
         self.file_hashes
     }
 
-    /// Words of flow variables in each flow.
+    /// Number of 64-bit words that a flow needs for its flow variables.
     pub fn flow_var_words(&self) -> usize {
         self.flow_var_words
     }

@@ -44,8 +44,8 @@ impl Endpoints {
     }
 }
 
-/// Precheck that excludes most rules, in 16 bytes: direction, connection state, protocols, TCP flags and the lowest and
-/// highest ports.
+/// Precheck of 16 bytes that excludes most rules. It compares direction, connection state, protocol, TCP flags, and the lowest
+/// and highest ports.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderPrecheck {
     /// Lowest and highest source port, then lowest and highest destination port.
@@ -56,11 +56,11 @@ pub struct HeaderPrecheck {
     established: u8,
     /// Lowest and highest protocol number of the IP header.
     protocols: [u8; 2],
-    /// Mask of the tested TCP flags, and their required values.
+    /// Mask of the TCP flags that are tested, and the values that they must have.
     flags: [u8; 2],
     /// TCP flags at least one of which must be set; 0: not tested.
     any_flag: u8,
-    /// [`BOTH_WAYS`] for bidirectional rules; [`OF_SERVICE`] for rules with applications, which replace the ports once
+    /// [`BOTH_WAYS`] for a bidirectional rule. [`OF_SERVICE`] for a rule that names applications, which replace the ports once
     /// the application is identified.
     marks: u8,
 }
@@ -93,7 +93,7 @@ impl HeaderPrecheck {
             }
         }
         let span = |ports: &Ports| match (ports.0.first(), ports.0.last()) {
-            // A rule for an application alone matches on every port until the application is identified.
+            // A rule whose header names only an application matches on every port until the application is identified.
             (Some(first), Some(last)) if !header.is_application_only() => [*first.start(), *last.end()],
             _ => [0, u16::MAX],
         };
@@ -147,7 +147,7 @@ impl HeaderPrecheck {
     }
 }
 
-/// Maximum number of ports in a rule header that is considered selective.
+/// A rule header with more ports than this is not considered selective.
 const MAX_INDEXED_PORTS: usize = 1_024;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
@@ -160,12 +160,13 @@ impl Header {
         self.protocol.matches(ends.protocol) && self.matches_service(ends) && self.matches_sides(ends)
     }
 
-    /// Whether ports alone can't exclude a packet: the rule is bidirectional or names an application that may run on any port.
+    /// Whether ports alone can't exclude a packet, because the rule is bidirectional or names an application that may run on
+    /// any port.
     fn is_anywhere(&self) -> bool {
         self.both_ways || self.services.iter().any(|service| service.is_identified())
     }
 
-    /// Whether the header names ports, and few enough to exclude most packets.
+    /// Whether the header names ports that are few enough to exclude most packets.
     pub fn has_ports(&self) -> bool {
         let names = |side: &Side| {
             (1..=MAX_INDEXED_PORTS).contains(&side.ports.0.iter().map(RangeInclusive::len).sum::<usize>())
@@ -183,7 +184,7 @@ impl Header {
         self.protocol == Protocol::Application
     }
 
-    /// Until the application is identified the ports decide; afterwards the application does.
+    /// Until the application is identified, the ports select the rule; afterwards the application does.
     fn matches_service(&self, ends: &Endpoints) -> bool {
         match ends.service {
             _ if self.services.is_empty() => true,
@@ -216,7 +217,7 @@ impl FlowState {
 }
 
 impl Service {
-    /// Whether identification detects this service by its payload, on any port.
+    /// Whether application identification detects this service by its payload, on any port.
     pub fn is_identified(&self) -> bool {
         !matches!(self, Self::Other(_))
     }

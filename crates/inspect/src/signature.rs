@@ -1,13 +1,12 @@
 //! A signature: one form for the rules of all dialects.
 //!
-//! Numbers are as the rule writes them; ranges are inclusive. Conditions are in the order of the rule (in Suricata
-//! rules those of one buffer are grouped), because positions are relative to the preceding match ([`Content::distance`]
-//! and similar options).
+//! Numbers are stored as written in the rule; ranges are inclusive. Conditions are in the order of the rule, because
+//! positions are relative to the preceding match ([`Content::distance`] and similar options). Conditions of a Suricata
+//! rule are grouped by buffer.
 //!
-//! A relative condition follows a match in its own buffer with no match in another buffer between the two. If the rule
-//! has no such match, positions are relative to the start of the buffer. Matches in this sense are those of a content
-//! or an expression that is not negated (nor [`FastPattern::Only`]), and the positions where a jump or an extraction
-//! ends.
+//! A relative condition refers to the preceding match if that match is in the same buffer; otherwise it refers to the
+//! start of the buffer. Matches in this sense are matches of a content or an expression that is not negated (and not
+//! [`FastPattern::Only`]), and the end positions of jumps and extractions.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ pub struct Signature {
     pub message: Box<str>,
     /// Class (`trojan-activity`, …).
     pub class: Option<Box<str>>,
-    /// Priority; 1 is the most urgent. From the rule, otherwise from its class, otherwise 3.
+    /// Priority; 1 is the most urgent. Specified by the rule, otherwise by its class, otherwise 3.
     pub priority: u8,
     /// References: (`url`, `example.org/…`), (`cve`, `2021-44228`), …
     pub references: Box<[(Box<str>, Box<str>)]>,
@@ -45,7 +44,7 @@ pub struct Signature {
     pub transformed: Box<[Transformed]>,
     /// Rate of matches at which the rule fires, and at which it is reported.
     pub rate: Option<Rate>,
-    /// The rule is not reported (`noalert`): only the variables that it sets have an effect.
+    /// The rule is not reported (`noalert`): its only effect is on the variables that it sets.
     pub noalert: bool,
 }
 
@@ -118,8 +117,8 @@ pub struct Header {
     /// `<>`: the rule matches in both directions.
     pub both_ways: bool,
     /// Applications that the rule applies to (`service:http`, `metadata: service http`, or the protocol of the header).
-    /// Ports decide until the application is identified; afterwards the application decides. Empty: the ports alone
-    /// decide.
+    /// Ports select the flows until the application is identified; afterwards the application does. Empty: only ports
+    /// select.
     pub services: Box<[Service]>,
 }
 
@@ -186,7 +185,7 @@ pub struct Side {
     pub ports: Ports,
 }
 
-/// A set of addresses: the addresses in one of `within` (empty: any) that are in none of `without`.
+/// A set of addresses: those in any of `within` (empty: all addresses) that are in none of `without`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// Included prefixes.
@@ -195,7 +194,7 @@ pub struct Addresses {
     pub without: Arc<[IpNet]>,
 }
 
-/// A set of ports: sorted ranges that are not adjacent; empty: any port.
+/// A set of ports, as sorted ranges that are not adjacent. Empty: any port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports(pub Arc<[RangeInclusive<u16>]>);
 
@@ -223,7 +222,7 @@ pub enum Toward {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Buffer {
-    /// For TCP the message (what one side sends until the other side answers); otherwise the payload of the packet.
+    /// For TCP the message (bytes that one side sends before the other side answers); otherwise the payload of the packet.
     #[default]
     Payload,
     /// Path and query of a request, normalised.
@@ -250,7 +249,7 @@ pub enum Buffer {
     HttpStatusCode,
     /// `OK`, …
     HttpStatusMessage,
-    /// Content of a file: the body of a response or a request, chunks joined.
+    /// Content of a file: the body of a response or a request, with its chunks joined.
     FileData,
     /// Queried DNS name, with dots between labels.
     DnsQuery,
@@ -272,7 +271,7 @@ pub enum Buffer {
     TlsCertFingerprint,
     /// TLS version that the server selected, two bytes.
     TlsVersion,
-    /// A protocol that the client offers (ALPN), or the one that the server selected.
+    /// A protocol that the client offers in ALPN, or the protocol that the server selected.
     TlsAlpn,
     /// Argument of `HELO` or `EHLO`.
     SmtpHelo,
@@ -390,7 +389,7 @@ pub enum Condition {
     ByteMath(ByteMath),
     /// Require that data exists at a position, or that it does not.
     IsDataAt(IsDataAt),
-    /// Decode Base64 data into [`Buffer::Base64`].
+    /// The byte must differ from the value.
     Base64Decode(Base64Decode),
     /// Length of a buffer in bytes.
     BufferLength(Buffer, RangeInclusive<u32>),
@@ -412,7 +411,7 @@ pub enum Condition {
     TypeOfService {
         /// The whole byte.
         value: u8,
-        /// The value must differ.
+        /// The byte must differ from the value.
         negated: bool,
     },
     /// Identification of the IPv4 datagram.
@@ -446,8 +445,7 @@ pub enum Condition {
         /// The window must be none of these.
         negated: bool,
     },
-    /// Number of bytes sent so far in a direction of the stream. Rules include the SYN in this number; this value does
-    /// not.
+    /// Number of bytes sent so far in a direction of the stream. Numbers in rules include the SYN; this value does not.
     StreamSize {
         /// Sender: client, server, either, or both.
         by: Sender,
@@ -469,7 +467,7 @@ pub enum Condition {
 /// An event that rules can test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An anomaly in a message; of one side, if the rule names a side.
+    /// An anomaly in a message. If the rule names a side, only messages of that side count.
     Anomaly(Anomaly, Option<Toward>),
     /// An event in a TCP connection.
     Stream(StreamEvent),
@@ -482,9 +480,9 @@ pub enum Sender {
     Client,
     /// The server.
     Server,
-    /// At least one of both.
+    /// At least one side.
     Either,
-    /// Each of both.
+    /// Each side separately.
     Both,
 }
 
@@ -512,8 +510,8 @@ pub struct Content {
     pub offset: Option<Value>,
     /// The match lies completely within this number of bytes from `offset`.
     pub depth: Option<Value>,
-    /// The match begins at least this number of bytes after the end of the preceding match; may be negative. With or
-    /// without `within`, it makes the search relative.
+    /// The match begins at least this number of bytes after the end of the preceding match; may be negative. Its presence
+    /// makes the search relative.
     pub distance: Option<Value>,
     /// The match lies completely within this number of bytes from the end of the preceding match (plus `distance`).
     pub within: Option<Value>,
@@ -529,11 +527,11 @@ pub enum FastPattern {
     /// The rule does not specify it.
     #[default]
     Unspecified,
-    /// Search for this content.
+    /// The prefilter searches for this content.
     Chosen,
-    /// Search for this content, and don't verify its position (`fast_pattern:only`): no condition is relative to it.
+    /// The prefilter searches for this content, whose position is not verified (`fast_pattern:only`): no condition is relative to it.
     Only,
-    /// Search for a part of this content: offset and length.
+    /// The prefilter searches for a part of this content: offset and length.
     Part(u16, u16),
 }
 
@@ -615,7 +613,7 @@ pub enum Comparison {
     Equal,
     GreaterOrEqual,
     Greater,
-    /// Some bits of the value are set (`&`).
+    /// At least one bit is set in both values (`&`).
     And,
     /// The two numbers differ (`^`: their exclusive or is not 0).
     Xor,
@@ -641,7 +639,7 @@ pub struct ByteJump {
 pub enum JumpFrom {
     /// End of the number.
     Number,
-    /// Begin of the buffer.
+    /// Start of the buffer.
     Begin,
     /// End of the buffer.
     End,
@@ -695,7 +693,7 @@ pub struct IsDataAt {
     pub at: Value,
     /// The offset is relative to the end of the preceding match.
     pub relative: bool,
-    /// No data may exist there.
+    /// No data may exist at the offset.
     pub negated: bool,
 }
 
@@ -715,7 +713,7 @@ pub struct Base64Decode {
 /// How bits are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
-    /// Exactly these bits are set.
+    /// These bits are set, and all other bits are clear.
     Exactly,
     /// At least these bits are set (`+`).
     All,

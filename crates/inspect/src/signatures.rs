@@ -1,8 +1,8 @@
 //! Parses signature files of three dialects into the one form of [`signature`](crate::signature).
 //!
 //! A rule is loaded only if all of its options are supported. An option that affects matching and can't be expressed in
-//! a [`Signature`] causes the whole rule to be refused, with its line and the name of the option. Options that only
-//! describe the rule (`metadata`, `reference`, …) are stored or ignored.
+//! a [`Signature`] causes the parser to refuse the whole rule. The refusal states the line and the name of the option.
+//! Options that only describe the rule (`metadata`, `reference`, …) are stored or ignored.
 
 mod bytes;
 mod classes;
@@ -77,7 +77,7 @@ pub struct Refusal {
     pub why: RuleError,
 }
 
-/// Parses a file whose rules refer to no lists. Never fails as a whole: each rule is either loaded or refused.
+/// Parses a file whose rules refer to no lists. Each rule is either loaded or refused; parsing of the file never fails.
 pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes) -> SignatureFile {
     read_with(text, dialect, variables, classes, &Lists::default())
 }

@@ -1,23 +1,24 @@
 //! Quotas of sources in a pool, so that no source can exhaust the pool for others.
 //!
-//! A source may occupy a multiple of the free capacity: a dynamic threshold (Choudhury and Hahne, IEEE/ACM Transactions
-//! on Networking 6(2), 1998). A single source gets most of the pool. The more sources there are, the less each may
-//! occupy, and some capacity always remains for a new source. Sources are identified by a keyed hash, so that an
+//! The quota is a dynamic threshold (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998): a source may
+//! occupy a multiple of the free capacity. A single source gets most of the pool. With more sources, the quota of each
+//! is smaller, and some capacity always remains for a new source. Sources are identified by a keyed hash, so that an
 //! attacker can't choose a source whose quota it uses up.
 
 use std::net::IpAddr;
 
 use sluice_table::hash::Hasher;
 
-/// Maximum number of distinguished sources.
+/// Number of sources that are distinguished.
 const SOURCE_COUNT: usize = 1 << 16;
 
-/// A source: an IPv4 address or an IPv6 /64, reduced to one of a fixed number of buckets.
+/// A source (an IPv4 address or an IPv6 /64), mapped to one of a fixed number of buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source(pub u16);
 
 impl Source {
-    /// All sources whose address is not verified and may be spoofed. They share the quota of one source.
+    /// Common source of all flows whose address is not verified and may be spoofed. Together they have the quota of one
+    /// source.
     pub const UNVERIFIED: Source = Source(0);
 
     /// The source of an address.
@@ -32,7 +33,7 @@ impl Source {
         Self::by_hash(hasher.block([bits as u64, (bits >> 64) as u64]))
     }
 
-    /// The source of a keyed hash.
+    /// The source that the keyed hash of an address selects.
     pub fn by_hash(hash: u64) -> Self {
         Self(((hash as usize % (SOURCE_COUNT - 1)) + 1) as u16)
     }
@@ -90,7 +91,7 @@ pub struct SlotOwners {
 }
 
 impl SlotOwners {
-    /// For a pool of `places` slots: a source may own `multiple` times as many slots as are free.
+    /// Creates the owners of a pool of `places` slots. A source may own `multiple` times as many slots as are free.
     pub fn new(places: usize, multiple: usize) -> Self {
         Self {
             quota: SourceQuota::new(multiple),

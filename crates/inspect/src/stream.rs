@@ -1,16 +1,17 @@
 //! Inline TCP stream reassembly: the bytes that a host can assemble are the bytes that were inspected. No segment is delayed.
 //!
-//! The first copy of a byte wins. The bytes of a segment that continue the stream are [in order](SegmentKind::InOrder) and are scanned. A segment beyond a gap
-//! is forwarded, so that its receiver can report the gap (RFC 5681, RFC 2018), and its bytes are queued. The segment that fills the gap is scanned
-//! together with the bytes [queued after it](Streams::next_queued): no receiver delivers these bytes to an application before it has that segment, so
-//! dropping that segment suffices if a rule matches. Retransmitted bytes are compared with the first copy and rewritten where they differ. So two
-//! different copies of a byte never both pass, and the reassembly policy of the receiving host does not matter.
+//! The first copy of a byte wins. The bytes of a segment that continue the stream are [in order](SegmentKind::InOrder) and are scanned. A segment
+//! beyond a gap is forwarded, so that its receiver can report the gap (RFC 5681, RFC 2018); its bytes are also queued here. The segment that fills
+//! the gap is scanned together with the bytes [queued after it](Streams::next_queued): no receiver delivers these bytes to an application before it
+//! has that segment, so dropping that segment suffices if a rule matches. Retransmitted bytes are compared with the first copy and rewritten where
+//! they differ. Two different copies of a byte therefore never both pass, so the reassembly policy of the receiving host does not matter.
 //!
 //! Released bytes are retained until their receiver has acknowledged them: the receiver ignores later copies of acknowledged bytes (RFC 9293,
-//! 3.10.7.4). An acknowledgement counts if it arrived from the receiver's side, if the other side accepts the segment, and if it acknowledges
+//! 3.10.7.4). An acknowledgement is valid if it arrived from the receiver's side, if the other side accepts the segment, and if it acknowledges
 //! released bytes. Retained bytes are stored in the window of their direction, and beyond that in blocks of a pool; each connection has a share of
-//! the pool. If no block is free, new data is an exception, but retransmissions are still compared; acknowledgements free blocks, and the connection
-//! continues. In a direction whose receiver has not been seen, the oldest bytes are discarded; their retransmission is [`Exception::BeyondWindow`].
+//! the pool. If no block is free, the exception policy applies to new data; retransmissions are still compared. Acknowledgements free blocks, and
+//! then the connection continues. In a direction whose receiver has not been seen, the oldest bytes are discarded; their retransmission is
+//! [`Exception::BeyondWindow`].
 //!
 //! A segment that can't be handled by these rules is an [`Exception`]. The caller applies the action of its [`Policies`]:
 //!
@@ -21,18 +22,18 @@
 //! | [`Pass`](Policy::Pass) | `Midstream`, `Handshake`: calls [`Streams::pick_up`], then processes the segment again. `GapFull`: calls [`Streams::skip_gap`], scans what is then [in order](Streams::next_queued), and processes the segment again. `NoMemory`: as `Bypass`, because later bytes can't be reassembled. Any other: forwards the segment unchanged |
 //!
 //! An urgent pointer passes unchanged unless it is [cleared](Streams::clear_urgent) before. Urgent data is inspected like other data (RFC 6093), but
-//! a host may remove an urgent byte from its stream and then reads other bytes than were inspected.
+//! a host may remove an urgent byte from its stream and then read bytes that differ from the inspected ones.
 //!
-//! A reset does not end inspection, whatever its sequence number. If its receiver will accept it (RFC 5961, 3), the direction is marked, so that the
-//! session may time out sooner. A reset with exactly the sequence number that its receiver expects releases the blocks of both directions except 64
-//! KiB of each: retransmissions from its receiver still pass and are answered. Released bytes that were discarded with these blocks are
-//! [`Exception::BeyondWindow`] when they are retransmitted. Queued bytes that were discarded are beyond the end of the stream from then on,
-//! [`Exception::BeyondEnd`]. A SYN with another initial sequence number is forwarded; the acknowledgement of the other side decides which of the two
-//! is valid. Until then no segment beyond a gap passes, because it is unknown which stream it belongs to.
+//! A reset does not end inspection, whatever its sequence number. If the receiver accepts the reset (RFC 5961, 3), the direction is marked, so that
+//! the session may time out sooner. A reset with exactly the sequence number that its receiver expects frees the blocks of both directions, except 64
+//! KiB of each, so that retransmissions from the reset's receiver still pass and are answered. A retransmission of released bytes that were discarded
+//! with these blocks is [`Exception::BeyondWindow`]. Discarded queued bytes are from then on beyond the end of the stream, [`Exception::BeyondEnd`].
+//! A SYN with another initial sequence number is forwarded; the acknowledgement of the other side decides which of the two is valid. Until then no
+//! segment beyond a gap passes, because it is unknown which stream it belongs to.
 //!
-//! Memory: 128 bytes a connection, one cache line for each direction; a window of twice the configured bytes for each direction that has sent data;
-//! 2,368 bytes for each block of 2,048; 4 bytes for each of these objects, and 4 to 8 more for each block in its hash table. All memory is passed to
-//! the constructor.
+//! Memory: 128 bytes per connection (one cache line per direction); a window of twice the configured bytes for each direction that has sent data;
+//! 2,368 bytes for each block of 2,048 data bytes; 4 bytes for each of these objects; and 4 to 8 bytes for each block in its hash table. All memory
+//! is passed to the constructor.
 
 mod blocks;
 mod event;
@@ -65,14 +66,13 @@ use window::{Windows, capacity_for};
 pub struct StreamCapacity {
     /// Maximum number of connections, at most 2²⁴.
     pub connections: usize,
-    /// Maximum number of directions with data, of all connections.
+    /// Maximum number of directions with data, counted over all connections.
     pub windows: usize,
-    /// Contiguous bytes retained for each direction, for rules and for comparison; at most 2²⁴.
+    /// Contiguous bytes retained for each direction, for rules and for the comparison with retransmissions; at most 2²⁴.
     pub window: usize,
-    /// Bytes stored in blocks beside the windows, of all directions: queued bytes beyond a gap, and released bytes that
-    /// are not acknowledged.
+    /// Bytes stored in blocks beside the windows, for all directions: bytes queued beyond a gap, and released bytes that are not acknowledged yet.
     pub reassembly: usize,
-    /// Maximum number of these bytes for one connection.
+    /// Maximum number of bytes that one connection may store in blocks.
     pub share: usize,
     /// Maximum distance in bytes from the last released byte to the end of a segment, whatever window the receiver
     /// advertises.
@@ -127,9 +127,8 @@ pub enum CapacityError {
     Window(usize),
 }
 
-/// Maximum number of blocks that queued bytes leave free for the bytes that fill the gap. At least two are reserved,
-/// because a segment may span two blocks. The maximum allows a gap of many segments to be filled before anything is
-/// acknowledged.
+/// Maximum number of blocks that remain reserved for bytes that fill a gap. At least two are reserved, because a segment may span two blocks. The
+/// maximum allows a gap of many segments to be filled before anything is acknowledged.
 const GAP_RESERVE: usize = (256 << 10) / BLOCK;
 
 /// Maximum number of connections, and maximum bytes of a window.
@@ -148,8 +147,7 @@ impl StreamHandle {
 /// The part of a direction that rules can inspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamView<'a> {
-    /// The bytes released last, contiguous: at least the configured window, and up to twice as much, including the whole last
-    /// segment.
+    /// The most recently released bytes, contiguous: at least the configured window, at most twice as much, including the whole last segment.
     pub bytes: &'a [u8],
     /// Offset of the first of these bytes in the stream.
     pub offset: u64,
@@ -228,8 +226,7 @@ impl<'m> Streams<'m> {
         Some(StreamHandle(connection.sides[0].serial | place))
     }
 
-    /// Sets the sequence numbers at which the data of client and server begin, for a connection whose handshake was
-    /// seen before.
+    /// Sets the sequence numbers at which the data of client and server begin, for a connection whose handshake was observed earlier.
     pub fn set_initial(&mut self, handle: StreamHandle, begins: [u32; 2]) {
         if let Some(connection) = connection(self.connections, self.capacity, handle) {
             for (side, begin) in connection.sides.iter_mut().zip(begins) {
@@ -335,7 +332,7 @@ impl<'m> Streams<'m> {
         }
     }
 
-    /// State of a direction; [`State::Unseen`] if the connection does not exist.
+    /// State of a direction. [`State::Unseen`] if the connection does not exist.
     pub fn state(&self, handle: StreamHandle, direction: Direction) -> State {
         self.side(handle, direction).map_or(State::Unseen, Half::state)
     }
@@ -370,7 +367,7 @@ impl<'m> Streams<'m> {
         &self.counters
     }
 
-    /// Numbers of connections, windows and blocks in use.
+    /// Number of connections, of windows and of blocks in use.
     pub fn used(&self) -> (usize, usize, usize) {
         (self.free.used(), self.windows.used(), self.windows.blocks.taken())
     }

@@ -1,8 +1,8 @@
 //! Transactions of flows for a log: HTTP requests with their responses, DNS messages, and TLS hellos.
 //!
-//! A [`Transaction`] has a fixed size: text that does not fit is cut and marked as such. A request is stored in the
-//! shard's [`TransactionPool`] until its response arrives. If the pool is full, the transaction is not recorded but
-//! counted. Nothing is recorded unless [`LoggedProtocols`] enables it.
+//! A [`Transaction`] has a fixed size: text that does not fit is truncated and marked. A request is stored in the
+//! shard's [`TransactionPool`] until its response arrives. If the pool is full, the transaction is not recorded; a
+//! counter counts it. Nothing is recorded unless [`LoggedProtocols`] enables it.
 
 pub mod dns_message;
 mod hello;
@@ -89,7 +89,7 @@ pub struct Transaction {
     pub status: u16,
     /// Encoded bytes of the body of an HTTP response received so far; length of a DNS message.
     pub length: u64,
-    /// HTTP version of the request, its digits as bytes; or TLS version that the server selected. 0 if unknown.
+    /// HTTP version of the request, its digits as bytes, or the TLS version that the server selected. 0 if unknown.
     pub version: u16,
     /// Number of the HTTP/2 stream; 0 if none.
     pub stream: u32,
@@ -115,14 +115,14 @@ impl Transaction {
         }
     }
 
-    /// Resets the transaction in place. The text is not cleared, because the lengths hide it.
+    /// Resets the transaction in place. The text is not cleared; it is hidden because its lengths are 0.
     fn begin(&mut self, service: Service, number: u32) {
         (self.service, self.number, self.toward) = (service, number, Toward::Server);
         (self.status, self.length, self.version, self.stream) = (0, 0, 0, 0);
         (self.lengths, self.cut) = ([0; PARTS], 0);
     }
 
-    /// Sets a text field, cut to its capacity.
+    /// Sets a text field, truncated to its capacity.
     pub fn set(&mut self, part: Part, bytes: &[u8]) {
         self.lengths[part.place().0] = 0;
         self.extend(part, bytes);
@@ -141,7 +141,7 @@ impl Transaction {
         }
     }
 
-    /// Marks that a text field is cut.
+    /// Marks a text field as truncated.
     pub fn mark_cut(&mut self, part: Part) {
         self.cut |= 1 << part.place().0;
     }
@@ -154,7 +154,7 @@ impl Transaction {
             .unwrap_or_default()
     }
 
-    /// Whether a text field is cut.
+    /// Whether a text field is truncated.
     pub fn is_cut(&self, part: Part) -> bool {
         self.cut & 1 << part.place().0 != 0
     }

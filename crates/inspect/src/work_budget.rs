@@ -1,22 +1,22 @@
 //! Budget of the work that the packets of a flow cause, so that a sender can't make inspection expensive.
 //!
-//! Work that costs much more than its bytes is charged in units before it is done, or while it is done: decoded bytes of a
-//! content encoding, tables of a decoder, steps of a rule evaluation. A packet may cause [`PACKET_BUDGET`] units. A flow may
-//! cause [`TOKENS_PER_BYTE`] units for each byte that it carries, and up to [`MAX_TOKENS`] units beyond that, which it earns
-//! again as it carries more. Once the budget is exhausted, work for the current packet is given up; the next packet has a new
-//! budget.
+//! Work that costs much more than the scan of a packet's bytes is charged in units before or during the work: decoded bytes of
+//! a content encoding, tables of a decoder, steps of a rule evaluation. A packet may cause [`PACKET_BUDGET`] units. A flow may
+//! cause [`TOKENS_PER_BYTE`] units for each byte that it carries, plus up to [`MAX_TOKENS`] accumulated units, which are
+//! replenished as it carries more bytes. Once the budget is exhausted, work for the current packet is given up; the next packet
+//! has a new budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Units of work that a packet may cause. A unit is a byte that is decoded and searched: 1 to 2 ns for a long repetition, which
-/// is the most common content of a highly compressed packet, 3 ns for text (`cargo bench -p sluice-inspect --bench work`). The
-/// budget is therefore some 50 µs; the most expensive known packet takes four times as long (docs/performance.md).
+/// Units of work that a packet may cause. A unit is the cost of one decoded and searched byte: 3 ns for text, and 1 to 2 ns for
+/// a long repetition, the usual content of a highly compressed packet (`cargo bench -p sluice-inspect --bench work`). The
+/// budget is therefore about 50 µs; the most expensive known packet takes four times as long (docs/performance.md).
 pub const PACKET_BUDGET: u32 = 48 << 10;
-/// Units that a flow earns for each byte that it carries. Well compressed text is a tenth of its decoded size.
+/// Units that a flow earns for each byte that it carries. Well-compressed text has a tenth of its decoded size.
 pub const TOKENS_PER_BYTE: u32 = 16;
-/// Units that a flow earns for each packet with payload: the usual cost of its buffers and rules, however small the packet
-/// is.
+/// Units that a flow earns for each packet with payload. They cover the usual cost of its buffers and rules, which does not
+/// depend on the packet's size.
 pub const TOKENS_PER_PACKET: u32 = 4 << 10;
 /// Maximum units that a flow can accumulate, and its initial amount.
 pub const MAX_TOKENS: u32 = 1 << 20;
@@ -42,11 +42,11 @@ impl WorkTokens {
 struct Account {
     left: AtomicU32,
     spent: AtomicBool,
-    /// No packet has begun: parsers called outside of a packet are not limited.
+    /// No packet has begun. Parsers that run outside of a packet are not limited.
     unlimited: AtomicBool,
 }
 
-/// Work budget of the current packet: one for each shard; the components of the shard share it by clones. Only the worker
+/// Work budget of the current packet. Each shard has one, and the components of the shard hold clones of it. Only the worker
 /// that processes the packet uses it. The atomics make it shareable and are accessed as plain words.
 #[derive(Clone, Debug)]
 pub struct WorkBudget(Arc<Account>);
@@ -81,7 +81,7 @@ impl WorkBudget {
         credit
     }
 
-    /// Ends the packet. Returns what the flow has left of the tokens that [`WorkBudget::begin`] returned.
+    /// Ends the packet. Returns the tokens that the flow has left, given those that [`WorkBudget::begin`] returned.
     pub fn end(&self, credit: WorkTokens) -> WorkTokens {
         let caused = credit.0.min(PACKET_BUDGET).saturating_sub(self.left());
         WorkTokens(credit.0 - caused)

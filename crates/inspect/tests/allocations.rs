@@ -1,5 +1,5 @@
 //! Scanning allocates nothing. The test counts every call of the C library's allocator on this thread, from Rust and
-//! from Vectorscan: these functions replace the C library's own.
+//! from Vectorscan. The functions below replace those of the C library.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -23,7 +23,7 @@ fn count() {
     CALLS.set(CALLS.get() + 1);
 }
 
-// SAFETY: each function replaces the C library's function of that name, counts the call and calls it.
+// SAFETY: each function replaces the C library's function of the same name, counts the call, and calls the original.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     count();
@@ -31,7 +31,7 @@ unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     unsafe { __libc_malloc(size) }
 }
 
-// SAFETY: as `malloc`.
+// SAFETY: as for `malloc`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     count();
@@ -39,7 +39,7 @@ unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     unsafe { __libc_calloc(items, size) }
 }
 
-// SAFETY: as `malloc`.
+// SAFETY: as for `malloc`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     count();
@@ -47,7 +47,7 @@ unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     unsafe { __libc_realloc(pointer, size) }
 }
 
-// SAFETY: as `malloc`.
+// SAFETY: as for `malloc`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_memalign(into: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
     count();
@@ -58,7 +58,7 @@ unsafe extern "C" fn posix_memalign(into: *mut *mut c_void, alignment: usize, si
     }
 }
 
-// SAFETY: as `malloc`.
+// SAFETY: as for `malloc`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
     count();
@@ -66,7 +66,7 @@ unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void
     unsafe { __libc_memalign(alignment, size) }
 }
 
-// SAFETY: as `malloc`.
+// SAFETY: as for `malloc`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(pointer: *mut c_void) {
     count();

@@ -1,4 +1,4 @@
-//! Flows of real captures get the names that nDPI's own reader gives them.
+//! For flows of real captures, the detector reports the names that nDPI's own reader reports.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +14,7 @@ type Said = (u16, u16);
 /// Identity of a flow in both outputs: its protocol and endpoints, the lower endpoint first.
 type Name = (u8, [(String, u16); 2]);
 
-/// Result of the detector for every session of a capture.
+/// Results of the detector for every session of a capture.
 fn ours(applications: &mut ApplicationDetector, packets: &[Packet]) -> HashMap<Key, Said> {
     let mut said: HashMap<Key, (Option<DetectionHandle>, Said)> = HashMap::new();
     for packet in packets {
@@ -63,7 +63,7 @@ fn name_of(key: &Key) -> Name {
     name(key.protocol, ends)
 }
 
-/// Result of the reader of the same nDPI version.
+/// Results of nDPI's reader of the same version.
 fn readers(capture: &Path, folder: &Path) -> Option<HashMap<Name, Vec<Said>>> {
     let table = folder.join("flows.csv");
     let output = Command::new("ndpiReader")
@@ -92,7 +92,7 @@ fn readers(capture: &Path, folder: &Path) -> Option<HashMap<Name, Vec<Said>>> {
     Some(said)
 }
 
-/// Result of a newer nDPI version, by name: `TLS.Google`.
+/// Results of a newer nDPI version, by name: `TLS.Google`.
 fn expected(capture: &Path) -> HashMap<Name, String> {
     let listing = fs::read_to_string(format!("{}.out", capture.display())).unwrap_or_default();
     listing.lines().filter_map(expected_flow).collect()
@@ -133,7 +133,7 @@ fn applications_of_captures_agree_with_ndpis_reader() {
         mut newer_agreed,
     ] = [0u32; 6];
     for capture in &captures {
-        // The reader begins each capture with empty caches, too.
+        // The caches are empty for each capture, as in nDPI's reader.
         let mut applications = ApplicationDetector::new(ApplicationCapacity::default()).unwrap();
         let ours = ours(&mut applications, &captured::packets(capture));
         let mut readers = readers(capture, folder.path()).expect("ndpiReader runs");

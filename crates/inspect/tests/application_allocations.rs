@@ -1,5 +1,5 @@
 //! Identification allocates nothing outside of the arena. The test counts every call of the C library's allocator on
-//! this thread, from Rust, nDPI and libgcrypt: these functions replace the C library's own.
+//! this thread, from Rust, nDPI and libgcrypt. The functions below replace those of the C library.
 
 mod captured;
 
@@ -25,7 +25,7 @@ fn count() {
     CALLS.set(CALLS.get() + 1);
 }
 
-// SAFETY: each function replaces the C library's function of that name, counts the call and calls it.
+// SAFETY: each function replaces the C library's function of the same name, counts the call, and calls the original.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     count();
@@ -33,7 +33,7 @@ unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     unsafe { __libc_malloc(size) }
 }
 
-// SAFETY: as `malloc`.
+// SAFETY: as for `malloc`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     count();
@@ -41,7 +41,7 @@ unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     unsafe { __libc_calloc(items, size) }
 }
 
-// SAFETY: as `malloc`.
+// SAFETY: as for `malloc`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     count();
@@ -49,7 +49,7 @@ unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     unsafe { __libc_realloc(pointer, size) }
 }
 
-// SAFETY: as `malloc`.
+// SAFETY: as for `malloc`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(pointer: *mut c_void) {
     count();

@@ -17,7 +17,7 @@ use sluice_inspect::signature::{Buffer, Service};
 type Names = BTreeSet<String>;
 type End = (Vec<u8>, u16);
 
-/// A connection whose segments are processed in order; segments out of order are ignored.
+/// A connection whose segments are processed in order. Segments out of order are ignored.
 #[derive(Default)]
 struct Connection {
     client: Option<End>,
@@ -93,8 +93,8 @@ fn note(names: &mut Names, slot: Slot<'_>, piece: MessageEvent) {
     }
 }
 
-/// The two hashes of a JA4 fingerprint. nDPI writes the part before them differently, and hashes an empty list of
-/// extensions instead of writing zeros.
+/// The two hashes of a JA4 fingerprint. nDPI formats the part before them differently, and for an empty list of
+/// extensions it writes a hash instead of zeros.
 fn hashes(ja4: &str) -> String {
     let (_, hashes) = ja4.split_once('_').unwrap_or_default();
     hashes.replace("e3b0c44298fc", "000000000000")
@@ -119,7 +119,7 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
 
 /// Parses a frame of any link type.
 fn sliced(frame: &[u8]) -> Option<SlicedPacket<'_>> {
-    // Ethernet, no link header, or Linux's header of 16 bytes.
+    // The link type is Ethernet, none, or Linux's cooked header of 16 bytes.
     let ethernet = SlicedPacket::from_ethernet(frame)
         .ok()
         .filter(|packet| packet.transport.is_some());
@@ -215,7 +215,7 @@ fn listed(path: &Path) -> Names {
             "[Subject: ",
             "[Issuer: ",
         ] {
-            // Segments of these servers are out of order or missing.
+            // Segments of these servers are out of order or missing, so their fields are not compared.
             let is_server = ["[JA3S: ", "[Certificate SHA-1: ", "[Subject: ", "[Issuer: "].contains(&key);
             let disordered = ["http_ipv6", "tls_multiple_synack"]
                 .iter()

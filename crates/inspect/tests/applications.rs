@@ -79,7 +79,7 @@ fn flow_without_a_word_is_given_up_after_its_packets() {
         guess = applications.packet(flow, &packet, Forward, packets);
         packets += 1;
     }
-    // Guessed from the port.
+    // The application is guessed from the port.
     let expected = DetectionResult::Application {
         master: 0,
         application: HTTP,
@@ -218,7 +218,7 @@ fn bounded(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Packets of all captures: the first few of each session, session by session.
+/// Packets of all captures: the first packets of each session, one session after another.
 fn samples() -> Vec<Vec<captured::Packet>> {
     let mut sessions = Vec::new();
     for capture in captured::captures() {
@@ -229,7 +229,7 @@ fn samples() -> Vec<Vec<captured::Packet>> {
                 session.push(packet);
             }
         }
-        // A few sessions of a port scan are sufficient.
+        // A few sessions of each kind suffice; a port scan has many.
         sessions.extend(packets.into_values().take(20));
     }
     sessions
@@ -273,7 +273,7 @@ fn packets_of_captures_cut_and_changed_do_no_harm() {
                     1 => bytes.fill(value),
                     2 => bytes[place..].fill(value),
                     3 => bytes[place] ^= 1 << (value % 8),
-                    // After the headers, where parsers read.
+                    // Change a byte after the headers, which the protocol parsers read.
                     _ => {
                         let start = 40.min(bytes.len() - 1);
                         let place = start + place % (bytes.len() - start).min(160);

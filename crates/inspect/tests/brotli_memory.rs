@@ -1,4 +1,4 @@
-//! Memory that Brotli bodies take for windows, and the part of it that one source leaves to others.
+//! Memory that Brotli bodies take for windows, and how much of it one source leaves to others.
 
 use sluice_inspect::protocols::{Anomaly, Http, MessageEvent, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::signature::Buffer::FileData;
@@ -24,7 +24,8 @@ fn send(store: &mut ParserPools, http: &mut Http, blocks: usize) -> (usize, bool
         _ => {}
     };
     http.response(store, b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n", &mut sink);
-    // Meta-block header: not last, a length of four digits, uncompressed. The first one follows the window size.
+    // Meta-block header: not the last, a length of four digits, uncompressed. In the first one, the window size precedes
+    // it.
     let mut header = &(0b1111u32 | 0xffff << 7 | 1 << 23).to_le_bytes()[..3];
     let following = (0xffff_u32 << 3 | 1 << 19).to_le_bytes();
     for _ in 0..blocks {
@@ -53,7 +54,7 @@ fn source_that_fills_the_memory_for_windows_leaves_a_part_to_others() {
         open.push(http);
         if lacking {
             assert!(number >= 6, "{number}");
-            // Data that is not decoded is searched as sent, except for the rest of the stride.
+            // Data that is not decoded is searched as sent, except for the rest of the current stride.
             assert!(decoded <= 20 * (PAGE + 3), "{decoded}");
             break;
         }

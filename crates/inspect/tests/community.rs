@@ -70,7 +70,7 @@ fn community_rules_of_snort_2_that_are_commented_out_load() {
     assert!(loaded("snort2-community.rules", Dialect::Snort2, in_force).is_none_or(|share| share >= 0.97));
 }
 
-/// Conditions without the parts in which two dialects may differ for one rule: the fast pattern, and the order of
+/// Conditions without the parts in which two dialects may differ for the same rule: the fast pattern, and the order of
 /// names.
 fn conditions(signature: &Signature) -> Vec<Condition> {
     let mut conditions = signature.conditions.to_vec();
@@ -84,7 +84,7 @@ fn conditions(signature: &Signature) -> Vec<Condition> {
     conditions
 }
 
-/// The two files are translations of each other, by the authors of both dialects.
+/// The authors publish the same rules in both dialects, so the two files are translations of each other.
 #[test]
 fn same_rule_in_two_dialects_is_the_same_signature() {
     let two = community("snort2-community.rules", Dialect::Snort2, in_force);
@@ -109,7 +109,7 @@ fn same_rule_in_two_dialects_is_the_same_signature() {
     assert!(both > 3_500 && differ.len() * 100 < both);
 }
 
-/// Options of a rule, split by an independent simple parser; options in the list of a content are included.
+/// Options of a rule, split by an independent simple parser. Modifiers in the list of a content count as options.
 fn options(rule: &str) -> Vec<String> {
     let body = &rule[rule.find('(').unwrap() + 1..rule.rfind(')').unwrap()];
     let (mut quoted, mut escaped, mut options) = (false, false, vec![String::new()]);
@@ -117,7 +117,7 @@ fn options(rule: &str) -> Vec<String> {
         let ends = |option: &str| character == ';' || character == ',' && option.trim_start().starts_with("content:");
         let option = options.last_mut().unwrap();
         if !quoted && ends(option) {
-            // A modifier follows a comma, and the list of the content continues.
+            // After a comma, a modifier follows in the list of the content.
             options.push(if character == ',' {
                 "content:,".into()
             } else {
@@ -189,7 +189,8 @@ fn said(name: &str, signature: &Signature) -> Option<usize> {
     }
 }
 
-/// Options that select the buffer or position of others; another test checks that the two dialects agree on them.
+/// Options that select the buffer or position of other options. Another test checks that the two dialects agree on
+/// them.
 const PLACES: &[&str] = &[
     "offset",
     "distance",
@@ -239,7 +240,7 @@ fn nothing_is_ignored(name: &str, dialect: Dialect) {
             let name = match (name, option.as_str()) {
                 (_, "flowbits:noalert") => "flowbits:noalert",
                 (_, "flow:stateless") => continue,
-                // The rest of a buffer is tested at its two limits.
+                // A relative `bufferlen` is expressed as tests for data at its two limits.
                 ("bufferlen", _) if option.ends_with("relative") => "isdataat",
                 ("within", _) => "depth",
                 _ => name,

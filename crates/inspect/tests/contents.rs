@@ -91,7 +91,8 @@ fn content_modifiers_are_read() {
             }),
         ),
         (&behind, r#"content:"abc"; rawbytes;"#, one(content(b"abc"))),
-        // Snort searches case-insensitively and does not verify the position; Suricata does.
+        // Snort searches case-insensitively and does not verify the position. Suricata is case-sensitive and verifies
+        // it.
         (
             &[Snort2],
             r#"content:"abc"; fast_pattern:only;"#,
@@ -155,7 +156,7 @@ fn relative_content_with_no_match_before_counts_from_the_begin() {
             r#"content:!"a"; content:"b",within 9;"#,
             vec![Condition::Content(negated), Condition::Content(of(None, constant(9)))],
         ),
-        // The buffer is selected again, so there is no match in it yet.
+        // The buffer is selected again, so it has no preceding match.
         (
             &[Snort3],
             r#"http_uri; content:"a"; http_uri; content:"b",distance 4;"#,

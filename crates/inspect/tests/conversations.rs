@@ -1,10 +1,10 @@
-//! Two hosts communicate through a gateway; links before and after it lose, reorder and duplicate segments, and a sender may
-//! send different bytes for the same sequence numbers. No application receives data that a rule drops; if no rule matches, the
-//! application receives all data.
+//! Two hosts communicate through a gateway; the links on both sides of it lose, reorder and duplicate segments, and a sender
+//! may send different bytes for the same sequence numbers. No application receives data that a rule drops; if no rule matches,
+//! the application receives all data.
 //!
-//! The hosts run a minimal TCP that knows nothing of inspection: retransmission timeouts, retransmissions in other segments,
-//! lost tails, SACK, TCP fast open, keep-alives, windows that are closed, probed and scaled, urgent pointers. Each receiver
-//! assembles its stream in four ways, which differ in the copy of a byte that they prefer.
+//! The hosts run a minimal TCP that is independent of the inspection code. It has retransmission timeouts, retransmissions
+//! with other segment boundaries, SACK, TCP fast open, keep-alives, closed and scaled windows, window probes, and urgent
+//! pointers. Each receiver assembles its stream in four ways, which differ in the copy of a byte that they prefer.
 //!
 //! `SLUICE_CONVERSATIONS` sets the number of conversations; `SLUICE_CONVERSATION` selects a single one.
 
@@ -81,7 +81,7 @@ fn conversation_of_any_kind_hands_over_everything_but_what_a_rule_drops() {
             "{counters:?}"
         );
         assert!(sum(|all| all.rewritten) > 1000, "{counters:?}");
-        // The second gateway has so small a pool that it is exhausted.
+        // The pool of the second gateway is so small that it is exhausted.
         let met = [Exception::GapFull, Exception::NoMemory].map(|exception| counters[1].count_of(exception));
         assert!(met[0] > 1000 && met[1] > 0, "{counters:?}");
     }

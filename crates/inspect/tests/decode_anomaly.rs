@@ -1,4 +1,4 @@
-//! Messages that hosts interpret differently end their flow, if the policy demands it.
+//! A message that hosts interpret differently ends its flow, if the policy requires that.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;

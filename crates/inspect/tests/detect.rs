@@ -1,4 +1,4 @@
-//! With rules that only alert, no packet is dropped, neither by rules nor because it can't be inspected.
+//! If rules only alert, no packet is dropped, neither by rules nor because it can't be inspected.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::signatures::Dialect::Suricata;

@@ -1,11 +1,11 @@
-//! Contents at a distance greater than the retained data.
+//! Tests contents whose distance is greater than the retained data.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;
 use sluice_inspect::reason::{Limit, Reason};
 use sluice_inspect::signatures::Dialect::Suricata;
 
-/// Rules that fire on a stream or a file with two words at this distance.
+/// Returns the rules that fire on a stream or a file with two words at this distance.
 fn fired(rules: &str, head: &str, apart: usize, step: usize) -> Vec<u32> {
     let body = [b"it begins: one", &vec![b'.'; apart][..], b"two and more"].concat();
     let said = [head.as_bytes(), &body].concat();
@@ -114,7 +114,7 @@ fn rules_that_too_many_parts_were_found_of_are_forgotten_and_counted() {
     }
     connection.client(at, b"two");
     lab.fired.sort_unstable();
-    // The latest partial matches are retained.
+    // Only the latest partial matches are retained.
     assert_eq!((18..50).collect::<Vec<_>>(), lab.fired);
     assert!(lab.inspector.limits.count(Limit::PartialMatchesEvicted as usize) >= 8);
 }

@@ -21,7 +21,7 @@ fn lab(bypass: bool) -> Lab {
     lab
 }
 
-/// Verdicts on data of the client, of the server, and of the client again, after these hellos.
+/// Verdicts on data of the client, then of the server, then of the client again, after these hellos.
 fn verdicts(lab: &mut Lab, hello: &[u8], answer: &[u8], data: &[u8]) -> [Verdict; 3] {
     let mut connection = Connection::open(lab, 443);
     assert_eq!(Verdict::Pass, connection.client(0, hello));
@@ -41,7 +41,7 @@ fn connection_leaves_with_the_packet_that_makes_both_sides_encrypted() {
     let mut all = lab(true);
     assert_eq!([Verdict::Pass, LEFT], verdicts(&mut all, &hello, &answer, &data)[..2]);
     assert_eq!(vec![2], all.fired);
-    // A rule still drops, even the last packet that is inspected.
+    // A rule still drops, even in the last packet that is inspected.
     let evil = record(23, b"evil");
     assert_eq!(
         Verdict::Drop(Reason::Signature),
@@ -55,7 +55,7 @@ fn connection_leaves_with_the_packet_that_makes_both_sides_encrypted() {
 fn side_that_speaks_no_tls_keeps_the_connection_inspected() {
     let hello = flows::wire::hello(b"www.example");
     let data = record(23, &[7; 200]);
-    // A server that does not speak TLS, and records followed by other data.
+    // First a server of another protocol, then records followed by other data.
     let broken = [record(22, &[2; 90]), b"HTTP/1.1 200 OK".to_vec()].concat();
     for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &broken] {
         let verdicts = verdicts(&mut lab(true), &hello, answer, &data);

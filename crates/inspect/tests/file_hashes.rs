@@ -26,7 +26,7 @@ fn sha256(file: &[u8]) -> String {
     digits(&Sha256::digest(file))
 }
 
-/// Parses rules; `listed.*` contain the hashes of files.
+/// Parses rules. The files `listed.*` contain the hashes of `files`.
 fn read(rules: &str, files: &[&[u8]]) -> (tempfile::TempDir, SignatureFile) {
     let folder = tempfile::tempdir().unwrap();
     let lines = |hash: &dyn Fn(&[u8]) -> String| files.iter().map(|file| hash(file) + "  a name\n").collect::<String>();
@@ -58,7 +58,7 @@ fn rules(rules: &str, files: &[&[u8]]) -> Arc<Ruleset> {
     Arc::new(ordered.with_prefilter(prefilter))
 }
 
-/// Each hash, listed and not listed.
+/// For each hash type, a rule for a listed file and a rule for a file that is not listed.
 const EACH: &str = r#"
     alert tcp any any -> any any (msg:"m"; filesha256:listed.sha256; sid:1;)
     alert tcp any any -> any any (msg:"m"; filesha1:listed.sha1; sid:2;)
@@ -99,7 +99,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A file longer than the window of a body.
+/// Creates a file longer than the window of a body.
 fn long() -> Vec<u8> {
     (0..20_000u32)
         .flat_map(|number| (number.wrapping_mul(2_654_435_761) as u16).to_be_bytes())
@@ -195,7 +195,7 @@ fn file_of_ftp_ends_with_its_sender() {
             fired(&mut lab, 21, CONTROL, step);
             assert_eq!(expected, fired(&mut lab, 4_097, &[(Client, file)], step));
         }
-        // Data sent by both sides is not a file.
+        // If both sides send data, it is not a file.
         fired(&mut lab, 21, CONTROL, step);
         let mixed: &[(Toward, &[u8])] = &[(Client, b"some "), (Server, b"x"), (Client, b"file")];
         assert_eq!(Vec::<u32>::new(), fired(&mut lab, 4_097, mixed, step));
@@ -288,7 +288,7 @@ fn stream_with_a_gap_has_no_hashes() {
     for place in (0..answer.len()).step_by(1_000).filter(|place| *place != 3_000) {
         connection.server(place, &answer[place..answer.len().min(place + 1_000)]);
     }
-    // The missing bytes are taken from the bytes that follow.
+    // The announced length covers the missing bytes, so they are taken from the bytes that follow.
     connection.server(answer.len(), &[b'x'; 1_000]);
     connection.server(answer.len() + 1_000, &with_length(b"x"));
     assert_eq!(Vec::<u32>::new(), lab.fired);
@@ -311,7 +311,7 @@ fn stream_of_http_2_that_is_reset_has_no_file() {
     let frame = |kind: u8, flags: u8, stream: u8, content: &[u8]| {
         [&[0, 0, content.len() as u8, kind, flags, 0, 0, 0, stream][..], content].concat()
     };
-    // `GET http /` as indexed HPACK fields; and the status 200.
+    // `GET http /` as indexed HPACK fields, and the status 200.
     let request = [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         &frame(4, 0, 0, b"")[..],
@@ -350,7 +350,8 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
     };
     let (md5, sha256) = (of("filemd5:listed.md5"), of("filesha256:!listed.sha256"));
     let both = of("filemd5:listed.md5; filesha256:listed.sha256");
-    // Hashes requested with the first half of a file, hashes requested with the second half, and the hashes at the end.
+    // Hashes requested during the first half of a file, hashes requested during the second half, and the hashes
+    // available at the end.
     for (first, second, expected) in [
         (FileHashes::NONE, FileHashes::NONE, &[][..]),
         (sha256, sha256, &[FileSha256]),
@@ -381,7 +382,7 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
         }
         assert_eq!(expected, told);
     }
-    // Hashing is charged: if the budget is exhausted, there is no hash.
+    // Hashing is charged to the budget. If the budget is exhausted, the file has no hash.
     for (bytes, expected) in [(180_000, 1), (220_000, 0)] {
         let (mut store, mut http, mut told) = (ParserPools::new(&ParserCapacity::default()), Http::default(), 0);
         store.hash_files(sha256);

@@ -35,7 +35,7 @@ fn compiled(signatures: Vec<Signature>) -> Arc<Ruleset> {
     Arc::new(ordered.with_prefilter(prefilter))
 }
 
-/// The rules that fire on a flow.
+/// Returns the rules that fire on a flow.
 fn fired(lab: &mut Lab, flow: &Flow) -> Vec<u32> {
     lab.fired.clear();
     for _ in 0..flow.times {
@@ -47,9 +47,9 @@ fn fired(lab: &mut Lab, flow: &Flow) -> Vec<u32> {
     fired
 }
 
-/// Flows that fire rules, by the index of the rule.
+/// Flows that fire rules, each with the index of its rule.
 type Served = Vec<(usize, Flow)>;
-/// Rules without such a flow, by reason.
+/// Rules for which no such flow was generated, by reason.
 type Skipped = BTreeMap<&'static str, Vec<u32>>;
 
 fn served(signatures: &[Signature], lab: &mut Lab) -> (Served, Skipped) {
@@ -83,8 +83,7 @@ impl Draw {
     }
 }
 
-/// A lab with a single rule, without conditions on flow variables and without a rate that earlier flows have counted
-/// towards.
+/// Creates a lab with a single rule, without its conditions on flow variables and without its rate.
 fn alone(signature: &Signature) -> Lab {
     let mut signature = signature.clone();
     signature.rate = None;
@@ -107,9 +106,9 @@ fn place_of(bytes: &[u8], content: &Content) -> Option<usize> {
 /// Result for a variant of a flow.
 #[derive(Debug, PartialEq, Eq)]
 enum Neighbour {
-    /// The variant does not fire the rule after this number of bytes was changed.
+    /// The variant does not fire the rule. The number is the offset of the byte that was changed.
     Silent(usize),
-    /// The variant fires the rule nevertheless.
+    /// The variant fires the rule in spite of the change.
     Fires,
 }
 
@@ -127,7 +126,7 @@ fn neighbour(lab: &mut Lab, number: u32, flow: &Flow, place: &Place, content: &C
         if !fired(lab, &near).contains(&number) {
             return Neighbour::Silent(changed);
         }
-        // The content occurs elsewhere, too.
+        // The content also occurs elsewhere in the flow.
         let messages = near.messages();
         let mut there = messages.iter().enumerate();
         let Some((message, at)) = there.find_map(|(message, said)| Some((message, place_of(&said.bytes, content)?)))

@@ -1,5 +1,5 @@
-//! Buffers, sides, flow variables and rates of rules: each rule fires on a flow that satisfies it, and not on one that
-//! narrowly fails to.
+//! Buffers, sides, flow variables and rates of rules: each rule fires on a flow that satisfies it, and not on a similar
+//! flow that just fails to satisfy it.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::flows::wire::{hello, question};
@@ -26,7 +26,7 @@ fn answered(bytes: impl AsRef<[u8]>) -> Vec<Message> {
     said(&[(Server, b"GET / HTTP/1.1\r\n\r\n"), (Client, bytes.as_ref())])
 }
 
-/// Rules that fire on a flow that is played `times` times, once for each match.
+/// Returns the rules that fire, once for each match, on a flow that is played `times` times.
 fn fired(dialect: Dialect, rules: &str, wire: &Wire, messages: &[Message], times: usize) -> Vec<u32> {
     let mut lab = Lab::new(dialect, rules);
     for _ in 0..times {
@@ -48,14 +48,14 @@ fn over(protocol: u8, port: u16) -> Wire {
     wire
 }
 
-/// Name of a buffer in Suricata, Snort 2 (after a content) and Snort 3; empty if the dialect has none.
+/// Names of a buffer in Suricata, Snort 2 (as modifier after a content) and Snort 3. Empty if the dialect has no such buffer.
 type Names<'n> = [&'n str; 3];
 
 fn looks_in(dialect: Dialect, names: Names, content: &str) -> Option<String> {
     let [suricata, snort2, snort3] = names;
     let options = match dialect {
         Suricata => format!("{suricata}; content:\"{content}\";"),
-        // In Snort 2 `file_data` precedes its contents, too.
+        // In Snort 2, too, `file_data` precedes its contents.
         Snort2 if snort2 == "file_data" => format!("file_data; content:\"{content}\";"),
         Snort2 => format!("content:\"{content}\"; {snort2};"),
         Snort3 => format!("{snort3}; content:\"{content}\";"),
@@ -211,7 +211,7 @@ fn question_and_fingerprint_fire() {
     assert_eq!((1, 0), (hash(JA3), hash(&JA3.replace(&JA3[..1], "x"))));
 }
 
-/// `printf 771,4865,0,, | md5sum`
+/// Output of `printf 771,4865,0,, | md5sum`.
 const JA3: &str = "1e7c622032b0cb79401b0f7be3793a1a";
 
 #[test]

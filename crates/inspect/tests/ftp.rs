@@ -167,7 +167,8 @@ fn packet_of_many_lines_costs_no_more_than_it_may() {
     });
     assert!(store.work.is_exhausted());
     assert!((1..=PACKET_BUDGET / 192).contains(&told), "{told}");
-    // A command with its reply earns what the two cost, however short they are.
+    // The packets of a command and its reply earn at least the units that the two lines cost, even if the lines are
+    // short.
     let mut credit = store.work.end(credit);
     let before = credit;
     for _ in 0..10_000 {
@@ -199,7 +200,7 @@ fn any_bytes_are_parsed_alike_however_they_are_cut() {
     }
 }
 
-/// An FTP session, and rules; those with a number below 50 fire.
+/// An FTP session, and rules. The rules with a `sid` below 50 fire.
 const SESSION: &[(Toward, &[u8])] = &[
     (Client, b"220 a FTP server\r\n"),
     (Server, b"user anonymous\r\nSYST\r\n"),

@@ -4,7 +4,7 @@ use crate::rules::*;
 use proptest::prelude::*;
 use sluice_inspect::signatures::hostile;
 
-/// The corpus: for each dialect a rule with every kind of option.
+/// The corpus contains, for each dialect, a rule with every kind of option.
 const NAMES: [&str; 3] = ["suricata", "snort2", "snort3"];
 
 fn seed(name: &str) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! HTTP/2: messages fill the HTTP buffers for any segmentation and interleaving of their streams; parsing that costs
-//! too much is given up.
+//! HTTP/2: messages fill the HTTP buffers for any segmentation and interleaving of their streams; parsing stops if its
+//! work budget is exceeded.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
 }
 
-/// Fields as literals without indexing.
+/// Encodes fields as literals without indexing.
 fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -55,7 +55,7 @@ fn block(of: &[(&'static str, String)]) -> Vec<u8> {
     )
 }
 
-/// Reported results: complete buffers by message, bodies joined, counted anomalies.
+/// Reported results: complete buffers for each message (bodies joined), and counted anomalies.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
     messages: Vec<BTreeMap<Buffer, String>>,
@@ -93,7 +93,7 @@ fn told(turns: &[(Toward, Vec<u8>)], step: usize) -> Told {
                             .collect(),
                     );
                 }
-                // A GET whose stream stays open may have a body.
+                // A GET request whose stream stays open may still get a body, which is counted as an anomaly.
                 MessageEvent::Anomaly(Anomaly::RequestBody) => {}
                 MessageEvent::Anomaly(anomaly) => told.anomalies.push(anomaly),
                 MessageEvent::Grew { .. } => {}
@@ -138,7 +138,7 @@ fn messages_fill_the_buffers_of_http_however_they_are_cut() {
             frame(HEADERS, 4 | 1 | 0x20, 5, &priority),
         ]),
         server(&[
-            // Responses in another order than their requests, interleaved.
+            // Interleaved responses, in an order that differs from that of their requests.
             frame(HEADERS, 4, 3, &fields(&[(":status", "404"), ("server", "x")])),
             frame(HEADERS, 4, 1, &fields(&[(":status", "103")])),
             frame(
@@ -224,7 +224,7 @@ fn what_costs_too_much_is_given_up_and_counted() {
     };
     assert_eq!(Vec::<Anomaly>::new(), told(&[client(&flood(50))], 1460).anomalies);
     assert_eq!(vec![Anomaly::HeaderFlood], told(&[client(&flood(100))], 1460).anomalies);
-    // An entry of 3,500 bytes that is referred to repeatedly.
+    // An entry of 3,500 bytes, to which the block refers repeatedly.
     let value = "v".repeat(3_500);
     let mut entry = fields(&[("x", &value)]);
     entry[0] = 0x40;
@@ -257,7 +257,7 @@ fn what_costs_too_much_is_given_up_and_counted() {
     ] {
         assert_eq!(vec![anomaly], told(&[client(&frames)], usize::MAX).anomalies);
     }
-    // More streams than are tracked.
+    // More streams than the parser tracks.
     let many: Vec<_> = (0..34)
         .map(|stream| frame(HEADERS, 4, 2 * stream + 1, &whole))
         .collect();
@@ -357,7 +357,7 @@ alert http any any -> any any (msg:"m"; flow:to_server; http.uri; content:"/seco
     ]
     .concat();
     let (_, second) = client(&[frame(HEADERS, 5, 3, &block(&request("/second")))]);
-    // The server may send immediately, or wait for the client's preface; its packets may be split anywhere.
+    // The server may send immediately or wait for the client's preface. The packets of both may be split anywhere.
     for at_once in [true, false] {
         for step in [1, 9, 30, 100, 1_460] {
             let mut lab = Lab::new(Suricata, rule);

@@ -1,4 +1,4 @@
-//! Bodies are decoded completely for any chunks, encodings and segmentation of the stream.
+//! Bodies are decoded completely, whatever their chunks and encodings and the segmentation of the stream.
 
 use std::io::Write;
 

@@ -1,4 +1,5 @@
-//! HTTP segmented anywhere, mutated, and random: equal buffers, no panic, no leak.
+//! HTTP with any segmentation, mutated HTTP, and random data: the buffers do not depend on the segmentation, and no
+//! parser panics or leaks.
 
 use crate::gathered::{Outcome, converse, small};
 use proptest::prelude::*;
@@ -30,7 +31,7 @@ fn talk(requests: &[u8], responses: &[u8], cut: impl FnMut(usize) -> Vec<usize>)
 #[test]
 fn conversation_cut_at_every_byte_gives_the_same() {
     let whole = talk(REQUESTS, RESPONSES, |_| Vec::new());
-    // A request may follow CONNECT.
+    // A request may follow CONNECT without waiting for the response.
     assert_eq!((6, 5), (whole.requests.len(), whole.responses.len()));
     assert_eq!(
         "hello worldxyz",

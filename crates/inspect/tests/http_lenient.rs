@@ -39,7 +39,7 @@ fn bare(content: &[u8]) -> Vec<u8> {
     all(writer, content).finish().unwrap()
 }
 
-/// The response to a GET, as a whole and split at every byte.
+/// The parsed response to a GET. It is parsed as a whole, and split at every byte.
 fn answer(bytes: &[u8]) -> Message {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let capacity = ParserCapacity {
@@ -59,7 +59,7 @@ fn answer(bytes: &[u8]) -> Message {
     outcome.responses.into_iter().next().expect("a response")
 }
 
-/// Fields, the body as sent, the body that a client reads, and the anomalies.
+/// Header fields, the body as sent, the body that a client reads, and the anomalies.
 type Encoded<'e> = (&'e str, Vec<u8>, &'e [u8], &'e [Anomaly]);
 
 #[test]
@@ -129,7 +129,7 @@ fn encodings_are_undone_as_clients_do() {
             &six,
             &[TooManyEncodings],
         ),
-        // Encoded once, while the header names two encodings.
+        // The body is encoded once, but the header names two encodings.
         (
             "Content-Encoding: gzip, gzip",
             once.clone(),
@@ -471,7 +471,7 @@ fn repetition_of_what_was_not_made_is_no_encoding_and_shows_nothing_of_other_flo
     };
     let secret: Vec<u8> = b"secret ".iter().cycle().take(32768).copied().collect();
     assert_eq!(Vec::<Anomaly>::new(), read(&bare(&secret)).anomalies);
-    // A block with fixed codes: `a`, then three bytes from 32,768 before the end, then the end of block.
+    // A block with fixed codes: `a`, then a copy of three bytes at distance 32,768, then the end of the block.
     let bits = "1 10 10010001 0000001 11101 1111111111111 0000000";
     let mut body = vec![0u8; 6];
     for (at, bit) in bits.bytes().filter(|byte| *byte != b' ').enumerate() {

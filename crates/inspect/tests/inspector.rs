@@ -1,4 +1,4 @@
-//! Rules as operators write them, with flows that fire them and flows that narrowly miss.
+//! Rules as operators write them, each with a flow that fires it and a similar flow that does not.
 
 use crate::lab::{self, Connection, Lab, datagram};
 use sluice_inspect::inspector::{Settings, Verdict};
@@ -156,7 +156,7 @@ fn uri_is_normalised_and_found_before_it_is_delivered() {
         let mut connection = Connection::open(&mut lab, 8080);
         connection.client(0, &request[..cut]);
         connection.client(cut, &request[cut..]);
-        // The path is known when its line ends, because `..` may follow, and blanks are allowed.
+        // The path is complete only when its line ends, because `..` or blanks may follow.
         assert!(
             !contains(&connection.delivered[0], b"/etc/p%61sswd HTTP/1.1\r\n"),
             "cut at {cut}"
@@ -401,13 +401,13 @@ fn content_across_thousands_of_segments_in_any_order_is_found_when_the_last_gap_
         let (count, length) = (4001, 1000);
         let mut bytes: Vec<u8> = (0..count * length).map(|place| b'a' + (place % 23) as u8).collect();
         if planted {
-            // Across a segment boundary.
+            // The pattern crosses a segment boundary.
             bytes[2_999_996..3_000_004].copy_from_slice(b"MATCHME!");
         }
         let mut connection = Connection::open(&mut lab, 80);
-        // The server advertises its window.
+        // This segment advertises the server's window.
         connection.server(0, b"");
-        // The first segment is sent last; the others in an order with large jumps.
+        // The first segment is sent last, and the others in an order with large jumps.
         for number in (1..count).map(|number| number * 1237 % count) {
             let place = number * length;
             assert_eq!(Verdict::Pass, connection.client(place, &bytes[place..place + length]));

@@ -1,5 +1,5 @@
 //! Options of Suricata, and their equivalents in the other dialects, that keep state, calculate, transform buffers, or test
-//! lists and events: each fires on matching data and not on data that narrowly fails to match.
+//! lists and events. Each fires on matching data and not on similar data that just fails to match.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn fired(lab: &mut Lab, messages: &[(Toward, &[u8])]) -> Vec<u32> {
     std::mem::take(&mut lab.fired)
 }
 
-/// Each row: options of a rule, client data on which it fires, and client data that narrowly fails to match.
+/// Each row: options of a rule, client data on which it fires, and similar client data on which it does not.
 fn compare(rows: &[(&str, &[u8], &[u8])]) {
     for (options, yes, no) in rows {
         let rule = format!("alert tcp any any -> any any (msg:\"m\"; {options} sid:1;)");
@@ -88,7 +88,7 @@ fn numbers_are_calculated_with() {
             b"a\x3f--b",
             b"a\x4f--b",
         ),
-        // The calculation has no result.
+        // The calculation has no valid result.
         ("bytes 1,offset 1,oper -,rvalue 2,result n", b"a\x06--b", b"a\x01--b"),
     ] {
         for dialect in EVERY {
@@ -317,7 +317,7 @@ fn note_of_hosts_is_there_for_every_rule_of_its_packet() {
     assert_eq!(dropped, Connection::open(&mut lab, 80).client(0, b"xy"));
 }
 
-/// A folder with lists.
+/// Creates a folder with lists.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -375,7 +375,7 @@ fn values_are_looked_for_in_lists() {
     };
     assert_eq!(vec![1, 3, 4, 5, 7], ask("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"));
     assert_eq!(vec![2, 5, 7], ask("GET /a HTTP/1.1\r\nHost: evil.example.org\r\n\r\n"));
-    // Without a host both `isset` and `isnotset` fail.
+    // Without a host, both `isset` and `isnotset` are false.
     assert_eq!(vec![5, 7], ask("GET /a HTTP/1.1\r\n\r\n"));
 }
 
@@ -493,7 +493,7 @@ fn events_of_messages_fire() {
         let fired = fired(&mut lab, &[(Server, request), (Client, response)]);
         assert_eq!(vec![number], fired, "{event}");
     }
-    // The anomaly of the other side is a different event.
+    // The same anomaly on the other side is a different event.
     assert_eq!(vec![2], fired(&mut lab, &[(Server, &fine.0), (Client, &rows[1].2)]));
     let put = b"PUT / HTTP/1.1\r\nHost a\r\n\r\n";
     assert_eq!(
@@ -505,7 +505,7 @@ fn events_of_messages_fire() {
 #[test]
 fn events_of_streams_fire() {
     let of = |event: &str| format!("alert tcp any any -> any any (msg:\"m\"; stream-event:{event}; sid:1;)");
-    // Retransmitted, with equal and with different data; the rule fires each time.
+    // The data is retransmitted, once unchanged and once with different data. The rule fires each time.
     let mut lab = Lab::new(Suricata, &of("pkt_retransmission"));
     let mut connection = Connection::open(&mut lab, 80);
     connection.client(0, b"abc");

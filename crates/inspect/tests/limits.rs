@@ -1,5 +1,5 @@
-//! Every pool of inspection is filled by one source: its policy takes effect, its counter counts, and other sources
-//! continue.
+//! One source fills every pool of inspection. The configured policy takes effect, the counter is incremented, and
+//! other sources continue.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use sluice_inspect::reason::{Limit, Reason};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::stream::{self, Exception, Policy};
 
-/// A rule that drops, and more pending rules than a flow can store inline.
+/// A rule that drops, and more rules that become pending than a flow can store inline.
 fn text() -> String {
     let mut text = String::from("drop tcp any any -> any any (msg:\"m\"; content:\"evil\"; sid:1;)\n");
     for number in 2..60 {
@@ -30,7 +30,7 @@ fn request(connection: &mut Connection<'_>) -> Verdict {
 
 fn question(connection: &mut Connection<'_>) -> Verdict {
     const HEADER: &[u8] = b"\0\x1e\x12\x34\x01\0\0\x01\0\0\0\0\0\0";
-    // A complete message, and the start of another.
+    // A complete message, and the start of another message.
     let whole = [HEADER, b"\x04good\x07example\0\0\x01\0\x01"].concat();
     connection.client(0, &[&whole, HEADER, b"\x04exa"].concat())
 }
@@ -42,7 +42,7 @@ fn server_hello(connection: &mut Connection<'_>) -> Verdict {
 fn brotli(connection: &mut Connection<'_>) -> Verdict {
     connection.client(0, b"GET / HTTP/1.1\r\n\r\n");
     let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 1000\r\n\r\n";
-    // A window of 16 MiB, four uncompressed bytes, and the start of another block.
+    // A Brotli window of 16 MiB, four uncompressed bytes, and the start of another block.
     connection.server(0, &[&head[..], b"\x0f\x03\x00\x10data\x00"].concat())
 }
 
@@ -77,7 +77,7 @@ fn nothing(connection: &mut Connection<'_>) -> Verdict {
     connection.last
 }
 
-/// Capacity for this number of flows, and little of everything else.
+/// Capacity for this number of flows, and small capacities for everything else.
 fn plan(flows: u32) -> InspectorCapacity {
     let streams = stream::StreamCapacity {
         reassembly: 64 << 11,
@@ -97,7 +97,7 @@ fn plan(flows: u32) -> InspectorCapacity {
     }
 }
 
-/// Pool, number of flows with space, data that fills it, and exception whose policy applies.
+/// Pool, number of flows for which it has space, data that fills it, and the exception whose policy applies.
 const POOLS: [(&str, u32, Feed, Exception); 10] = [
     ("flows", 16, nothing, Exception::SourceFull),
     ("blocks of streams", 400, ahead, Exception::SourceFull),
@@ -111,7 +111,8 @@ const POOLS: [(&str, u32, Feed, Exception); 10] = [
     ("connections of HTTP/2", 400, http2, Exception::ParserFull),
 ];
 
-/// Number of connections of a client that got an entry, and verdict on the first that got none.
+/// Returns the number of connections of a client that got an entry, and the verdict on the first connection that got
+/// none.
 fn fill(lab: &mut Lab, client: IpAddr, most: u16, feed: Feed) -> (usize, Option<Verdict>) {
     for number in 0..most {
         let mut connection = Connection::of(lab, client, [1024 + number, 443]);
@@ -136,7 +137,7 @@ fn pool_that_one_source_fills_has_room_for_another_and_its_policy_acts() {
         assert!(took > 2, "{pool}: {took}");
         assert!(lab.inspector.streams().counters().count_of(exception) > 0, "{pool}");
         assert_eq!((1, None), fill(&mut lab, other, 1, feed), "{pool}");
-        // A policy that forwards packets counts the exception, too.
+        // The exception is counted even if its policy forwards packets.
         let mut lab = Lab::sized(rules(Suricata, &text()), plan(flows));
         lab.settings.policies = lab.settings.policies.with(exception, Policy::Bypass);
         let (_, bypassed) = fill(&mut lab, one, 300, feed);

@@ -8,7 +8,7 @@ use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_wire::Direction;
 
-/// Complete buffers, in order; of a file all of its bytes.
+/// Complete buffers in order; for a file, all of its bytes.
 fn told(turns: &[(Toward, &[u8])], step: usize) -> Vec<(Buffer, String)> {
     let mut store = ParserPools::new(&ParserCapacity {
         messages: 1,

@@ -54,7 +54,7 @@ fn questions_are_named_with_dots() {
         (expected[..2].to_vec(), vec![]),
         ask(&query(2, &rest[..rest.len() - 5]))
     );
-    // The root is an empty name: it is complete without any bytes.
+    // The root is an empty name. It is complete without any bytes.
     assert_eq!((expected.to_vec(), vec![]), ask(&query(3, rest)));
 }
 
@@ -105,7 +105,7 @@ fn dns_stream_is_the_same_however_it_is_cut() {
     }
 }
 
-/// A handshake message with the extensions of the published example, and a name.
+/// A handshake message with the extensions of the published JA3 example, and a server name.
 fn hello(name: &[u8]) -> Vec<u8> {
     let short = |length: usize| (length as u16).to_be_bytes();
     let mut extensions = Vec::new();

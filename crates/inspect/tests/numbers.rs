@@ -79,7 +79,7 @@ fn byte_test_is_read() {
             ),
         ),
         (&[Suricata], "byte_test:8,=,1,0;", test(number(8, 0), Equal, 1, false)),
-        // There is no preceding match that the number could be relative to.
+        // There is no preceding match to which the number could be relative.
         (
             &EVERY,
             "byte_test:1,=,1,4,relative;",

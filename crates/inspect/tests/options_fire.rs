@@ -1,5 +1,5 @@
-//! Each option of a rule fires on a flow that satisfies it, and not on one that narrowly fails to, in each dialect that
-//! has it.
+//! In each dialect that has the option, a rule with it fires on a flow that satisfies it, and not on a similar flow
+//! that just fails to.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::lab::Lab;
@@ -26,7 +26,7 @@ impl Said {
         self
     }
 
-    /// Number of times that rule 1 fires on the flow.
+    /// Number of times that rule 1 fires on this flow.
     fn fires(&self, dialect: Dialect, rules: &str) -> usize {
         let mut lab = Lab::new(dialect, rules);
         for _ in 0..self.2 {
@@ -36,7 +36,7 @@ impl Said {
     }
 }
 
-/// A flow with data of the client.
+/// Creates a flow in which the client sends this data.
 fn say(bytes: impl AsRef<[u8]>) -> Said {
     Said(Wire::default(), Vec::new(), 1).and(Toward::Server, bytes.as_ref())
 }
@@ -59,7 +59,7 @@ fn flags(flags: u8) -> Said {
     say("").with(|wire| wire.flags = Some(flags))
 }
 
-/// Options in the syntax of a dialect: in Snort 3 the modifiers are in the list of the content.
+/// Options in the syntax of a dialect. In Snort 3, the modifiers are in the list of the content.
 fn worded(dialect: Dialect, options: &str) -> String {
     const QUALIFIERS: &[&str] = &["nocase", "offset", "depth", "distance", "within", "fast_pattern"];
     if dialect != Snort3 {
@@ -90,7 +90,7 @@ fn fires_and_not(dialects: &[Dialect], header: &str, options: &str, yes: &Said, 
 
 type Rows<'r> = &'r [(&'r [Dialect], &'r str, &'r [u8], &'r [u8])];
 
-/// Rules for TCP data of the client.
+/// Tests rules for TCP data of the client.
 fn said_by_client(rows: Rows) {
     for (dialects, options, yes, no) in rows {
         fires_and_not(dialects, "tcp any any -> any any", options, &say(yes), &say(no));
@@ -387,7 +387,7 @@ fn headers_fire() {
         ("tcp", r#"content:"b"; stream_size:both,<,4;"#, say("ab"), say("aab")),
     ];
     for (protocol, options, yes, no) in rows {
-        // Snort 3 has another syntax for it.
+        // Snort 3 has a different syntax for `stream_size`.
         let dialects = if options.contains("stream_size") {
             CLASSIC
         } else {

@@ -1,4 +1,4 @@
-//! Selection of the pattern of a rule, and completeness: no rule is missed.
+//! Selection of the pattern of a rule, and completeness: the prefilter never misses a matching rule.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -109,7 +109,7 @@ fn rules_are_searched_for_in_the_data_that_they_are_about() {
     assert_eq!(vec![5, 6, 7], rules_in(&prefilter, PatternClass::Datagram, b"a text"));
     assert_eq!([8], *prefilter.unconditional(Protocol::Icmp));
     assert!(prefilter.unconditional(Protocol::Tcp).is_empty());
-    // One pattern, shared by all rules that have it.
+    // All of these rules have the same pattern, which is stored once.
     assert!(prefilter.groups().all(|group| group.patterns() == 1));
 }
 
@@ -150,7 +150,7 @@ fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packet
     http.header.services = [Service::Http].into();
     both_ways.header.both_ways = true;
     let mut news = on(7, &[119..=119], b"${");
-    // The service is not identified: ports alone decide.
+    // Identification does not detect this service, so only ports select the rule.
     news.header.services = [Service::Other("nntp")].into();
     let rules = [
         on(1, &[79..=79], b"~"),
@@ -326,7 +326,7 @@ fn any_rule() -> impl Strategy<Value = Signature> {
         })
 }
 
-/// Classes of a rule's payload, derived from the rule independently of the prefilter.
+/// Classes in which a rule's payload is searched, derived from the rule independently of the prefilter.
 fn payload_classes(rule: &Signature) -> Vec<PatternClass> {
     let tcp = !matches!(
         rule.header.protocol,
@@ -369,7 +369,7 @@ proptest! {
                 false => *part == *content.bytes,
             })
         };
-        // Searches for the generated expressions without a library.
+        // Reference search for the generated expressions, without a library.
         let matches = |pattern: &str| {
             let payload = of(Buffer::Payload);
             let holds = |text: &[u8]| payload.windows(text.len()).any(|part| part == text);

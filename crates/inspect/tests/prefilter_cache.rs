@@ -1,4 +1,4 @@
-//! A compiled prefilter in a file: it is loaded unchanged, or refused with a specific error.
+//! A compiled prefilter in a file: the file is loaded unchanged, or refused with a specific error.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -84,7 +84,7 @@ fn loaded_prefilter_is_the_stored_one() {
         assert!(found.len() > 10);
         assert_eq!(made::found(&expected, class, &data), found);
     }
-    // A second store replaces the file.
+    // The second call of `store` replaces the file.
     loaded.store(&path).unwrap();
     Prefilter::load(&path, fingerprint).unwrap();
 }
@@ -192,7 +192,8 @@ fn peak() -> String {
     line.unwrap_or("VmHWM: unknown").to_owned()
 }
 
-/// The test executes itself to compile and store, and again to load, and compares the candidates of both.
+/// The test executes itself in two processes. One compiles and stores, the other loads; the candidates of both are
+/// compared.
 #[test]
 fn one_process_compiles_and_another_finds_the_same() {
     const PART: &str = "SLUICE_TEST_CACHE_PART";

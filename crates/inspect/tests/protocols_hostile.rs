@@ -1,4 +1,5 @@
-//! Arbitrary and nearly valid protocol data: no parser panics, leaks memory, or depends on the segmentation.
+//! Arbitrary and nearly valid protocol data. No parser panics or leaks memory, and no result depends on the
+//! segmentation.
 
 use sluice_inspect::protocols::hostile;
 

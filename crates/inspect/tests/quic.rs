@@ -1,4 +1,4 @@
-//! The hello in the first flight of QUIC, for any distribution over packets, and rules for it.
+//! The hello in the first flight of QUIC, distributed over packets in any way, and rules for it.
 
 use crate::captured;
 use std::collections::{BTreeMap, HashMap};
@@ -35,7 +35,7 @@ fn expand<const N: usize>(secret: &Hkdf<Sha256>, label: &str) -> [u8; N] {
     key
 }
 
-/// Frames in a client's Initial packet of version 1, padded to a datagram.
+/// Frames in an Initial packet of a client (version 1), padded to a full datagram.
 fn datagram(number: u8, frames: &[u8]) -> Vec<u8> {
     let client: [u8; 32] = expand(&Hkdf::new(Some(SALT), ID), "client in");
     let secret = Hkdf::from_prk(&client).unwrap();
@@ -100,7 +100,7 @@ fn told(datagrams: &[Vec<u8>]) -> (BTreeMap<Buffer, String>, Vec<Anomaly>) {
 
 #[test]
 fn hello_is_parsed_in_whatever_order_its_parts_come() {
-    // The handshake message without its record header.
+    // The handshake message, without its record header.
     let hello = &hello(b"example.org")[5..];
     let (whole, anomalies) = told(&[datagram(0, &crypto(0, hello))]);
     assert_eq!("example.org", whole[&Buffer::TlsSni]);
@@ -122,10 +122,10 @@ fn packets_that_can_not_be_read_are_counted() {
     let mut changed = datagram(0, &crypto(0, hello));
     changed[600] ^= 1;
     assert_eq!((BTreeMap::new(), vec![Anomaly::BadInitial]), told(&[changed.clone()]));
-    // A valid packet follows.
+    // A valid packet follows the changed one.
     let (buffers, _) = told(&[changed.clone(), datagram(1, &crypto(0, hello))]);
     assert_eq!("example.org", buffers[&Buffer::TlsSni]);
-    // At most eight datagrams are decrypted.
+    // Only eight datagrams are decrypted, so the valid one after them is ignored.
     let mut many = vec![changed; 8];
     many.push(datagram(1, &crypto(0, hello)));
     let (buffers, anomalies) = told(&many);
@@ -189,7 +189,7 @@ fn real_hellos_have_the_names_and_fingerprints_of_their_listings() {
             }
         }
         println!("{name}: {found:?}");
-        // nDPI writes the part before the hashes differently.
+        // nDPI formats the part before the hashes differently.
         let hashes = |ja4: &str| ja4.split_once('_').unwrap_or_default().1.to_owned();
         for (buffer, value) in &found {
             match buffer {

@@ -1,5 +1,5 @@
-//! Rules for protocols: each fires on a flow of its protocol on any port, and on no other flow. Applications of real
-//! captures are identified.
+//! Rules for protocols: each rule fires on flows of its protocol on any port, and on no other flows. Applications of
+//! real captures are identified.
 
 use crate::captured;
 use std::collections::{BTreeMap, HashMap};
@@ -36,7 +36,7 @@ fn said(messages: &[(Toward, &[u8])]) -> Vec<Message> {
 
 type Conversation = (&'static str, u8, &'static [(Toward, &'static [u8])]);
 
-/// A conversation in each protocol, over TCP (6) or UDP (17), with the word `marker` in the last message.
+/// A conversation in each protocol, over TCP (6) or UDP (17). Its last message contains the word `marker`.
 const CONVERSATIONS: &[Conversation] = &[
     ("smtp", 6, &[(Client, b"220 a ready\r\n"), (Server, b"EHLO marker\r\n")]),
     ("ftp", 6, &[(Client, b"220 a ready\r\n"), (Server, b"USER marker\r\n")]),
@@ -90,7 +90,7 @@ fn rule_about_a_protocol_fires_on_any_port_and_at_no_other_protocol() {
         if *protocol == 17 {
             continue;
         }
-        // Byte by byte.
+        // The conversation is sent byte by byte.
         lab.fired.clear();
         let bytes: Vec<Message> = whole
             .iter()

@@ -1,4 +1,4 @@
-//! Stream reassembly, case by case: segments, the result of each, and the inspected bytes.
+//! Stream reassembly, case by case: segments, the result for each segment, and the inspected bytes.
 
 use crate::rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
 use crate::rig::{BLOCK, Rig, data, plan, segment, summed};
@@ -92,14 +92,14 @@ fn segment_that_fills_a_gap_and_overlaps_what_came_ahead_is_put_right() {
 fn end_ahead_of_a_gap_is_where_data_stood_first() {
     let rows = [
         ("cA", 5, 1, "efgh", Ahead),
-        // Data was received at the position of the FIN.
+        // The position of the FIN is a position at which data was received.
         ("cFA", 5, 1, "ef", AheadRight(1)),
         ("cFA", 3, 1, "", AheadRight(1)),
         ("cFA", 12, 1, "lm", Ahead),
         ("cFA", 10, 1, "j", AheadRight(1)),
         ("cA", 14, 1, "n", Not(BeyondEnd)),
         ("cFA", 13, 1, "mn", Not(BeyondEnd)),
-        // A FIN on a segment in order, and a FIN before the next byte.
+        // First a FIN on a segment in order, then a FIN before the next byte.
         ("cFA", 1, 1, "ab", Mended(1)),
         ("cFA", 3, 1, "", Right(1)),
         ("cA", 3, 1, "cdefghijklmn", Not(BeyondEnd)),
@@ -182,7 +182,7 @@ fn gap_that_is_given_up_by_policy_is_gone_on_behind() {
         assert!(rig.streams.skip_gap(rig.handle, Forward));
         rig.take_kept(Forward);
     }
-    // Data that fills the gap later can't be compared.
+    // Data that fills the gap later can't be compared any more.
     run(
         &mut rig,
         &[("cA", 1, 1, "abcdefgh", Not(BeyondWindow)), ("cA", 16, 1, "pq", Fresh)],
@@ -219,10 +219,10 @@ fn acknowledgment_counts_from_the_receivers_side_and_in_its_window() {
     let rows = [
         ("cA", 1, 1, &all[..BLOCK], Fresh),
         ("cA", 1 + BLOCK as i64, 1, &all[BLOCK..], Fresh),
-        // A segment in the server's name, from the client's side.
+        // A segment with the server's address that arrived on the client's side.
         ("SA", 1, 4001, "", Repeat),
         ("cA", 1, 1, "XXXX", Right(4)),
-        // With a sequence number that the client does not accept.
+        // An acknowledgement with a sequence number that the client does not accept.
         ("sA", 200_001, 4001, "", Not(OutOfWindow)),
         ("sA", 90_001, 4001, "", Repeat),
         ("sA", -90_001, 4001, "", Repeat),
@@ -281,7 +281,7 @@ fn stream_whose_receiver_is_never_seen_goes_on_and_forgets_the_oldest() {
         let number = CLIENT.wrapping_add(1 + place as u32);
         segment(number, SERVER + 1, flag::ACK, &all.as_bytes()[place..][..length])
     };
-    // Some segments arrive early.
+    // Some segments arrive out of order, before their turn.
     for place in (0..all.len()).step_by(1000) {
         let length = 1000.min(all.len() - place);
         if place % 7000 == 3000 {
@@ -316,7 +316,7 @@ fn receivers_window_bounds_what_passes_ahead_of_a_gap() {
         let mut rig = Rig::new(&plan());
         run(&mut rig, &[("cS", 0, 0, "", Repeat)]);
         window(&mut rig, 1, 1000, flag::SYN, scale);
-        // The window of a SYN is never scaled.
+        // The window field of a SYN is never scaled.
         run(
             &mut rig,
             &[
@@ -329,7 +329,7 @@ fn receivers_window_bounds_what_passes_ahead_of_a_gap() {
         if edge < 99_990 {
             run(&mut rig, &[("cA", edge + 1, 1, "beyond", Not(OutOfWindow))]);
         }
-        // A shrinking window does not move its right edge back, and a probe of a closed window is in order.
+        // A shrinking window does not move its right edge back. A probe of a closed window is in order.
         window(&mut rig, 1, 0, 0, [1; 4]);
         run(
             &mut rig,
@@ -455,7 +455,7 @@ fn pools_that_are_full_refuse_the_new_and_keep_the_old() {
         (rig.streams.open(), rig.streams.counters().count_of(NoMemory))
     );
     rig.streams.close(second);
-    // The entry is reused, and the handle of its earlier use is invalid.
+    // The entry is reused, so the handle of its earlier use is invalid.
     let third = rig.streams.open().unwrap();
     assert_ne!(second, third);
     let mut late = segment(1, 1, flag::SYN, b"");

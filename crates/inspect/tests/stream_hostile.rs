@@ -1,5 +1,5 @@
-//! Any segments in any order, and a caller that handles exceptions in any way: no panic, no leak, no limit exceeded, no
-//! wrong checksum.
+//! Any segments in any order, and a caller that handles exceptions in any way: there is no panic, no leak, no exceeded
+//! limit, and no wrong checksum.
 
 use crate::rig::{BLOCK, Rig, plan, segment};
 use proptest::prelude::*;

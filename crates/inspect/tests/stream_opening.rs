@@ -87,7 +87,7 @@ fn ports_used_again_begin_anew_once_the_answer_acknowledges_the_new_number() {
         ("cA", 1, 1, "old", Fresh),
         ("sA", 1, 4, "answer", Fresh),
         ("cS", 5000, 0, "", Repeat),
-        // Nothing changes until the other side answers with a SYN of its own.
+        // The state does not change until the other side answers with a SYN-ACK.
         ("sA", 7, 5001, "", Repeat),
         ("cA", 4, 1, "er", Fresh),
         ("sA", 7, 6, "", Repeat),
@@ -173,13 +173,13 @@ fn reset_marks_the_stream_where_its_receiver_takes_it_and_ends_no_inspection() {
     assert!(rig.streams.ended(rig.handle));
     run(&mut rig, &[("cA", 7, 1, "more", Fresh), ("cA", 7, 1, "moXe", Right(1))]);
     check(&rig, "abcdefmore", "");
-    // With the sequence number of data that did not reach the receiver.
+    // The reset has the sequence number of data that did not reach the receiver.
     let mut rig = opened(&rows, "abcdef", "");
     run(&mut rig, &[("cR", 3, 0, "", Repeat)]);
     assert!(rig.streams.ended(rig.handle));
 }
 
-/// Sends unacknowledged data, a kilobyte at a time, in any order.
+/// Sends data that is not acknowledged, in kilobytes at the given places.
 fn unacknowledged(rig: &mut Rig, handle: StreamHandle, places: impl IntoIterator<Item = u32>) -> Vec<SegmentKind> {
     rig.handle = handle;
     let send = |place: u32| rig.send(Forward, kilobyte(place));
@@ -191,7 +191,7 @@ fn kilobyte(place: u32) -> Vec<u8> {
     segment(at, SERVER + 1, flag::ACK, &[place as u8; 1024])
 }
 
-/// Capacity for one connection of half a megabyte, and for another one, but not from the same source.
+/// Capacity for one connection with half a megabyte of data, and for a second connection, but not of the same source.
 fn roomy() -> StreamCapacity {
     StreamCapacity {
         reassembly: 512 * BLOCK,
@@ -217,10 +217,11 @@ fn connection_that_was_reset_leaves_what_nobody_acknowledges_to_others_of_its_so
     // The sequence number is in the window, but not the expected one: the connection may continue (RFC 5961, 3.2).
     run(&mut rig, &[("cR", 5000, 0, "", Repeat)]);
     assert_eq!(used, rig.streams.used().2);
-    // The server has closed its socket.
+    // The server has closed its socket and answers with a reset.
     run(&mut rig, &[("sR", 1, 0, "", Repeat)]);
     assert!(rig.streams.used().2 <= 34, "{:?}", rig.streams.used());
-    // The client did not receive the reset and retransmits data that the server expects: only its first copy passes.
+    // The client did not receive the reset and retransmits data that the server expects. Only the first copy of that
+    // data passes.
     let mut other = kilobyte(0);
     let data = other.len() - 1024;
     other[data..].fill(b'X');
@@ -260,7 +261,7 @@ fn connection_that_was_reset_takes_nothing_behind_what_it_keeps_of_what_came_ahe
     );
     run(&mut rig, &[("cR", 1, 0, "", Repeat)]);
     assert!(rig.streams.used().2 <= 34, "{:?}", rig.streams.used());
-    // Data that has passed beyond the gap is compared, or is beyond the end of the stream.
+    // Data that was forwarded beyond the gap is compared; other data is beyond the end of the stream.
     let other = |place: u32| {
         let mut other = kilobyte(place);
         let data = other.len() - 1024;
@@ -270,7 +271,7 @@ fn connection_that_was_reset_takes_nothing_behind_what_it_keeps_of_what_came_ahe
     assert_eq!(AheadRight(1024), rig.send(Forward, other(40)).into());
     assert_eq!(Not(BeyondEnd), rig.send(Forward, other(150)).into());
     assert_eq!(Not(BeyondEnd), rig.send(Forward, other(300)).into());
-    // The gap is filled: the retained data after it is inspected.
+    // When the gap is filled, the retained data after it is inspected.
     assert_eq!(Fresh, rig.send(Forward, kilobyte(0)).into());
     assert!((64 << 10..66 << 10).contains(&rig.inspected[0].len()));
     assert_eq!(Not(BeyondEnd), rig.send(Forward, other(150)).into());

@@ -1,11 +1,10 @@
-//! For any segments in any order and with any differences, the bytes that a receiver can assemble are the bytes that
-//! were inspected.
+//! For any segments in any order and with any differences between copies, the bytes that a receiver can assemble are the
+//! bytes that were inspected.
 //!
-//! The oracle knows nothing of streams. It records every forwarded segment byte by byte: a receiver can take a byte from
-//! any segment that was forwarded before the receiver had acknowledged that byte. So all these copies must be equal, in
-//! order or beyond a gap, and equal to the inspected bytes; then every receiver has the inspected bytes, whichever copy
-//! it prefers. Four receivers with different preferences assemble the segments that reach them, as a check of the oracle
-//! itself.
+//! The oracle does not track streams. It records every forwarded segment byte by byte. A receiver can use any copy of a
+//! byte that was forwarded before the receiver acknowledged that byte, so all these copies must be equal to each other
+//! and to the inspected bytes. Then every receiver gets the inspected bytes, whichever copy it prefers. As a check of
+//! the oracle itself, four receivers with different preferences assemble the segments that reach them.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +20,9 @@ const LONGEST: usize = 400;
 /// An event.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A segment of the stream: start and length as fractions of the whole, or the start at the end of the last
-    /// segment; the change of its bytes and the interval of changed bytes; whether it has a FIN.
+    /// Send a segment of the stream. Start and length are fractions of the stream, or it starts at the end of the last
+    /// segment. Further fields: the value with which bytes are changed, the interval between changed bytes, and whether
+    /// the segment has a FIN.
     Segment {
         at: Where,
         length: usize,
@@ -31,15 +31,15 @@ enum Event {
     },
     /// Repeats the segment sent `back` segments before, optionally with a change.
     Again { back: usize, change: Option<(u8, usize)> },
-    /// A forwarded segment reaches its receiver: the newest one, or any other.
+    /// A forwarded segment reaches its receiver: the most recent one, or any other.
     Arrive { which: usize },
     /// A forwarded segment is lost.
     Lose { which: usize },
-    /// The receiver acknowledges its bytes.
+    /// The receiver acknowledges the bytes that it has.
     Acknowledge,
-    /// An acknowledgement of more than the receiver can have.
+    /// The receiver acknowledges more bytes than it can have.
     AcknowledgeAhead(u32),
-    /// A SYN without data, or a reset, with any sequence number.
+    /// A SYN without data, or a reset, with an arbitrary sequence number.
     Stray { sequence: u32, flags: u8 },
 }
 
@@ -69,23 +69,23 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The copy of a byte that a receiver keeps, as long as the byte is not in order.
+/// Which copy of a byte a receiver keeps as long as the byte is not in order.
 #[derive(Clone, Copy, Debug)]
 enum Prefers {
     First,
     Last,
-    /// The copy of the segment that began first (BSD).
+    /// Keep the copy of the segment that began first (BSD).
     Lower,
-    /// The copy of the segment that began last or, at the same position, arrived last (Linux).
+    /// Keep the copy of the segment that began last or, at equal positions, arrived last (Linux).
     Higher,
 }
 
-/// A receiver: its bytes, each with the position at which its segment began.
+/// A receiver: its bytes, each with the position at which the byte's segment began.
 struct Receiver {
     prefers: Prefers,
     bytes: Vec<Option<(u8, i64)>>,
     end: Option<i64>,
-    /// Number of bytes in order: later copies of them are ignored.
+    /// Number of bytes in order. Later copies of these bytes are ignored.
     ordered: usize,
 }
 
@@ -130,13 +130,13 @@ struct World {
     content: Vec<u8>,
     onward: usize,
     sent: Vec<(usize, Vec<u8>, bool)>,
-    /// Segments that were forwarded and have not arrived.
+    /// Segments that were forwarded and have not arrived yet.
     under_way: Vec<(i64, Vec<u8>, bool)>,
     /// Number of forwarded segments that the oracle has checked.
     seen: usize,
     receivers: Vec<Receiver>,
     acknowledged: i64,
-    /// First forwarded copy of each byte, and the end of the stream.
+    /// First forwarded copy of each byte.
     copies: BTreeMap<i64, u8>,
     end: Option<i64>,
 }
@@ -186,8 +186,8 @@ impl World {
         }
     }
 
-    /// The oracle: every forwarded byte equals the bytes forwarded before and the inspected bytes, unless its receiver
-    /// ignores it.
+    /// The oracle. Every forwarded byte must equal the bytes forwarded before and the inspected bytes, unless its
+    /// receiver ignores it.
     fn look(&mut self) {
         let inspected = &self.rig.inspected[Forward as usize];
         for (direction, segment) in &self.rig.passed[self.seen..] {
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// Delivers all segments, and checks that every receiver has the beginning of the inspected bytes.
+    /// Delivers all segments, and checks that the data of every receiver is a prefix of the inspected bytes.
     fn end(mut self) {
         while !self.under_way.is_empty() {
             self.arrive(self.under_way.len() / 2);
@@ -315,8 +315,8 @@ proptest! {
         world.end();
     }
 
-    /// The stream is retransmitted until it has arrived, with other events in between: inspection does not stop an
-    /// honest sender.
+    /// The stream is retransmitted until all of it has arrived, with other events in between. Inspection must not block
+    /// an honest sender.
     #[test]
     fn stream_sent_again_in_order_arrives_whole(
         initial in initial(),
@@ -336,7 +336,7 @@ proptest! {
             at = end;
         }
         let count = segments.len();
-        // First in an arbitrary order that a number determines, then in order until everything has passed.
+        // The segments are sent first in a pseudo-random order, then in sequence until all of them have passed.
         let mut shuffled = segments.clone();
         shuffled.sort_by_key(|(at, _)| (*at as u64 ^ order).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for (at, end) in shuffled.into_iter().chain(segments) {

@@ -22,7 +22,7 @@ fn name(value: &str) -> Vec<u8> {
     der(0x30, &der(0x31, &der(0x30, &attribute)))
 }
 
-/// A certificate with a key of this length.
+/// Creates a certificate with a key of this length in bytes.
 fn certificate(key: usize) -> Vec<u8> {
     let fields = [
         der(0xa0, &[2, 1, 2]),
@@ -41,7 +41,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind], &(body.len() as u32).to_be_bytes()[1..], body].concat()
 }
 
-/// A hello that selects a version by its extension, if one is given, and a protocol.
+/// A ServerHello with a selected protocol. If a version is given, the hello selects it by its extension.
 fn server_hello(version: Option<u16>) -> Vec<u8> {
     let mut extensions = vec![0xff, 0x01, 0, 1, 0, 0, 16, 0, 5, 0, 3, 2, b'h', b'2'];
     if let Some(version) = version {
@@ -199,7 +199,7 @@ fn rules_about_servers_fire() {
         format!(r#"tls.cert_fingerprint; content:"{fingerprint}";"#),
         r#"flow:to_client; tls.alpn; content:"h2"; bsize:2;"#.to_owned(),
         "flow:to_client; tls.version:1.2;".to_owned(),
-        // These rules do not match.
+        // The following rules must not match.
         r#"tls.cert_subject; content:"CN=example.com";"#.to_owned(),
         "flow:to_client; tls.version:1.3;".to_owned(),
         r#"tls.cert_serial; content:"5C:19:B8";"#.to_owned(),

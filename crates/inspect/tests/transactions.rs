@@ -1,4 +1,4 @@
-//! Transactions are logged completely and once, for any segmentation of the streams.
+//! Every transaction is logged completely and exactly once, whatever the segmentation of the streams.
 
 mod lab;
 
@@ -28,7 +28,7 @@ fn lab(wanted: LoggedProtocols) -> Lab {
     lab
 }
 
-/// Transactions of a connection in which each side sends its data in turn, in segments of `step` bytes.
+/// Returns the transactions of a connection in which the sides send data in turn, in segments of `step` bytes.
 fn talk(lab: &mut Lab, turns: &[(bool, &[u8])], step: usize) -> Vec<Transaction> {
     lab.said.clear();
     let mut connection = Connection::open(lab, 80);
@@ -55,7 +55,7 @@ fn text(transaction: &Transaction, part: Part) -> String {
     String::from_utf8(transaction.text(part).to_vec()).unwrap()
 }
 
-/// Method, host, URL, status, length of the response body.
+/// Each line: method, host, URL, status, and length of the response body.
 fn lines(said: &[Transaction]) -> Vec<String> {
     let line = |t: &Transaction| {
         let [method, host, url] = [Part::Method, Part::Host, Part::Url].map(|part| text(t, part));
@@ -93,7 +93,7 @@ fn request_that_is_not_answered_is_told_when_its_flow_ends() {
     let mut lab = lab(ALL);
     let said = talk(&mut lab, &[(true, b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n")], 100);
     assert_eq!(vec!["0 GET a.test /x 0 0"], lines(&said));
-    // A body without a length ends with its flow.
+    // A body without a length ends when its flow ends.
     let response = b"HTTP/1.1 200 OK\r\n\r\nmore and more";
     let said = talk(&mut lab, &[(true, b"GET /y HTTP/1.1\r\n\r\n"), (false, response)], 100);
     assert_eq!(vec!["0 GET  /y 200 13"], lines(&said));
@@ -277,7 +277,7 @@ fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
 }
 
-/// Fields as literals without indexing.
+/// Encodes fields as literals without indexing.
 fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
     let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     let field = |(name, value): &(&str, &str)| [&[0][..], &literal(name), &literal(value)].concat();

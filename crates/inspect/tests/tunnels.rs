@@ -1,4 +1,4 @@
-//! The protocol within a tunnel is identified separately: rules inspect the requests and hellos in it.
+//! The protocol within a tunnel is identified separately, and rules inspect the requests and hellos inside the tunnel.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;
@@ -16,7 +16,7 @@ const ACCEPTED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 const CHANGED: &[u8] = b"HTTP/1.1 101 Changed\r\nUpgrade: other\r\n\r\n";
 const EVIL: &[u8] = b"GET /evil HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A hello with a server name.
+/// A TLS hello with a server name.
 fn hello(name: &[u8]) -> Vec<u8> {
     let length = |count: usize| (count as u16).to_be_bytes();
     let server = [&[0][..], &length(name.len()), name].concat();
@@ -37,7 +37,7 @@ fn hello(name: &[u8]) -> Vec<u8> {
 /// Data of one side.
 type Part<'p> = (Direction, &'p [u8]);
 
-/// Plays a conversation in segments of `step` bytes; returns the rules that matched.
+/// Plays a conversation in segments of `step` bytes, and returns the rules that matched.
 fn fired(parts: &[Part<'_>], step: usize) -> Vec<u32> {
     let mut lab = Lab::new(Suricata, RULES);
     let mut connection = Connection::open(&mut lab, 3128);
@@ -95,7 +95,7 @@ fn what_is_within_a_tunnel_is_found() {
             ],
             3,
         ),
-        // A tunnel in a tunnel.
+        // A tunnel within a tunnel.
         (
             &[
                 (Forward, CONNECT),

@@ -41,7 +41,7 @@ fn streams(patterns: &[Pattern], count: u32) -> (ScanStreams, Scratch) {
     (ScanStreams::new(database, count).unwrap(), scratch)
 }
 
-/// Matches in consecutive segments.
+/// Matches in a stream whose data is scanned in consecutive segments.
 fn pieces(streams: &mut ScanStreams, scratch: &mut Scratch, pieces: &[&[u8]]) -> Vec<(u32, u64)> {
     let stream = streams.open().unwrap();
     let mut found = Vec::new();
@@ -155,7 +155,7 @@ fn many_streams_interleaved_do_not_disturb_one_another() {
     let open: Vec<u32> = std::iter::from_fn(|| streams.open()).collect();
     assert_eq!((200, 0), (open.len(), streams.available()));
     let mut found = vec![Vec::new(); open.len()];
-    // Stream n is n bytes behind, so that no two are split at the same position.
+    // Stream n has n additional bytes at its start, so that no two streams are split at the same position.
     let data: Vec<Vec<u8>> = (0..open.len()).map(|n| [&vec![b'.'; n][..], DATA].concat()).collect();
     for at in (0..DATA.len() + open.len()).step_by(7) {
         for (&stream, data) in open.iter().zip(&data) {
@@ -256,8 +256,7 @@ fn pattern_that_begins_with_zero_is_refused_and_so_are_none() {
     assert_eq!(Err(Error::Count), Database::<Block>::compile(&[]).map(|_| ()));
 }
 
-/// A panic of the sink aborts the process: the test executes itself with a sink that panics, and checks the exit
-/// status.
+/// A panic of the sink aborts the process. The test executes itself with a sink that panics, and checks the exit status.
 #[test]
 fn sink_that_panics_aborts_the_process() {
     const PANICS: &str = "SLUICE_TEST_SINK_PANICS";
@@ -353,7 +352,7 @@ proptest! {
             .enumerate()
             .map(|(id, (bytes, caseless))| Pattern { bytes, caseless: *caseless, id: id as u32 })
             .collect();
-        // A match at the end of the data, which random data rarely contains.
+        // Adds a match at the end of the data, which random data rarely contains.
         let parts: Vec<&[u8]> = data.iter().map(Vec::as_slice).chain([last.get(&patterns).bytes]).collect();
         let whole = parts.concat();
         let expected = searched(&patterns, &whole);
@@ -376,7 +375,7 @@ fn scans_written_down_and_done_again_find_as_much() {
     };
     streams.record(0);
     scratch.record();
-    // A stream forgets earlier data when it is reset, and only then.
+    // A stream discards its earlier data only when it is reset.
     for (stream, data, begins) in [
         (0, "xxab", true),
         (1, "c", true),

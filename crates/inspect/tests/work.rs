@@ -1,4 +1,5 @@
-//! Work limits of bodies: decoding stops when the budget of the packet is exhausted, even in the middle of a packet.
+//! Work limits of bodies: decoding stops when the work budget of the packet is exhausted, even in the middle of the
+//! packet.
 
 use std::io::Write;
 
@@ -44,7 +45,7 @@ type Encoder = (&'static str, fn(&[u8]) -> Vec<u8>);
 
 const ENCODERS: [Encoder; 2] = [("gzip", gzip), ("br", br)];
 
-/// Number of body bytes that packets yielded to search.
+/// For each packet, the number of body bytes that were passed on to be searched.
 fn brought(store: &mut ParserPools, packets: &[&[u8]]) -> Vec<usize> {
     let (mut http, mut credit) = (Http::default(), WorkTokens::default());
     let each = packets.iter().map(|packet| {
@@ -75,7 +76,7 @@ fn store() -> ParserPools {
     })
 }
 
-/// A decoder step may exceed the remaining budget by this number of bytes.
+/// A decoder step may exceed the remaining budget by up to this number of bytes.
 const STEP: usize = 4096;
 
 #[test]
@@ -109,7 +110,8 @@ fn one_bomb_below_the_stride_brings_no_more_than_a_packet_may() {
 
 #[test]
 fn tables_of_brotli_are_paid_for() {
-    // The longest description of codes that fits in a few bytes of a block, from the corpus of the fuzz target.
+    // Prefix codes whose description is the longest that fits in a block of few bytes, from the corpus of the fuzz
+    // target.
     let corpus = include_bytes!("../../../fuzz/corpus/http/brotli-codes");
     let mut pieces = Vec::new();
     let mut rest = &corpus[..];
@@ -155,7 +157,7 @@ fn text_that_is_compressed_well_is_decoded_whole() {
         .flat_map(|n| format!("<tr><td>{}</td></tr>\n", n % 211).into_bytes())
         .take(4 << 20)
         .collect();
-    // 4 MiB compressed to a tenth: repeated text is smaller, so incompressible bytes are added.
+    // 4 MiB that compress to a tenth. Repeated text compresses better, so incompressible bytes are added.
     let (mut content, mut random) = (Vec::new(), 1u32);
     for part in text.chunks(4096) {
         content.extend(part);
@@ -215,7 +217,7 @@ fn flow_whose_packet_causes_too_much_work_goes_as_its_policy_says() {
 
 #[test]
 fn rules_that_a_sender_makes_expensive_spend_the_work_of_a_packet() {
-    // Each rule is found by its content and takes the maximum number of steps of an expression.
+    // The prefilter reports each rule because of its content, and its expression takes the maximum number of steps.
     let rules: String = (0..300)
         .map(|number| {
             format!(
@@ -253,14 +255,14 @@ fn rules_that_are_asked_about_every_packet_spend_nothing_where_they_take_few_ste
     );
 }
 
-/// One rule for each number.
+/// Repeats a rule with `sid`s 1 to `count`.
 fn many(count: usize, rule: &str) -> String {
     (1..=count)
         .map(|number| rule.replace("SID", &number.to_string()) + "\n")
         .collect()
 }
 
-/// Whether the last packet of a connection is dropped for exceeding its work budget, and none before it.
+/// Whether the last packet of a connection, and no packet before it, is dropped because it exceeds its work budget.
 fn last_is_too_much(rules: &str, port: u16, said: &[(bool, &[u8])]) -> bool {
     let mut lab = Lab::new(Suricata, rules);
     let mut connection = Connection::open(&mut lab, port);
@@ -312,7 +314,7 @@ fn rules_that_wait_are_asked_again_where_what_they_look_in_grows() {
         at += bytes.len();
     }
     assert_eq!((1..=40).collect::<Vec<_>>(), connection.lab.fired);
-    // Rules that are pending for the same buffer cost as much as others that are evaluated.
+    // Pending rules for the same buffer are charged like other rules that are evaluated.
     let mut connection = Connection::of(&mut lab, CLIENT, [40_001, 80]);
     connection.client(0, said[0].1);
     let before = connection.lab.inspector.counters.work_units;

@@ -1,4 +1,4 @@
-//! The grammar of the command line. Help, man pages and completion all derive from it.
+//! The grammar of the command line. Help, man pages and completions are derived from it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct Arguments {
     pub socket: PathBuf,
 }
 
-/// Control socket of a daemon whose configuration does not name another.
+/// Default path of the control socket, if the configuration of the daemon does not set it.
 pub const DEFAULT_SOCKET: &str = "/run/sluice/control";
 
 const EXIT_STATUS: &str = "\

@@ -9,7 +9,7 @@ use crate::arguments::{Bind, Unbind};
 use crate::columns::{Align::Left, Align::Right, Columns};
 use crate::exit::CommandError;
 
-/// Bind a card, or list the cards of this machine.
+/// Bind a card to a driver, or list the cards of this machine.
 ///
 /// # Errors
 /// See [`bind::BindError`].
@@ -43,7 +43,7 @@ pub fn bind(arguments: &Bind, output: &mut dyn Write) -> Result<(), CommandError
     Ok(())
 }
 
-/// Return a card to its kernel driver.
+/// Bind a card to its kernel driver again.
 ///
 /// # Errors
 /// See [`bind::BindError`].

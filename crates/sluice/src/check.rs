@@ -1,4 +1,4 @@
-//! `sluice check`: prints what a configuration would run.
+//! `sluice check`: checks a configuration and prints what the daemon would run.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,10 +20,11 @@ use crate::exit::CommandError;
 
 use Align::{Left, Right};
 
-/// Check a configuration and print what it would run.
+/// Check a configuration, and print what the daemon would run with it.
 ///
 /// # Errors
-/// The file can't be read or is invalid, or a device would not open; in the latter case the rest is printed before.
+/// The file can't be read or is invalid, or a device can't be opened. In the last case, everything else is printed
+/// first.
 pub fn check(file: &Path, json: bool, partial: bool, output: &mut dyn Write) -> Result<(), CommandError> {
     let loaded = load(file)?;
     let diagnosis = |faults| CommandError::Configuration(place(&loaded.name, &loaded.text, faults));
@@ -116,7 +117,7 @@ fn as_text(
         Bytes(plan.bytes() as u64).to_string(),
     ]);
     tables.flush(output)?;
-    // Ring buffers are part of the packet buffers.
+    // Buffers in rings are included in the packet buffers.
     let tables = config.tables.iter().filter(|table| table.key != ["system", "ring"]);
     let sum: u64 = tables.map(|table| table.bytes.0).sum();
     writeln!(
@@ -125,7 +126,7 @@ fn as_text(
         Bytes(sum + plan.bytes() as u64),
         Bytes(loaded.machine.memory)
     )?;
-    // Unavailable memory is reported as an error elsewhere.
+    // If the memory is not available, this is reported as an error elsewhere.
     if let Ok(memory) = buffer_memory(config, ports, &plan) {
         writeln!(
             output,
@@ -157,7 +158,7 @@ fn as_text(
     Ok(())
 }
 
-/// Print the limits of one host if no other host uses the resources.
+/// Print how much of the tables and pools a single host can use if no other host uses them.
 fn one_host(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
     let share = host_share(config);
     let [four, six] = [share.sessions_ipv4, share.sessions_ipv6].map(grouped);
@@ -179,13 +180,13 @@ fn one_host(config: &Config, output: &mut dyn Write) -> Result<(), CommandError>
     Ok(())
 }
 
-/// The ports that would be opened, as far as known in advance.
+/// The ports that would be opened, as far as this is known in advance.
 fn planned(config: &Config, ports: &[Outlook]) -> PortsPlan {
     let stages = Stages::new(config.stages.clone());
     plan(config, ports, &stages, config.document.system.assists())
 }
 
-/// Print how cards are bound; nothing if there are none.
+/// Print the drivers to which cards are bound. Nothing is printed without cards.
 fn cards(ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
     let mut columns = Columns::new(&[
         ("CARD", Left),
@@ -226,7 +227,7 @@ fn free_hugepages() -> String {
     }
 }
 
-/// Interfaces in promiscuous mode, each with the number of sites whose virtual MACs need it.
+/// Interfaces in promiscuous mode. Each has the number of sites whose virtual MACs require this mode.
 fn promiscuous(config: &Config) -> impl Iterator<Item = (&str, u32)> {
     let subscribers = config.subscribers.iter();
     subscribers.flat_map(|subscribers| {
@@ -356,7 +357,7 @@ fn device(config: &Config, interface: &Interface) -> String {
     }
 }
 
-/// Virtual router of an interface; `None` if it belongs to a bridge.
+/// Virtual router of an interface, as text. An interface in a bridge has none.
 fn router(config: &Config, interface: &Interface) -> String {
     let router = config.routers.get(usize::from(interface.router));
     let router = router.filter(|_| interface.bridge.is_none());

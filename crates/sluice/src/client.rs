@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No daemon listens on the socket.
+    /// No daemon listens at the socket.
     #[error(
         "no daemon answers at {}: {error}\nstart one with `sluice run -c FILE`, or name its socket with --socket",
         path.display()
@@ -42,10 +42,10 @@ pub enum ClientError {
     /// The connection broke.
     #[error("the daemon closed the connection: {0}")]
     Broken(#[from] hyper::Error),
-    /// The response can't be decoded, probably because the daemon has another version.
+    /// The response can't be decoded, probably because the daemon has a different version.
     #[error("the daemon's answer can't be read ({0}); is it of another version than this command?")]
     Unreadable(String),
-    /// This process can't create a connection.
+    /// A connection can't be created in this process.
     #[error("the connection failed: {0}")]
     Local(#[from] io::Error),
 }
@@ -60,7 +60,7 @@ impl Client {
     /// Connect to the daemon's socket.
     ///
     /// # Errors
-    /// No daemon listens there, or this user has no permission.
+    /// No daemon listens at the socket, or this user has no permission.
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let sender = runtime.block_on(async {
@@ -72,7 +72,7 @@ impl Client {
                 },
             })?;
             let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-            // The task ends with the sender; connection errors are reported by the request.
+            // The task ends when the sender is dropped. The request reports errors of the connection.
             tokio::spawn(connection);
             Ok::<_, ClientError>(sender)
         })?;
@@ -104,7 +104,7 @@ impl Client {
         self.answer(request)
     }
 
-    /// Read a list page by page; `page` returns whether to continue.
+    /// Read a list page by page. `page` returns whether to continue with the next page.
     ///
     /// # Errors
     /// The daemon rejects the request, the connection breaks, or `page` fails.
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// Read a whole list.
+    /// Read all pages of a list.
     ///
     /// # Errors
     /// The daemon rejects the request, or the connection breaks.
@@ -160,9 +160,9 @@ impl Client {
         })
     }
 
-    /// Send a request with a body, and pass the response to `piece` as it arrives. When no data arrives for the given
-    /// time, `piece` gets an empty slice. `piece` returns whether to continue; if it does not, this connection can't be
-    /// used any more.
+    /// Send a request with a body, and pass the response to `piece` as it arrives. If no data arrives for the given
+    /// time, `piece` gets an empty slice. `piece` returns whether to continue. If it returns false, this connection
+    /// can't be used afterwards.
     ///
     /// # Errors
     /// The daemon rejects the request, the connection breaks, or `piece` fails.

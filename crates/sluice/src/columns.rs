@@ -1,4 +1,4 @@
-//! Tables for terminals: columns are as wide as their widest cell, and numbers are aligned to the right.
+//! Tables for terminals. Columns are as wide as their widest cell, and numbers are aligned to the right.
 
 use std::io::{self, Write};
 
@@ -28,7 +28,7 @@ impl Columns {
         }
     }
 
-    /// Add a row; cells beyond the columns are ignored. Characters that would affect the layout are escaped.
+    /// Add a row. Cells beyond the last column are ignored. Characters that would affect the layout are escaped.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<_> = cells.into_iter().map(|cell| escaped(&cell).into_owned()).collect();
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
@@ -37,15 +37,15 @@ impl Columns {
         self.rows.push(cells);
     }
 
-    /// Number of rows that were not written yet.
+    /// Number of rows that have not been written yet.
     pub fn waiting(&self) -> usize {
         self.rows.len()
     }
 
-    /// Write the pending rows, with the titles before the first row. Columns never become narrower.
+    /// Write the pending rows. The titles are written before the first row. Columns never become narrower.
     ///
     /// # Errors
-    /// Errors of the output.
+    /// Returns the errors of the output.
     pub fn flush(&mut self, output: &mut dyn Write) -> io::Result<()> {
         if !self.titled {
             let titles = self.titles.iter().map(|(title, _)| (*title).to_owned()).collect();
@@ -79,7 +79,7 @@ impl<T: Row> Table<T> {
         Self::with(|_| true)
     }
 
-    /// Create a table with those columns whose titles `wanted` accepts.
+    /// Create a table that has only the columns whose titles `wanted` accepts.
     pub fn with(wanted: impl Fn(&str) -> bool) -> Self {
         let columns: Vec<_> = T::COLUMNS.iter().filter(|column| wanted(column.title)).collect();
         let titles: Vec<_> = columns.iter().map(|column| (column.title, column.align)).collect();
@@ -92,12 +92,12 @@ impl<T: Row> Table<T> {
         self.lines.row(self.columns.iter().map(|column| (column.cell)(row)));
     }
 
-    /// Add a row of custom cells.
+    /// Add a row with these cells.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.lines.row(cells);
     }
 
-    /// Number of rows that were not written yet.
+    /// Number of rows that have not been written yet.
     pub fn waiting(&self) -> usize {
         self.lines.waiting()
     }
@@ -105,7 +105,7 @@ impl<T: Row> Table<T> {
     /// Write the pending rows; see [`Columns::flush`].
     ///
     /// # Errors
-    /// Errors of the output.
+    /// Returns the errors of the output.
     pub fn flush(&mut self, output: &mut dyn Write) -> io::Result<()> {
         self.lines.flush(output)
     }
@@ -113,7 +113,7 @@ impl<T: Row> Table<T> {
     /// Write a table with these rows.
     ///
     /// # Errors
-    /// Errors of the output.
+    /// Returns the errors of the output.
     pub fn write<'a>(rows: impl IntoIterator<Item = &'a T>, output: &mut dyn Write) -> io::Result<()> {
         let mut table = Self::new();
         rows.into_iter().for_each(|row| table.add(row));

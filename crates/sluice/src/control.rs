@@ -1,4 +1,4 @@
-//! `sluice apply` and `sluice clear`: change the running daemon.
+//! `sluice apply` and `sluice clear`: change the state of the running daemon.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::exit::CommandError;
 use crate::show::pretty;
 
-/// Apply another configuration to the daemon.
+/// Apply a configuration to the running daemon.
 ///
 /// # Errors
 /// The configuration is invalid, or the daemon can't apply it.
@@ -93,7 +93,7 @@ pub(crate) fn line(name: &str, complaint: &Complaint) -> String {
 /// Remove sessions, mappings or neighbours.
 ///
 /// # Errors
-/// Neither a filter nor `--all` is given.
+/// Neither a filter nor `--all` is specified.
 pub fn clear(socket: &Path, clear: &Clear, output: &mut dyn Write) -> Result<(), CommandError> {
     let (count, what) = match clear {
         Clear::Sessions { filter, all } => {
@@ -113,7 +113,7 @@ pub fn clear(socket: &Path, clear: &Clear, output: &mut dyn Write) -> Result<(),
     Ok(())
 }
 
-/// Remove the entries that match a filter; all entries only if `all` is set.
+/// Remove the entries that match a filter. All entries are removed only if `all` is set.
 fn cleared<O>(socket: &Path, filter: &O::Request, all: bool, what: &'static str) -> Result<u64, CommandError>
 where
     O: Answered<Answer = Cleared, Request: Default + PartialEq>,

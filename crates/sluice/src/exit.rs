@@ -28,16 +28,16 @@ pub enum CommandError {
     /// The configuration is invalid.
     #[error("{0}")]
     Configuration(Diagnosis),
-    /// The daemon reports that the configuration is invalid: one line per fault.
+    /// The daemon reports that the configuration is invalid. Each line is a problem.
     #[error("{0}")]
     Refused(String),
     /// The running daemon can't apply the configuration without a restart.
     #[error("the running daemon can't change to this configuration; restart it with the new one:\n{0}")]
     NeedsRestart(String),
-    /// The file to import is not a listing.
+    /// The file to import is not a listing of a supported format.
     #[error(transparent)]
     Listing(#[from] sluice_daemon::config::import::ImportError),
-    /// Lines of a listing that are not imported; empty if they are reported elsewhere.
+    /// Lines of a listing that were not imported. Empty if they are reported elsewhere.
     #[error("{}", .0.join("\n"))]
     Leftovers(Vec<String>),
     /// The card can't be bound.
@@ -46,7 +46,7 @@ pub enum CommandError {
     /// Removal of all entries requires `--all`.
     #[error("no filter: add --all to remove all {0}")]
     AllUnsaid(&'static str),
-    /// Error of the daemon or of a replay.
+    /// Error of the daemon crate, for example of a replay.
     #[error(transparent)]
     Daemon(#[from] sluice_daemon::DaemonError),
 }
@@ -55,7 +55,7 @@ impl CommandError {
     /// Exit status of the process.
     pub fn status(&self) -> u8 {
         match self {
-            // The reader of our output has closed it, which is not an error.
+            // The reader of the output has closed it, which is not an error.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Client(ClientError::Absent { .. }) => 5,
             Self::Configuration(_) | Self::Refused(_) => 3,
@@ -67,8 +67,8 @@ impl CommandError {
         }
     }
 
-    /// Format for standard error: complete diagnoses with their lines of the file, or one message. Control characters
-    /// are escaped, except for the colours.
+    /// Format the error for standard error: a complete diagnosis with the lines of the file, or a single message.
+    /// Control characters except colours are escaped.
     pub fn render(&self, width: usize, colour: bool) -> String {
         match self {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => String::new(),

@@ -12,7 +12,7 @@ use crate::exit::CommandError;
 /// Write the completion script for a shell.
 ///
 /// # Errors
-/// Errors of the output.
+/// Returns the errors of the output.
 pub fn completion(shell: Shell, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut typed(), "sluice", &mut text);
@@ -30,10 +30,10 @@ fn typed() -> clap::Command {
         .subcommands(typed.cloned())
 }
 
-/// Write the manual page, or those of all commands into a folder.
+/// Write the manual page, or write those of all commands to a directory.
 ///
 /// # Errors
-/// Errors of the output or of the folder.
+/// Returns the errors of the output or of the directory.
 pub fn man(into: Option<&Path>, output: &mut dyn Write) -> Result<(), CommandError> {
     match into {
         None => clap_mangen::Man::new(Arguments::command()).render(output)?,

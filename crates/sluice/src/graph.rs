@@ -76,7 +76,7 @@ fn write_text(graph: &Graph, output: &mut dyn Write) -> Result<(), CommandError>
     Ok(())
 }
 
-/// Format the counters of a node; empty if it has processed nothing.
+/// Format the counters of a node. Empty if the node has processed nothing.
 fn done(work: Option<NodeWork>) -> String {
     match work {
         Some(NodeWork { runs, packets, cycles }) if packets > 0 => format!(
@@ -89,7 +89,7 @@ fn done(work: Option<NodeWork>) -> String {
     }
 }
 
-/// The graph for graphviz: nodes, and a box with its steps for each chain.
+/// The graph in the format of graphviz: the nodes, and for each chain a box with its steps.
 pub fn dot(graph: &Graph) -> String {
     let mut text = String::from("digraph sluice {\n    rankdir = LR\n    node [shape = box]\n");
     let shape = |name: &str| match name {
@@ -116,7 +116,7 @@ pub fn dot(graph: &Graph) -> String {
     text + "}\n"
 }
 
-/// Targets of a chain: other chains, and the nodes at its end.
+/// Targets of a chain: other chains, and the nodes after its end.
 fn leads(chain: &GraphChain, name: &str) -> String {
     let mut text = String::new();
     if chain.name == "input" {

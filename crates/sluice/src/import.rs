@@ -1,4 +1,4 @@
-//! `sluice import`: converts a listing of iptables or nftables to a configuration.
+//! `sluice import`: converts listings of iptables or nftables to a configuration.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,11 +11,11 @@ use sluice_daemon::config::import::{self, Imported, Leftover, Source};
 use crate::arguments::Import;
 use crate::exit::CommandError;
 
-/// Print the configuration that corresponds to the listings.
+/// Print the configuration that the listings are converted to.
 ///
 /// # Errors
-/// A file can't be read or written, or is not a listing; or some lines can't be imported, in which case the rest is
-/// written before.
+/// A file can't be read or written, or is not a listing, or some lines can't be imported. In the last case, everything
+/// else is written first.
 pub fn import(arguments: &Import, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut files = Vec::new();
     for path in &arguments.files {

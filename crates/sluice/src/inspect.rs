@@ -12,10 +12,10 @@ use crate::columns::grouped;
 use crate::exit::CommandError;
 use crate::replay::truncated;
 
-/// Maximum number of rejected rules that are listed by default.
+/// Number of rejected rules that are listed by default.
 const LISTED: usize = 10;
 
-/// Print the matches of rules in a capture, and a summary on standard error.
+/// Print the matches of rules in a capture, and print a summary to standard error.
 ///
 /// # Errors
 /// The capture or the rules can't be read, or no rule is usable.
@@ -64,7 +64,7 @@ pub fn inspect(arguments: &Inspect, output: &mut dyn Write) -> Result<(), Comman
 
 /// Format an alert as a line of Suricata's `fast.log`.
 fn line(alert: &Alert) -> String {
-    // Input format: 2023-11-14T22:13:20.000000Z
+    // The input has the format 2023-11-14T22:13:20.000000Z.
     let time = alert.time.trim_end_matches('Z');
     let time = match (time.get(..4), time.get(5..7), time.get(8..10), time.get(11..)) {
         (Some(year), Some(month), Some(day), Some(clock)) => format!("{month}/{day}/{year}-{clock}"),
@@ -88,7 +88,7 @@ fn line(alert: &Alert) -> String {
     )
 }
 
-/// Lines about the packets that were inspected, and those that were not.
+/// Lines about the packets that were inspected, and about those that were not.
 fn summarised(summary: &InspectSummary, all: bool) -> Vec<String> {
     let rules = &summary.rules;
     let mut lines = vec![

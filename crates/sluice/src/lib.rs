@@ -1,4 +1,4 @@
-//! The command line `sluice`: parses arguments and prints results. The daemon crate implements all functions.
+//! The command line tool `sluice`. It parses arguments and prints results; the daemon crate implements the functions.
 
 #![forbid(unsafe_code)]
 
@@ -36,13 +36,13 @@ use sluice_daemon::config::text::EscapedOutput;
 use arguments::{Arguments, Command};
 use exit::CommandError;
 
-/// Execute a command; results are written to `output`, with terminal control characters escaped.
+/// Execute a command. Results are written to `output`. Characters that control a terminal are escaped.
 ///
 /// # Errors
 /// See [`CommandError`].
 pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), CommandError> {
     match &arguments.command {
-        // Binary packets, compiled rules and shell scripts are not meant for a terminal, so they are not escaped.
+        // Packets, compiled rules and shell scripts are not escaped, because they are not meant for a terminal.
         Command::Capture(_) | Command::CompileSignatures { .. } | Command::Completion { .. } | Command::Man { .. } => {
             written(arguments, output)
         }

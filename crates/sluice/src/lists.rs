@@ -1,4 +1,4 @@
-//! `sluice show interfaces`, `show sessions` and `show drops`: output in addition to their tables, and sessions in the
+//! `sluice show interfaces`, `show sessions` and `show drops`: their output in addition to tables, and sessions in the
 //! format of `conntrack -L`.
 
 use std::io::Write;
@@ -15,7 +15,7 @@ impl ShowList for operation::Interfaces {
     type Options = NoOptions;
     const ALIASES: &[&str] = &["links"];
 
-    /// Print the table, then the capabilities of cards and their receive steering.
+    /// Print the table, and then the capabilities of cards and their receive steering.
     fn text(
         client: &mut Client,
         request: &Self::Request,
@@ -83,7 +83,7 @@ impl ShowList for operation::Drops {
     }
 }
 
-/// Format a session as `conntrack -L` does, with counters.
+/// Format a session in the format of `conntrack -L`, with counters.
 pub fn conntrack_line(session: &Session) -> String {
     let Session {
         protocol,
@@ -109,7 +109,7 @@ pub fn conntrack_line(session: &Session) -> String {
     line + &format!(" mark={} use=1", session.mark)
 }
 
-/// Convert a TCP state to the kernel's name, which is in capitals.
+/// Convert a TCP state to the name that the kernel uses, which is in capitals.
 fn tcp_state(state: &str) -> String {
     state.to_uppercase().replace('-', "_")
 }

@@ -1,4 +1,4 @@
-//! Live traffic for `sluice plan`: captured by the running daemon, or from the kernel's interfaces.
+//! Live traffic for `sluice plan`. It is captured by the running daemon, or from kernel interfaces.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -14,16 +14,16 @@ use crate::client::{Client, ClientError};
 use crate::columns::grouped;
 use crate::exit::CommandError;
 
-/// Interval after which progress is shown if no packet arrives.
+/// Interval at which progress is shown even if no packet arrives.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Capture for some time: through the running daemon if it answers, otherwise from the kernel's interfaces.
+/// Capture for some time. This is done by the running daemon if it answers, otherwise on kernel interfaces.
 ///
 /// # Errors
-/// No packets arrive, or this process may not capture them.
+/// No packets arrive, or this process lacks the permission to capture.
 pub fn live(socket: &Path, config: &Config, time: Duration) -> Result<Live, CommandError> {
     let mut progress = Progress::new(time);
-    // An explicitly given socket takes precedence over the configuration.
+    // A socket that is specified on the command line takes precedence over the configuration.
     let socket = match socket == Path::new(DEFAULT_SOCKET) {
         true => &config.document.control.socket,
         false => socket,
@@ -63,7 +63,7 @@ pub fn live(socket: &Path, config: &Config, time: Duration) -> Result<Live, Comm
     live.finish(elapsed).map_err(failed)
 }
 
-/// Interfaces of the daemon that the configuration contains too.
+/// Interfaces of the daemon that are also in the configuration.
 fn interfaces(client: &mut Client, config: &Config) -> Result<Vec<Interface>, CommandError> {
     let found = client.all::<operation::Interfaces>(&RouterFilter::default())?;
     let ours = found
@@ -87,7 +87,7 @@ fn failed(error: LiveError) -> CommandError {
     DaemonError::Plan(Box::new(PlanError::Live(error))).into()
 }
 
-/// A progress line on the terminal; nothing without a terminal.
+/// A progress line on the terminal. It is not shown without a terminal.
 struct Progress {
     time: Duration,
     terminal: bool,

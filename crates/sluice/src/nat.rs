@@ -1,5 +1,5 @@
-//! `sluice show nat`, `show mapping` and `show subscribers`: usage of translation resources, and the owners of outside
-//! ports.
+//! `sluice show nat`, `show mapping` and `show subscribers`: the utilisation of translation resources, and the inside
+//! hosts to which outside ports belong.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,8 @@ impl Typed for MappingCommand {
     }
 }
 
-/// Print the daemon's mappings. Shares are listed only if an address is given, because every inside address has one.
+/// Print the daemon's mappings. Computed shares are listed only if an address is specified, because every inside
+/// address has a share.
 fn mapping(
     client: &mut Client,
     filter: &MappingFilter,
@@ -62,7 +63,7 @@ fn mapping(
     lists.end()
 }
 
-/// Print the mappings that a configuration determines.
+/// Print the mappings that are computed from a configuration.
 fn mapping_of_file(
     file: &Path,
     filter: &MappingFilter,
@@ -143,11 +144,11 @@ impl ShowAnswer for operation::Nat {
     }
 }
 
-/// Several lists printed in sequence: as tables without the empty ones, or as one JSON object.
+/// Several lists that are printed one after another: as tables, omitting empty lists, or as one JSON object.
 struct Lists<'a> {
     output: &'a mut dyn Write,
     json: bool,
-    /// Separators before the next list and before the next entry.
+    /// Text that separates the next list, and text that separates the next entry.
     before: [&'static str; 2],
 }
 

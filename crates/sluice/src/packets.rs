@@ -1,4 +1,4 @@
-//! `sluice trace` and `sluice capture`: packets as they arrive.
+//! `sluice trace` and `sluice capture`: print or write packets as they arrive.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,10 +11,10 @@ use crate::arguments::{Capture, Trace};
 use crate::client::{Client, ClientError};
 use crate::exit::CommandError;
 
-/// Print the processing of the next packets by every node.
+/// Print how each of the next packets is processed by the nodes.
 ///
 /// # Errors
-/// Errors of the connection and of the output.
+/// Returns the errors of the connection and of the output.
 pub fn trace(socket: &Path, trace: &Trace, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut rest = Vec::new();
     let json = trace.json;
@@ -29,7 +29,7 @@ pub fn trace(socket: &Path, trace: &Trace, output: &mut dyn Write) -> Result<(),
                 write_record(&record, output)?;
             }
         }
-        // Flush after each packet, because a person is watching.
+        // Flush after each packet, so that the user sees it immediately.
         Ok::<_, CommandError>(output.flush()?)
     })
 }
@@ -58,7 +58,7 @@ fn write_record(record: &TraceRecord, output: &mut dyn Write) -> Result<(), Comm
 /// Write packets as pcapng.
 ///
 /// # Errors
-/// Errors of the connection and of the file.
+/// Returns the errors of the connection and of the file.
 pub fn capture(socket: &Path, capture: &Capture, output: &mut dyn Write) -> Result<(), CommandError> {
     let Capture {
         interface,

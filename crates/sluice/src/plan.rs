@@ -1,4 +1,4 @@
-//! `sluice plan`: measures the costs of a configuration on this machine, and finds the best placement on cores.
+//! `sluice plan`: measures the costs of a configuration on this machine, and finds the best assignment to cores.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::live;
 
 use Align::{Left, Right};
 
-/// Measure, and print costs, candidates, the choice and its reasons.
+/// Measure the costs. Print them with the candidates, the choice and its reasons.
 ///
 /// # Errors
-/// The configuration is invalid, a capture can't be read, no live traffic arrives, or the measurement is not possible.
+/// The configuration is invalid, a capture can't be read, no live traffic arrives, or the measurement fails.
 pub fn plan(socket: &Path, arguments: &arguments::Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     let loaded = load_for_replay(&arguments.config)?;
     let config = &loaded.checked.config;
@@ -108,7 +108,7 @@ fn costs(plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     Ok(table.flush(output)?)
 }
 
-/// Print rate and frame size of the traffic that live interfaces received.
+/// Print the rate and the frame size of the live traffic that interfaces received.
 fn received(seen: &Seen, plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     let share = 100.0 * seen.packets_per_second / plan.choice.packets_per_second;
     writeln!(

@@ -1,4 +1,4 @@
-//! `sluice show routes`: routes in a readable order.
+//! `sluice show routes`: prints routes in a readable order.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::show::{NoOptions, ShowList, each};
 impl ShowList for operation::Routes {
     type Options = NoOptions;
 
-    /// Print routes sorted by router and network, selected ones first.
+    /// Print routes in the order of router and network. Selected routes come first.
     fn text(
         client: &mut Client,
         request: &Self::Request,

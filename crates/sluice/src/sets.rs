@@ -15,7 +15,7 @@ use crate::show::pretty;
 
 use Align::{Left, Right};
 
-/// Change or list sets.
+/// Change the elements of a set, or list sets.
 ///
 /// # Errors
 /// The set does not exist or is full, or the daemon does not answer.

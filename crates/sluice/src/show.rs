@@ -1,5 +1,5 @@
-//! `sluice show`: a command for each operation of the API that declares one. This file generates options, help, tables
-//! and JSON from the declarations; output beyond the table is in the file of each command.
+//! `sluice show`: has a command for each operation of the API that declares one. This file generates options, help,
+//! tables and JSON from the declarations. Other output is implemented in the file of each command.
 
 use std::fmt;
 use std::io::Write;
@@ -16,35 +16,35 @@ use crate::client::Client;
 use crate::columns::Table;
 use crate::exit::CommandError;
 
-/// Number of rows between two flushes, so that a million sessions are not held in memory.
+/// Number of rows between two flushes. Because of this, a list of a million sessions is not held in memory.
 pub(crate) const ROWS: usize = 256;
 
-/// A parsed command.
+/// A parsed command of `sluice show`.
 pub trait Typed: fmt::Debug {
     /// Execute the command.
     ///
     /// # Errors
-    /// Errors of the connection and of the output.
+    /// Returns the errors of the connection and of the output.
     fn run(&self, socket: &Path, output: &mut dyn Write) -> Result<(), CommandError>;
 }
 
-/// Text output of an operation with a single answer.
+/// Text output of an operation that has a single answer.
 pub(crate) trait ShowAnswer: Answered<Request: Args + fmt::Debug> + fmt::Debug {
-    /// Options in addition to those of the request.
+    /// Options that the command has in addition to those of the request.
     type Options: Args + fmt::Debug;
 
     /// Print the answer.
     fn text(answer: &Self::Answer, options: &Self::Options, output: &mut dyn Write) -> Result<(), CommandError>;
 }
 
-/// Text output of an operation with a list.
+/// Text output of an operation that returns a list.
 pub(crate) trait ShowList: Listed<Request: Args + fmt::Debug> + fmt::Debug {
-    /// Options in addition to those of the request.
+    /// Options that the command has in addition to those of the request.
     type Options: Args + fmt::Debug;
     /// Other names of the command.
     const ALIASES: &[&str] = &[];
 
-    /// Print the list, up to an optional limit.
+    /// Print the list, with at most `limit` entries if a limit is given.
     fn text(
         client: &mut Client,
         request: &Self::Request,
@@ -54,7 +54,7 @@ pub(crate) trait ShowList: Listed<Request: Args + fmt::Debug> + fmt::Debug {
     ) -> Result<(), CommandError>;
 }
 
-/// A command that sends several requests.
+/// A command that sends several requests to the daemon.
 pub(crate) trait ShowSeveral: Operation {
     /// Arguments of the command.
     type Command: Typed + Args + 'static;
@@ -133,7 +133,7 @@ impl<O: ShowList> Typed for Pages<O> {
     }
 }
 
-/// A command of the grammar.
+/// A command in the grammar of `sluice show`.
 struct Entry {
     name: &'static str,
     description: Description,
@@ -179,7 +179,7 @@ impl Entry {
 
     fn command(&self) -> clap::Command {
         let paragraphs = self.description.paragraphs();
-        // The types that declare the options also provide their help.
+        // The types that declare the options also declare their help texts.
         (self.options)(clap::Command::new(self.name))
             .about(self.description.summary())
             .long_about(paragraphs.map_or(Resettable::Reset, |text| Resettable::Value(text.into())))
@@ -196,7 +196,7 @@ macro_rules! entry {
     };
 }
 
-/// Implements commands for lists that are printed only as a table.
+/// Implements the commands for lists whose text output is only a table.
 macro_rules! printed {
     (table $name:ident) => {
         impl ShowList for operation::$name {
@@ -229,7 +229,7 @@ macro_rules! commands {
 
 sluice_daemon::config::operations!(commands);
 
-/// `sluice show`, parsed to one of its commands.
+/// The arguments of `sluice show`, parsed to one of its commands.
 #[derive(Debug)]
 pub struct Show(Box<dyn Typed>);
 
@@ -237,7 +237,7 @@ impl Show {
     /// Execute the parsed command.
     ///
     /// # Errors
-    /// Errors of the connection and of the output.
+    /// Returns the errors of the connection and of the output.
     pub fn run(&self, socket: &Path, output: &mut dyn Write) -> Result<(), CommandError> {
         self.0.run(socket, output)
     }
@@ -274,7 +274,7 @@ impl Subcommand for Show {
     }
 }
 
-/// Print a table of the list entries that are wanted.
+/// Print the accepted entries of a list as a table.
 pub(crate) fn table<O: Listed<Item: Row>>(
     client: &mut Client,
     request: &O::Request,
@@ -299,7 +299,7 @@ pub(crate) fn table<O: Listed<Item: Row>>(
     Ok(table.flush(output)?)
 }
 
-/// Pass the entries of a list to a callback one by one, up to a limit.
+/// Pass the entries of a list to a callback one at a time, up to a limit.
 pub(crate) fn each<O: Listed>(
     client: &mut Client,
     request: &O::Request,
@@ -319,8 +319,8 @@ pub(crate) fn each<O: Listed>(
     })
 }
 
-/// Print a list as a JSON object with one array, which may exceed memory. The last part of the path is its name:
-/// `{"routes":[…]}`.
+/// Print a list as a JSON object with a single array: `{"routes":[…]}`. The array has the name of the last part of the
+/// path. The list may be larger than the memory.
 fn as_json<O: Listed>(
     client: &mut Client,
     request: &O::Request,

@@ -13,7 +13,7 @@ use Align::{Left, Right};
 impl ShowAnswer for operation::Dhcp {
     type Options = NoOptions;
 
-    /// Print the events of each file, relay and client.
+    /// Print the counters of each lease file, relay and client.
     fn text(status: &DhcpStatus, _: &NoOptions, output: &mut dyn Write) -> Result<(), CommandError> {
         let mut columns = Columns::new(&[("DHCP", Left), ("", Right)]);
         let [terminals, most] = status.terminals;

@@ -1,4 +1,4 @@
-//! `sluice top`: activity of the running daemon, measured between two polls of its counters.
+//! `sluice top`: shows the activity of the running daemon between two polls of its counters.
 
 pub mod poll;
 pub mod prediction;
@@ -17,10 +17,10 @@ use snapshot::Snapshot;
 use crate::arguments::Top;
 use crate::exit::CommandError;
 
-/// Show or print snapshots.
+/// Show snapshots on the terminal, or print them.
 ///
 /// # Errors
-/// Errors of the connection, the terminal and the output.
+/// Returns the errors of the connection, the terminal and the output.
 pub fn top(socket: &Path, top: &Top, output: &mut dyn Write) -> Result<(), CommandError> {
     let Top { interval, once, json } = *top;
     match (once, json) {
@@ -39,7 +39,7 @@ pub fn top(socket: &Path, top: &Top, output: &mut dyn Write) -> Result<(), Comma
     }
 }
 
-/// Pass snapshots to `each` until it returns that it needs no more.
+/// Pass snapshots to `each` until it returns that no more are needed.
 fn snapshots(
     socket: &Path,
     interval: Duration,
@@ -65,8 +65,9 @@ mod tests {
 
     use super::poll::Poll;
 
-    /// Counters of a daemon after `seconds` seconds of constant load: at 2 GHz, worker 0 receives 1,000,000 packets per
-    /// second and hands a tenth of them over to worker 1; each packet costs either worker 200 cycles.
+    /// Counters of a daemon after `seconds` seconds of constant load at 2 GHz. Worker 0 receives 1,000,000 packets per
+    /// second, and hands a tenth of them over to worker 1. Each packet costs 200 cycles on each worker that processes
+    /// it.
     pub(super) fn poll(at: Instant, seconds: u64) -> Poll {
         Poll {
             at,

@@ -1,4 +1,4 @@
-//! Commands that use the daemon, tested with a fake daemon that returns fixed answers.
+//! Tests commands that use the daemon, with a fake daemon that returns fixed answers.
 
 use crate::serving;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ fn session(port: u16) -> Session {
     }
 }
 
-/// Five sessions, two per page.
+/// Returns five sessions, two per page.
 async fn sessions(Query(filter): Query<SessionFilter>, Query(position): Query<Position>) -> Json<Page<Session>> {
     let from: u16 = position.cursor.map_or(0, |cursor| cursor.parse().unwrap());
     let items = (from..(from + 2).min(5))
@@ -128,7 +128,7 @@ async fn apply(Json(request): Json<ApplyRequest>) -> Json<ApplyAnswer> {
     })
 }
 
-/// Shares are requested only if an address is given.
+/// Shares may be requested only if an address is specified.
 async fn shares(Query(filter): Query<MappingFilter>) -> Json<Page<Share>> {
     assert!(filter.inside.is_some() || filter.outside.is_some());
     let span = Span {
@@ -274,7 +274,7 @@ fn rule(number: u32) -> Rule {
     }
 }
 
-/// A fake daemon on a private socket; it lives as long as the folder.
+/// A fake daemon on a private socket. It lives as long as the directory.
 fn daemon() -> (tempfile::TempDir, PathBuf) {
     let router = Router::new()
         .route(operation::Sessions::PATH, get(sessions))

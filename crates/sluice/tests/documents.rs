@@ -1,4 +1,4 @@
-//! Compares documents with the code.
+//! Compares the documents with the code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The `number`-th fenced block of a document that starts with a line such as "```toml", from 0.
+/// Returns the fenced block of a document whose first line begins with `fence`. `number` counts these blocks from 0.
 fn block(document: &str, fence: &str, number: usize) -> String {
     let opening = format!("```{fence}\n");
     let mut blocks = document.split(opening.as_str()).skip(1);
@@ -32,7 +32,7 @@ fn block(document: &str, fence: &str, number: usize) -> String {
     rest.split("```").next().unwrap_or_default().to_owned()
 }
 
-/// Arrows of a mermaid diagram as `(from, to)`, without labels.
+/// The arrows of a mermaid diagram as `(from, to)`, without their labels.
 fn arrows(picture: &str) -> BTreeSet<(String, String)> {
     let name = |text: &str| text.trim().split('(').next().unwrap_or_default().to_owned();
     let arrow = |line: &str| {
@@ -42,7 +42,7 @@ fn arrows(picture: &str) -> BTreeSet<(String, String)> {
     picture.lines().filter_map(arrow).collect()
 }
 
-/// Dependencies between packages of the workspace according to the manifests, without those of tests.
+/// Dependencies between packages of the workspace, according to the manifests. Dependencies of tests are excluded.
 fn dependencies() -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--locked", "--offline"])
@@ -283,7 +283,7 @@ fn cards_guide_example_is_right() {
     }
 }
 
-/// Every card fault, for the cards that the guide uses as examples.
+/// All card faults, for the cards that the guide uses as examples.
 fn card_faults() -> Vec<CardFault> {
     let [address, other] = ["0000:3b:00.0", "0000:3b:00.1"].map(|text| text.parse().expect("an address"));
     let driver = String::from("ixgbe");
@@ -329,7 +329,7 @@ fn card_faults() -> Vec<CardFault> {
     ]
 }
 
-/// Makes a new fault fail to compile until it is added to `card_faults` and to the guide.
+/// If a fault is added to the enum, this function fails to compile until the fault is added to `card_faults` and to the guide.
 fn place_in_list(fault: &CardFault) -> usize {
     match fault {
         CardFault::Absent(_) => 0,
@@ -443,7 +443,7 @@ fn links_of_documents_lead_to_files_and_headings() {
     }
 }
 
-/// Anchor of a heading in links.
+/// Anchor that links use for a heading.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words

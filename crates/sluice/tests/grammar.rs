@@ -1,4 +1,4 @@
-//! The grammar: help of every command, completions and manual pages.
+//! Tests the grammar: help of every command, completions and manual pages.
 
 use std::process::{Command, Output};
 
@@ -76,7 +76,7 @@ fn everything_that_can_be_read_has_a_command() {
         .iter()
         .filter(|operation| operation.kind.method() == "GET" && operation.command.is_none());
     let without: Vec<_> = without.map(|operation| operation.path).collect();
-    // `top`, `set list` and `show mapping` print the results of these operations.
+    // `top`, `set list` and `show mapping` print the results of these operations, which have no command of their own.
     assert_eq!(["/v1/status", "/v1/sets", "/v1/port-blocks", "/v1/shares"], *without);
 }
 
@@ -297,7 +297,7 @@ fn clear_without_filter_is_refused() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("--all"));
 }
 
-/// 198.51.100.0/28 behind 192.0.2.1 with 16 shares, two of them kept for blocks on demand.
+/// 198.51.100.0/28 is translated to 192.0.2.1 with 16 shares, two of which are reserved for dynamic blocks.
 const DETERMINISTIC: &str = r#"
 [interfaces.inside]
 device = "null:"

@@ -1,4 +1,4 @@
-//! Text from the network and from files that contains terminal control characters, tested through every output path.
+//! Tests text from the network and from files that contains terminal control characters, in all output of the program.
 
 use crate::serving;
 use axum::http::StatusCode;
@@ -13,10 +13,10 @@ use sluice_config::text::is_hidden;
 /// C0 controls with newline and tab, DEL, C1 controls, marks of text direction and of lines, and fillers.
 const HOSTILE: &str = "a\u{1b}[2J\u{7}\nforged\trow\r\0\u{7f}\u{9b}31m\u{85}\u{61c}\u{200e}\u{202e}\u{2066}\u{2028}\u{2029}\u{feff}\u{e0041}z";
 
-/// The escaped form of that text.
+/// The same text after it is escaped.
 const SHOWN: &str = r"a\u001b[2J\u0007\u000aforged\u0009row\u000d\u0000\u007f\u009b31m\u0085\u061c\u200e\u202e\u2066\u2028\u2029\ufeff\udb40\udc41z";
 
-/// Standard output and standard error of a command.
+/// Run a command. Returns its standard output and standard error.
 fn sluice(words: &[&str]) -> (String, String) {
     let page = |items: Value| get(async move || Json(json!({ "items": items })));
     let lease = json!({

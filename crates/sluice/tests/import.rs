@@ -1,4 +1,4 @@
-//! The command `sluice import`.
+//! Tests the command `sluice import`.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! `sluice inspect`: matches of rules in captures, and the report about other packets.
+//! Tests `sluice inspect`: matches of rules in captures, and the report on other packets.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -33,7 +33,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// A capture of frames at intervals of a millisecond, each truncated to `snap` bytes.
+    /// A capture of frames that are one millisecond apart, each truncated to `snap` bytes.
     fn capture(&self, frames: &[Vec<u8>], snap: usize) {
         let header = PcapHeader::default();
         let mut writer = PcapWriter::with_header(File::create(self.path("some.pcap")).unwrap(), header).unwrap();
@@ -70,7 +70,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A connection whose client has the higher address, with a request in two segments, and a DNS query.
+/// A connection with a request in two segments, whose client has the higher address; and a DNS query.
 fn traffic() -> Vec<Vec<u8>> {
     let segment = |from: &str, to: &str, flags: u8, (sequence, acknowledgment): (u32, u32), payload: &[u8]| {
         let frame = packet::tcp4(from, to).flags(flags).numbers(sequence, acknowledgment);
@@ -188,7 +188,8 @@ fn capture_from_standard_input_and_one_that_was_cut_are_taken() {
     child.stdin.take().unwrap().write_all(&bytes).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(EXPECTED.to_vec(), text(&output.stdout).lines().collect::<Vec<_>>());
-    // Headers and the first bytes are present: only the text that the last of the three rules looks for is missing.
+    // The captured bytes contain all headers and the first bytes of each payload. Only the text for the last of the
+    // three rules is missing.
     folder.capture(&traffic(), 80);
     let output = folder.inspect(&[]);
     assert!(text(&output.stdout).contains("admin") && !text(&output.stdout).contains("secret"));

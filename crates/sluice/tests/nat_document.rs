@@ -10,7 +10,7 @@ use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, check, parse};
 use sluice_engine::packet::reason::Reason;
 
-/// Every requirement, by the heading of its table and its letters.
+/// Number of requirements in each RFC, given by the heading of its table and the letters of its requirements.
 const REQUIREMENTS: [(&str, &str); 5] = [
     (
         "RFC 4787",
@@ -93,7 +93,7 @@ protocol = "tcp"
 port = 80
 "#;
 
-/// Text that precedes an example of a pool.
+/// Text that is put before an example of a pool to make it a valid configuration.
 const INTERFACES: &str = r#"
 [interfaces.inside]
 device = "null:"
@@ -115,7 +115,7 @@ fn document() -> String {
     read("docs/nat.md")
 }
 
-/// Texts in backquotes.
+/// Returns the texts in backquotes.
 fn spans(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -125,7 +125,7 @@ fn prose(document: &str) -> String {
     document.split("```").step_by(2).collect()
 }
 
-/// Fenced blocks of a kind.
+/// Fenced blocks of one kind.
 fn blocks<'d>(document: &'d str, kind: &str) -> Vec<&'d str> {
     let fenced = document.split("```").skip(1).step_by(2);
     fenced
@@ -133,7 +133,7 @@ fn blocks<'d>(document: &'d str, kind: &str) -> Vec<&'d str> {
         .collect()
 }
 
-/// Cells of the rows of the table under a heading.
+/// Cells of the table under a heading, row by row.
 fn table<'d>(document: &'d str, heading: &str) -> Vec<Vec<&'d str>> {
     let (_, section) = document.split_once(heading).unwrap_or_else(|| panic!("no {heading}"));
     let section = section.split("\n#").next().unwrap_or_default();
@@ -153,7 +153,7 @@ fn runs(path: &str, name: &str) -> bool {
     let Some((before, _)) = text.split_once(&format!("fn {name}(")) else {
         return false;
     };
-    // The test's attributes are between the end of the preceding item and the test.
+    // The attributes of a test are between the end of the item before it and the test itself.
     let attributes = before.rsplit(['}', ';']).next().unwrap_or_default();
     attributes.contains("#[test]") && !attributes.contains("#[ignore")
 }
@@ -208,11 +208,11 @@ fn keys_named_are_those_of_the_configuration() {
     let keys: BTreeSet<_> = spans(&prose).into_iter().filter(|span| plain(span)).collect();
     assert!(keys.len() > 40, "{keys:?}");
     for key in keys {
-        // Keys of a pool are written without the pool's name.
+        // The document writes keys of a pool without the pool's name.
         let known = is_key(key) || is_key(&format!("nat.pools.NAME.{key}"));
         assert!(known, "there is no key {key}");
     }
-    // The columns of keys contain nothing else.
+    // The columns of keys may contain nothing except keys.
     for (rfc, _) in REQUIREMENTS {
         for row in table(&prose, &format!("### {rfc}")) {
             spans(row[3])

@@ -1,4 +1,4 @@
-//! The command `sluice plan`.
+//! Tests the command `sluice plan`.
 
 use crate::serving;
 use std::borrow::Cow;
@@ -111,7 +111,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// Datagrams from one host to one server.
+    /// A capture with datagrams from one host to one server.
     fn elephant(&self, name: &str) {
         let mut writer = PcapWriter::new(File::create(self.path(name)).unwrap()).unwrap();
         for number in 0..500 {

@@ -1,4 +1,4 @@
-//! Runs the binary on capture files: input, output and errors.
+//! Runs the program on capture files, and checks its input, output and errors.
 
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
@@ -47,7 +47,7 @@ const INSIDE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const OUTSIDE: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const HOST: [u8; 6] = [2, 0, 0, 0, 9, 9];
 
-/// A folder with a configuration and captures.
+/// A directory with a configuration and captures.
 struct Folder(TempDir);
 
 impl Folder {
@@ -61,7 +61,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// A capture of frames at intervals of a millisecond.
+    /// A capture of frames that are one millisecond apart.
     fn capture(&self, name: &str, link: DataLink, frames: &[Vec<u8>]) {
         let header = PcapHeader {
             datalink: link,
@@ -87,7 +87,7 @@ impl Folder {
         std::iter::from_fn(|| Some(reader.next_packet()?.unwrap().data.into_owned())).collect()
     }
 
-    /// The error message of a replay that must fail.
+    /// Returns the error message of a replay, which must fail.
     fn refusal(&self, status: i32, arguments: &[&str]) -> String {
         let output = self.replay(arguments);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -101,7 +101,7 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// UDP from many hosts to many servers, echo requests through the gateway, and an echo request to the gateway.
+/// UDP datagrams from many hosts to many servers, echo requests that are forwarded, and an echo request to the gateway.
 fn traffic() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for number in 0..200u16 {
@@ -144,7 +144,7 @@ fn flow_out_is_translated_and_counted() {
             .any(|address| address == source)
     );
     assert!(port >= 1024);
-    // The sent packets equal, byte by byte, those that an independent library builds with the translated addresses.
+    // The sent packets are equal, byte by byte, to packets that an independent library builds with the translated addresses.
     let source = format!("{}.{}.{}.{}:{port}", source[0], source[1], source[2], source[3]);
     let expected = packet::udp4(source.as_str(), "192.0.2.1:53")
         .payload(b"question")
@@ -185,7 +185,7 @@ fn any_number_of_workers_gives_the_same_bytes() {
     assert_eq!(seen[0], seen[2]);
 }
 
-/// Captures of real applications, if available on this machine.
+/// Uses captures of real applications, if they are available on this machine.
 #[test]
 fn real_captures_give_the_same_bytes_with_any_number_of_workers() {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures/applications");
@@ -237,7 +237,7 @@ fn capture_that_is_cut_off_is_named_with_its_last_frame() {
     let folder = Folder::new(CONFIGURATION);
     folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
     let whole = fs::read(folder.path("in.pcap")).unwrap();
-    // The file header, two frames with headers of 16 bytes each, and a part of the third.
+    // Length of the file header, of two frames with packet headers of 16 bytes each, and of a part of the third frame.
     let traffic = traffic();
     let two = 24 + 32 + traffic[0].len() + traffic[1].len();
     fs::write(folder.path("cut.pcap"), &whole[..two + 20]).unwrap();
@@ -269,7 +269,7 @@ fn frames_that_a_snap_length_cut_are_replayed_where_their_headers_are_there_and_
         frame.macs(HOST, INSIDE).build()
     };
     let whole = [datagram(400), datagram(30), datagram(400)];
-    // The second frame is complete; the third is truncated within its UDP header.
+    // The second frame is complete. The third is truncated within its UDP header.
     let header = PcapHeader {
         snaplen: 96,
         ..PcapHeader::default()
@@ -355,7 +355,7 @@ types = ["alert", "flow", "dns", "stats"]
 records = 16
 "#;
 
-/// More alerts for one packet than its queue holds, and one record per flow.
+/// Rules that cause more alerts for one packet than the queue holds, and one record per flow.
 fn rules() -> String {
     (1..=40)
         .map(|number| {
@@ -364,7 +364,7 @@ fn rules() -> String {
         .collect()
 }
 
-/// The written records, without the lines of `stats`.
+/// The written records, without those of type `stats`.
 fn records(text: &str) -> Vec<serde_json::Value> {
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines
@@ -444,7 +444,7 @@ fn configuration_that_is_wrong_is_refused_with_its_place() {
     assert!(said.contains("sluice.toml:") && said.contains("pubic"), "{said}");
 }
 
-/// Every example forwards: frames of a host on its first interface are processed, and the counters add up.
+/// Every example can be run: frames of a host on its first interface are processed, and the counters balance.
 #[test]
 fn examples_run() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -456,7 +456,7 @@ fn examples_run() {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        // Small tables, because the test checks only that it runs.
+        // The tables are small, because this test only checks that the example runs.
         let text: String = text
             .lines()
             .map(|line| match line.split_once(" = ") {
@@ -469,7 +469,7 @@ fn examples_run() {
         let interface = text.lines().find_map(|line| line.strip_prefix("[interfaces.")).unwrap();
         let interface = interface.trim_end_matches(']').trim_matches('"');
         let folder = Folder::new(&text);
-        // Rule files are in the same folder as the configuration that refers to them.
+        // Rule files must be in the directory of the configuration that refers to them.
         fs::copy(&rules, folder.path("local.rules")).unwrap();
         folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
         let output = folder.replay(&["--in", &format!("{interface}=in.pcap"), "--json"]);

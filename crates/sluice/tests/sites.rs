@@ -1,4 +1,4 @@
-//! Subscriber sites on the command line: `sluice check`, and lists of a fake daemon with fixed answers.
+//! Tests subscriber sites on the command line: `sluice check`, and lists of a fake daemon with fixed answers.
 
 use crate::serving;
 use axum::extract::Query;
@@ -10,7 +10,7 @@ use sluice_config::api::{
     Counter, DhcpStatus, Lease, LeaseFilter, LeaseServerStatus, Page, PublicClientStatus, Site, SiteFilter, operation,
 };
 
-/// Sites in the states bound, requesting, and using a pool.
+/// Three sites: one bound, one requesting an address, and one that uses a pool.
 fn all_sites() -> Vec<Site> {
     let bound = Site {
         name: "homes-100.7".into(),

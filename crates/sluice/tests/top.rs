@@ -1,4 +1,4 @@
-//! `sluice top` without a terminal, with a fake daemon whose counters rise with every request.
+//! Tests `sluice top` without a terminal, with a fake daemon whose counters increase with every request.
 
 use crate::serving;
 use std::process::{Command, Stdio};
@@ -87,7 +87,7 @@ fn top_once_prints_workers_stages_interfaces_and_drops() {
     line("gateway: up 1m, 5 sessions");
     line("warning: core 3 is stuck");
     line("WORKER CORE BUSY PACKETS/S PREDICTED CYCLES WAITING HANDED/S TAKEN/S SHED/S");
-    // 2 GHz divided by 150 cycles, independent of the time between the two polls.
+    // The rate is 2 GHz divided by 150 cycles, whatever the time between the two polls.
     assert!(line("0 3 ").ends_with(" 13.3M 150 9 0 0 0"), "{text}");
     assert_eq!("0 50 0 100 0 0 0 0 0 all", line("0 50 "));
     line("INTERFACE LINK RECEIVED/S BITS/S SENT/S BITS/S DROPPED/S");

@@ -1,4 +1,4 @@
-//! A capture file of the frames of a failed test.
+//! Writes a capture file with the frames of a failed test.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub struct Capture {
     frames: Vec<(Duration, Vec<u8>)>,
 }
 
-/// The folder of the captures of failed tests: `test-captures` in the target directory.
+/// The directory for captures of failed tests: `test-captures` in the target directory.
 pub fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     target

@@ -1,9 +1,9 @@
-//! A clock that only advances when a test advances it.
+//! A clock that advances only when a test advances it.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A virtual clock, initially at 0.
+/// A virtual clock. Its initial time is 0.
 #[derive(Debug, Default)]
 pub struct Clock(Cell<Duration>);
 

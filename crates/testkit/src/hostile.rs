@@ -1,4 +1,4 @@
-//! Properties that must hold for arbitrary bytes. These are the bodies of the fuzz targets, which ordinary tests run, too.
+//! Properties that must hold for arbitrary bytes. The fuzz targets and ordinary tests call these functions.
 
 use sluice_wire::ethernet::{Ethernet, Link};
 use sluice_wire::fragments::Fragments;
@@ -17,7 +17,7 @@ const EVERYTHING: [Checksums; 5] = [
     Checksums::LeftToOffload,
 ];
 
-/// Tunnel headers: what is found lies within the bytes, and setting ECN bits changes nothing else.
+/// Tunnel headers: a parsed header lies within the bytes, and setting its ECN bits changes nothing else.
 fn tunnels(bytes: &[u8]) {
     assert!(tunnel::gre::read(bytes).is_none_or(|read| read.length <= bytes.len()));
     assert!(tunnel::vxlan::read(bytes).is_none_or(|identifier| identifier < 1 << tunnel::vxlan::BITS));
@@ -31,7 +31,7 @@ fn tunnels(bytes: &[u8]) {
     }
 }
 
-/// If the fast check accepts a packet, it agrees with the full check.
+/// If the fast check accepts a packet, its result equals that of the full check.
 fn passing(bytes: &[u8], layers: &Layers, checksums: Checksums, mac: &[u8; 6]) {
     let tags = usize::from(layers.tags);
     let headless = Policy {
@@ -57,7 +57,7 @@ fn passing(bytes: &[u8], layers: &Layers, checksums: Checksums, mac: &[u8; 6]) {
     assert_eq!(None, transit4(bytes, tags, checksums, &other), "not ours");
 }
 
-/// Call every function of `wire` with arbitrary bytes: none panics, and the results are consistent.
+/// Call every function of `wire` with arbitrary bytes. None may panic, and the results must be consistent.
 pub fn wire(bytes: &[u8]) {
     views(bytes);
     tunnels(bytes);
@@ -95,7 +95,7 @@ pub fn wire(bytes: &[u8]) {
         let common = Flags::PLAIN == layers.flags && bytes.len() >= least + 4 * tags;
         let looked = matches!(checksums, Checksums::Vouched | Checksums::Unverified);
         let expected = (common && looked && strict == Ok(Validity::Valid)).then_some(layers);
-        // Broadcasts, such as those of DHCP clients (RFC 2131), and packets to groups take the full check.
+        // Broadcasts, such as those of DHCP clients (RFC 2131), and multicast packets need the full check.
         let unicast = bytes[0] & 1 == 0 && bytes.get(30 + 4 * tags..34 + 4 * tags) != Some(&[0xff; 4]);
         let short = |mac| plain4(bytes, tags, checksums, mac).or_else(|| plain6(bytes, tags, checksums, mac));
         if unicast || layers.class == Class::Ipv6 && bytes[0] & 1 == 0 {
@@ -127,7 +127,7 @@ pub fn wire(bytes: &[u8]) {
     mismatched(&bytes[4..], &layers);
 }
 
-/// Layers used with another frame than their own do no harm.
+/// Using layers with a frame to which they do not belong must not panic.
 fn mismatched(bytes: &[u8], layers: &Layers) {
     let _ = (layers.key4(bytes, 0), layers.key6(bytes, 0), layers.tag(bytes, 1));
     for checksums in EVERYTHING {
@@ -151,7 +151,7 @@ fn mismatched(bytes: &[u8], layers: &Layers) {
     }
 }
 
-/// The same packet with another tag has the same layers, four bytes later.
+/// If a tag is added to a packet, its layers are the same, four bytes later.
 fn tagged(bytes: &[u8], layers: &Layers) {
     let (mut room, mut window) = crate::packet::room(bytes);
     let mut packet = Packet::new(&mut room, &mut window);
@@ -170,7 +170,7 @@ fn tagged(bytes: &[u8], layers: &Layers) {
     assert_eq!(bytes, packet.bytes());
 }
 
-/// The answers that a router makes from a packet are valid.
+/// The replies that a router creates for a packet are valid.
 fn answers(bytes: &[u8], layers: &Layers) {
     let lenient = Policy {
         martians: false,
@@ -218,7 +218,7 @@ fn answers(bytes: &[u8], layers: &Layers) {
                 assert!(packet.len() <= layers.l3 as usize + 96);
             }
             assert!(!fragments.emit(fragments.len(), &mut packet));
-            // A first fragment shorter than its transport header has no layers.
+            // A first fragment that is shorter than its transport header has no layers.
             assert!(payload <= layers.payload(bytes).len());
         }
         Class::Ipv6 => {
@@ -243,14 +243,14 @@ fn answers(bytes: &[u8], layers: &Layers) {
             (layers.source_port, layers.destination_port),
             (made.destination_port, made.source_port)
         );
-        // The options or extensions of the request are copied without another check.
+        // The options or extensions of the request are copied to the reply without another check.
         if !layers.flags.has(Flags::OPTIONS) {
             valid(&answer);
         }
     }
 }
 
-/// Views on the bytes themselves, and setters on a copy.
+/// Calls the views on the bytes themselves, and the setters on a copy.
 fn views(bytes: &[u8]) {
     let mut copy = bytes.to_vec();
     if let Some(mut view) = Ethernet::new(&mut copy[..]) {

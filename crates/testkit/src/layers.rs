@@ -1,4 +1,4 @@
-//! Layers of a crate's modules: a module uses its own layer and lower ones.
+//! Checks the layers of a crate: a module may use only its own layer and lower ones.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 pub struct Layers<'a> {
     /// Top-level modules by layer, the lowest first.
     pub layers: &'a [&'a [&'a str]],
-    /// Top-level modules beside the layers: `lib` and those that every layer may use.
+    /// Top-level modules outside of the layers: `lib`, and those that every layer may use.
     pub beside: &'a [&'a str],
-    /// Files that use a higher layer, and the modules of it.
+    /// Files that use a higher layer, with the modules of that layer that they use.
     pub exceptions: &'a [(&'a str, &'a [&'a str])],
-    /// Minimum number of source files: fewer mean that the folder is not the crate's.
+    /// Minimum number of source files. If fewer are found, the directory is not that of the crate.
     pub files: usize,
 }
 
 impl Layers<'_> {
-    /// Check every source file of the crate in the folder `manifest`, up to its unit tests.
+    /// Check every source file of the crate in the directory `manifest`. Unit tests are not checked.
     ///
     /// # Panics
-    /// A module is in no layer; a file uses a higher layer and is no exception, or is an exception without cause.
+    /// A module is in no layer, a file uses a higher layer without being an exception, or an exception is not needed.
     pub fn check(&self, manifest: &str) {
         let root = Path::new(manifest).join("src");
         let mut files = Vec::new();
@@ -49,7 +49,7 @@ impl Layers<'_> {
         exception.map_or(BTreeSet::new(), |(_, modules)| modules.iter().copied().collect())
     }
 
-    /// Modules of higher layers that the source text of a module names. A comment may name them.
+    /// Modules of higher layers to which the source text of a module refers. Comments are ignored.
     fn upward(&self, module: &str, text: &str) -> BTreeSet<&str> {
         let own = self.layers.iter().position(|layer| layer.contains(&module));
         let own = own.unwrap_or_else(|| panic!("{module} is in no layer"));

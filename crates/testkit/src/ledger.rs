@@ -1,4 +1,5 @@
-//! All counters of a system under test, compared as a whole, so that unexpected effects fail a test as missing ones do.
+//! All counters of a system under test. They are compared as a whole, so that unexpected changes fail a test just as missing
+//! ones do.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,13 +15,13 @@ impl<N: Into<String>> FromIterator<(N, u64)> for Ledger {
 }
 
 impl Ledger {
-    /// A counter's value; 0 if there is none of this name.
+    /// Value of a counter. 0 if no counter has this name.
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// The differences between this ledger with `changes` applied and `now`, one line each; empty if there are none. A missing
-    /// counter counts as 0.
+    /// The differences between `now` and this ledger after `changes` are applied, one per line. Empty if there are none. A
+    /// missing counter counts as 0.
     pub fn differences(&self, now: &Ledger, changes: &[(&str, i64)]) -> String {
         let mut expected = self.clone();
         for (name, change) in changes {
@@ -38,7 +39,7 @@ impl Ledger {
         text
     }
 
-    /// Take `now` as the new state, after checking that `changes` are the only changes since the last one.
+    /// Check that `changes` are the only changes since the last call, and keep `now` as the new state.
     #[track_caller]
     pub fn settle(&mut self, now: Ledger, changes: &[(&str, i64)]) {
         let differences = self.differences(&now, changes);

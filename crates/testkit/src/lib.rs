@@ -1,5 +1,5 @@
 //! Test support: packets built by an independent library, strategies for them, a virtual clock, a ledger of counters, captures
-//! of failures, and folders laid out like the file system of a machine with network cards.
+//! of failures, and directories with the layout of a machine's file system that describes network cards.
 #![forbid(unsafe_code)]
 
 pub mod capture;

@@ -1,5 +1,5 @@
-//! A folder laid out like `/` of a machine with network cards: the parts of `/sys`, `/dev` and `/proc` that are searched for
-//! cards.
+//! A directory with the layout of `/` on a machine with network cards. It contains the parts of `/sys`, `/dev` and `/proc`
+//! that are used to find cards.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A simulated machine in a temporary folder, where this process has all permissions.
+/// A simulated machine in a temporary directory. This process has all permissions there.
 #[derive(Debug)]
 pub struct Machine {
     root: TempDir,
@@ -24,19 +24,19 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Root folder of the simulated machine.
+    /// Root directory of the simulated machine.
     pub fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// Write a file, and create its folders.
+    /// Write a file. Missing directories are created.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.root().join(path);
         fs::create_dir_all(path.parent().expect("a folder above")).expect("folders");
         fs::write(path, text).expect("a file");
     }
 
-    /// The content of a file, trimmed.
+    /// The content of a file, without surrounding white space.
     pub fn read(&self, path: &str) -> String {
         let text = fs::read_to_string(self.root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
         text.trim().to_owned()
@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// Bind a device to another driver, or to none.
+    /// Bind a device to another driver, or to no driver.
     pub fn bind(&self, address: &str, driver: Option<&str>) {
         let link = format!("sys/bus/pci/devices/{address}/driver");
         let _ = fs::remove_file(self.root().join(&link));

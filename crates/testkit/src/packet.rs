@@ -1,4 +1,4 @@
-//! Frames built with `etherparse`, independently of our own header code. All checksums are correct.
+//! Frames built with `etherparse`, independently of the project's own header code. All checksums are correct.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ pub use etherparse::{
 };
 use etherparse::{Icmpv4Header, Icmpv6Header, UdpHeader};
 
-/// TCP control flags, as [`Frame::flags`] takes them.
+/// TCP control flags, for [`Frame::flags`].
 pub mod flag {
     /// FIN.
     pub const FIN: u8 = 0x01;
@@ -28,7 +28,7 @@ pub const SOURCE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// Default destination MAC address of a frame.
 pub const DESTINATION_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// An address, or address and port: the type itself, or its text.
+/// An address, or an address with a port. It is given in its own type or as text.
 pub trait Named<A> {
     /// The address, parsed if it is text.
     fn resolve(self) -> A;
@@ -55,7 +55,7 @@ itself!(Ipv4Addr Ipv6Addr SocketAddrV4 SocketAddrV6);
 pub enum Network {
     /// IPv4.
     V4(Ipv4Header),
-    /// IPv6 and its extension headers.
+    /// An IPv6 header with its extension headers.
     V6(Ipv6Header, Box<Ipv6Extensions>),
 }
 
@@ -64,36 +64,36 @@ pub enum Network {
 pub enum Transport {
     /// TCP.
     Tcp(TcpHeader),
-    /// UDP: source and destination port.
+    /// UDP with source and destination port.
     Udp(u16, u16),
     /// ICMP.
     Icmp4(Icmpv4Type),
     /// ICMPv6.
     Icmp6(Icmpv6Type),
-    /// None: the payload follows the IP header.
+    /// No transport header: the payload follows the IP header.
     Raw(IpNumber),
 }
 
-/// A frame to be built. All parts can be set, by field or by method.
+/// A frame to be built. All parts can be set through fields or methods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
     /// Source MAC address.
     pub source_mac: [u8; 6],
     /// Destination MAC address.
     pub destination_mac: [u8; 6],
-    /// Tags from the outermost: TPID, control information.
+    /// VLAN tags, beginning with the outermost: TPID and control information.
     pub tags: Vec<(u16, u16)>,
-    /// IP header; lengths, protocol and checksum are computed.
+    /// IP header. Its lengths, protocol and checksum are computed.
     pub network: Network,
-    /// Transport header; lengths and checksum are computed.
+    /// Transport header. Its lengths and checksum are computed.
     pub transport: Transport,
     /// Payload after the transport header.
     pub payload: Vec<u8>,
-    /// Pad the frame with zeros to this length.
+    /// Length to which the frame is padded with zeros.
     pub pad: usize,
 }
 
-/// A TCP segment over IPv4 with ACK set.
+/// A TCP segment over IPv4. Its ACK flag is set.
 pub fn tcp4(source: impl Named<SocketAddrV4>, destination: impl Named<SocketAddrV4>) -> Frame {
     let (source, destination) = (source.resolve(), destination.resolve());
     frame4(*source.ip(), *destination.ip(), tcp(source.port(), destination.port()))
@@ -121,7 +121,7 @@ pub fn icmp4_echo_reply(source: impl Named<Ipv4Addr>, destination: impl Named<Ip
     frame4(source.resolve(), destination.resolve(), Transport::Icmp4(echo))
 }
 
-/// An ICMP error that quotes the first `quote` bytes of `frame`, from its IP header on (no tags).
+/// An ICMP error that quotes the first `quote` bytes of `frame`, beginning at its IP header. `frame` must not have tags.
 pub fn icmp4_error(
     source: impl Named<Ipv4Addr>,
     destination: impl Named<Ipv4Addr>,
@@ -140,7 +140,7 @@ pub fn icmp4_error(
         .payload(&datagram[..quote.min(datagram.len())])
 }
 
-/// A TCP segment over IPv6 with ACK set.
+/// A TCP segment over IPv6. Its ACK flag is set.
 pub fn tcp6(source: impl Named<SocketAddrV6>, destination: impl Named<SocketAddrV6>) -> Frame {
     let (source, destination) = (source.resolve(), destination.resolve());
     frame6(*source.ip(), *destination.ip(), tcp(source.port(), destination.port()))
@@ -162,7 +162,7 @@ pub fn icmp6_echo(source: impl Named<Ipv6Addr>, destination: impl Named<Ipv6Addr
     frame6(source.resolve(), destination.resolve(), Transport::Icmp6(echo))
 }
 
-/// An ICMPv6 error that quotes the first `quote` bytes of `frame`, from its IP header on (no tags).
+/// An ICMPv6 error that quotes the first `quote` bytes of `frame`, beginning at its IP header. `frame` must not have tags.
 pub fn icmp6_error(
     source: impl Named<Ipv6Addr>,
     destination: impl Named<Ipv6Addr>,
@@ -181,7 +181,8 @@ pub fn icmp6_error(
         .payload(&datagram[..quote.min(datagram.len())])
 }
 
-/// A neighbour solicitation or advertisement (`kind` 135 or 136) with hop limit 255: flags word, target, options.
+/// A neighbour solicitation or advertisement (`kind` 135 or 136) with hop limit 255. Further parameters are the flags word, the target and the
+/// options.
 pub fn neighbour(
     source: impl Named<Ipv6Addr>,
     destination: impl Named<Ipv6Addr>,
@@ -287,7 +288,7 @@ impl Frame {
         self
     }
 
-    /// Add another tag inside the present ones: 0x8100 or 0x88a8, and the VLAN.
+    /// Add another tag inside of the existing ones, with its protocol (0x8100 or 0x88a8) and VLAN.
     #[must_use]
     pub fn tag(mut self, protocol: u16, vlan: u16) -> Self {
         self.tags.push((protocol, vlan));
@@ -366,8 +367,8 @@ impl Frame {
         self
     }
 
-    /// Turn the frame into a fragment: offset in units of 8 bytes, whether more fragments follow, identification. With an
-    /// offset, it has no transport header: the payload follows the IP header.
+    /// Turn the frame into a fragment. `offset` is in units of 8 bytes, and `more` states whether more fragments follow.
+    /// If the offset is not 0, the frame has no transport header, and the payload follows the IP header.
     #[must_use]
     pub fn fragment(mut self, offset: u16, more: bool, identification: u32) -> Self {
         let offset = IpFragOffset::try_new(offset).expect("13 bits");
@@ -384,7 +385,7 @@ impl Frame {
         self
     }
 
-    /// Pad with zeros to `length`, as a card pads to 60 bytes.
+    /// Pad with zeros to `length`, like a card that pads to 60 bytes.
     #[must_use]
     pub fn padded(mut self, length: usize) -> Self {
         self.pad = length;

@@ -1,10 +1,10 @@
-//! Runs a test in a process of its own: the test program is started again for that test alone.
+//! Runs a test in a separate process, by starting the test program again for this test only.
 
 use std::panic::Location;
 use std::path::Path;
 use std::process::Command;
 
-/// The full name of a test of the calling file, which may be a module of a test program.
+/// The full name of a test in the calling file, which may be a module of a test program.
 #[track_caller]
 pub fn name(test: &str) -> String {
     let file = Path::new(Location::caller().file());
@@ -14,12 +14,12 @@ pub fn name(test: &str) -> String {
     }
 }
 
-/// Start this program again for one test. `command` runs the program given by its arguments (`unshare --net`, for example, or
-/// `env`). `name` is the test's full name.
+/// Start this program again for a single test. `command` runs the program that its arguments specify (for example `unshare
+/// --net`, or `env`). `name` is the full name of the test.
 ///
 /// # Panics
 ///
-/// If the test fails there, or no test has that name.
+/// If the test fails in the new process, or no test has this name.
 pub fn again(mut command: Command, name: &str) {
     let output = command
         .arg(std::env::current_exe().expect("the path of this test"))

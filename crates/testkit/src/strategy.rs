@@ -71,7 +71,7 @@ fn transport6() -> impl Strategy<Value = Transport> {
 fn extensions() -> impl Strategy<Value = Ipv6Extensions> {
     let raw = || {
         prop::option::of(prop::sample::select(vec![6usize, 14, 22])).prop_map(|length| {
-            // One padding option that fills all of the option's space.
+            // A single padding option, which fills all of the space for options.
             length.map(|length| {
                 let mut options = vec![0; length];
                 (options[0], options[1]) = (1, length as u8 - 2);
@@ -82,7 +82,7 @@ fn extensions() -> impl Strategy<Value = Ipv6Extensions> {
     let auth = prop::option::of(any::<(u32, u32, [u8; 12])>()).prop_map(|auth| {
         auth.map(|(spi, seq, icv)| IpAuthHeader::new(IpNumber(59), spi, seq, &icv).expect("a length that fits"))
     });
-    // No segments are left, so that the destination is the final one.
+    // No segments are left, so the destination address is the final one.
     let routing = prop::option::of(Just(())).prop_map(|present| {
         present.map(|()| Ipv6RawExtHeader::new_raw(IpNumber(59), &[2, 0, 0, 0, 0, 0]).expect("a length that fits"))
     });
@@ -100,7 +100,7 @@ fn extensions() -> impl Strategy<Value = Ipv6Extensions> {
     )
 }
 
-/// IPv4 options without a source route.
+/// IPv4 options that contain no source route.
 fn options4() -> impl Strategy<Value = Vec<u8>> {
     prop::sample::select(vec![
         vec![],
@@ -117,7 +117,7 @@ fn tags() -> impl Strategy<Value = Vec<(u16, u16)>> {
     vec((prop::sample::select(vec![0x8100, 0x88a8]), any::<u16>()), 0..=2)
 }
 
-/// An unfragmented, valid packet over IPv4 or IPv6, with up to two tags, options or extension headers, and padding.
+/// A valid packet over IPv4 or IPv6 that is not fragmented, with up to two tags, options or extension headers, and padding.
 pub fn frame() -> impl Strategy<Value = Frame> {
     let v4 = (
         address4(),
@@ -164,15 +164,16 @@ pub fn frame() -> impl Strategy<Value = Frame> {
         })
 }
 
-/// A valid fragment: `true` and a first one, or `false` and a later one.
+/// A valid fragment. The flag is `true` for a first fragment, and `false` for a later one.
 pub fn fragment() -> impl Strategy<Value = (bool, Frame)> {
     (frame(), any::<bool>(), any::<bool>(), 3..1000u16, any::<u32>()).prop_map(
         |(mut frame, first, more, offset, id)| {
             if let (Network::V6(_, extensions), false) = (&mut frame.network, first) {
-                // The authentication header follows the fragment header, so it is only in the first fragment.
+                // The authentication header follows the fragment header, so only the first fragment contains it.
                 extensions.auth = None;
             }
-            // The lengths of transport headers are multiples of 4, so a payload of whole words makes the total a multiple of 8.
+            // The lengths of transport headers are multiples of 4. The payload consists of whole words, chosen so that the
+            // total is a multiple of 8.
             let header = match (&frame.transport, first) {
                 (_, false) | (Transport::Raw(_), _) => 0,
                 (Transport::Tcp(header), _) => header.header_len(),
@@ -192,11 +193,11 @@ pub fn fragment() -> impl Strategy<Value = (bool, Frame)> {
     )
 }
 
-/// A frame's bytes after damage: bytes overwritten, cut off, or added.
+/// The bytes of a damaged frame: bytes were overwritten, removed, or added.
 pub fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let whole = prop_oneof![3 => frame(), 1 => fragment().prop_map(|(_, frame)| frame)];
     let edits = vec((any::<Index>(), any::<u8>()), 0..6);
-    // Most errors are in the headers.
+    // Most of the damage is in the headers.
     let early = vec((0..64usize, any::<u8>()), 0..4);
     (
         whole,

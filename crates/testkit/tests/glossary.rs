@@ -1,4 +1,4 @@
-//! Compares the glossary with the code: each place exists, and abandoned words are not used again.
+//! Compares the glossary with the code: each place must exist, and abandoned words must not be used again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Abandoned identifiers, which other words have replaced in the crates below.
+/// Abandoned identifiers. In the crates below, other words have replaced them.
 const ABANDONED: &[&str] = &[
     "Aim",
     "Asked",
@@ -58,7 +58,7 @@ const ABANDONED: &[&str] = &[
 /// The crates whose names follow the glossary.
 const CRATES: [&str; 2] = ["engine", "nat"];
 
-/// Abandoned names that are still used, by crate. The list may only become shorter.
+/// Abandoned names that are still used, for each crate. The list may only become shorter.
 #[rustfmt::skip]
 const LEFT: &[(&str, &str)] = &[];
 

@@ -1,4 +1,4 @@
-//! Every file of tests runs: it is a module of its crate's test program, or a program of its own.
+//! Checks that every test file is run: it must be a module of its crate's test program, or a separate program.
 
 use std::fs;
 use std::path::Path;

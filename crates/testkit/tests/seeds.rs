@@ -1,4 +1,4 @@
-//! Random tests use fixed seeds: otherwise a failure by chance can't be distinguished from a regression.
+//! Checks that random tests use fixed seeds. Otherwise a random failure can't be distinguished from a regression.
 
 use std::fs;
 use std::path::{Path, PathBuf};

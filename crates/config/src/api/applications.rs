@@ -20,7 +20,7 @@ pub struct ApplicationsStatus {
 pub struct ApplicationResults {
     /// Name of the result.
     pub result: String,
-    /// Explanation of the result.
+    /// Explanation of the result of an identification.
     pub help: String,
     /// Number of sessions with this result.
     pub sessions: u64,
@@ -30,7 +30,7 @@ pub struct ApplicationResults {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationSessions {
-    /// Application by nDPI's name; `Unknown` if it could not be identified.
+    /// nDPI's name of the application. `Unknown` if it could not be identified.
     pub application: String,
     /// Number of sessions.
     pub sessions: u64,

@@ -1,4 +1,5 @@
-//! Columns of the tables that `sluice show` prints. Title and cell of each are declared with the type of the row.
+//! Columns of the tables that `sluice show` prints. The title and cell of each column are declared with the type of the
+//! row.
 
 use serde::Serialize;
 
@@ -38,11 +39,11 @@ impl<T> Column<T> {
 
 /// A row of a table.
 pub trait Row: Sized + 'static {
-    /// Columns from left to right.
+    /// Columns of the table, from left to right.
     const COLUMNS: &'static [Column<Self>];
 }
 
-/// A number with its digits in groups of three.
+/// A number whose digits are in groups of three.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -55,7 +56,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A duration in seconds, in its two largest units.
+/// A duration in seconds, formatted in its two largest units.
 pub fn age(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let largest = UNITS.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(3);
@@ -67,7 +68,7 @@ pub fn age(seconds: u64) -> String {
     }
 }
 
-/// Name of a value in the configuration.
+/// Name of a value as in the configuration.
 pub fn word<T: Serialize>(value: &T) -> String {
     let value = serde_json::to_value(value).ok();
     value

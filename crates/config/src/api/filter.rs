@@ -14,15 +14,15 @@ use crate::value::Protocol;
 /// Why a filter can't be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// Not an address, prefix or port.
+    /// The text is not an address, prefix or port.
     #[error("`{0}` is no endpoint: write 192.0.2.1, 192.0.2.0/24, 192.0.2.1:443, [2001:db8::1]:443 or :443")]
     Endpoint(String),
-    /// Not an address or a prefix.
+    /// The text is not an address or a prefix.
     #[error("`{0}` is no address: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
     Net(String),
 }
 
-/// Implements a type as text in the API and on the command line.
+/// Implements the textual form of a type, for the API and the command line.
 macro_rules! text {
     ($type:ty) => {
         impl Serialize for $type {
@@ -71,9 +71,9 @@ text!(NetFilter);
 /// An address or prefix, a port, or both: `192.0.2.0/24`, `192.0.2.1:443`, `[2001:db8::1]:443`, `:443`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointFilter {
-    /// Addresses that match; any if absent.
+    /// Addresses that match. If absent, any address.
     pub net: Option<IpNet>,
-    /// Port or ICMP identifier that matches; any if absent.
+    /// Port or ICMP identifier that matches. If absent, any.
     pub port: Option<u16>,
 }
 
@@ -189,7 +189,7 @@ pub struct SessionFilter {
 }
 
 impl SessionFilter {
-    /// Whether a session matches, if every address is a subscriber of its own.
+    /// Whether a session matches, on the assumption that every address is a separate subscriber.
     pub fn matches(&self, session: &Session) -> bool {
         let endpoint =
             |filter: &Option<EndpointFilter>, endpoint| filter.as_ref().is_none_or(|filter| filter.matches(&endpoint));
@@ -275,14 +275,14 @@ impl NeighbourFilter {
     }
 }
 
-/// Page of a list, in the same query string as a filter.
+/// Page of a list. It is in the same query string as a filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Position {
-    /// `next` of the previous page; the first page if absent.
+    /// `next` of the previous page. If absent, the first page is requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Maximum number of entries per page; the response may have fewer.
+    /// Maximum number of entries per page. The response may have fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }

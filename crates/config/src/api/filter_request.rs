@@ -1,4 +1,4 @@
-//! What is asked of the packet filter.
+//! Requests to the packet filter.
 
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -68,7 +68,7 @@ macro_rules! request {
         }
 
         impl FilterRequest {
-            /// The header fields of the packet, as far as they are given.
+            /// The header fields of the packet that are specified in the request.
             pub fn header_fields(&self) -> impl Iterator<Item = (Field, Option<u32>)> {
                 [$($((Field::$field, self.$key.map(<u32 as From<$asked>>::from)),)?)+].into_iter()
             }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The present graph, of all routers or of one.
+/// The current graph, of all routers or of a single one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Graph {
@@ -10,9 +10,10 @@ pub struct Graph {
     pub nodes: Vec<GraphNode>,
     /// Edges between nodes.
     pub edges: Vec<GraphEdge>,
-    /// Chains by router, in the order of the file.
+    /// Chains of each router, in the order of the file.
     pub chains: Vec<GraphChain>,
-    /// Copies requested by chains that were not sent: too many at a time, too long, or no free buffer.
+    /// Copies that chains requested and that were not sent, because too many were queued, a frame was too long, or no
+    /// buffer was free.
     pub copies_lost: u64,
 }
 
@@ -24,9 +25,9 @@ pub struct GraphNode {
     pub name: String,
     /// Function of the node.
     pub help: String,
-    /// How packets leave the graph at this node, other than being sent.
+    /// How packets leave the graph at this node, in addition to being sent.
     pub leaves: Vec<String>,
-    /// Counters of the node over all routers; absent if other nodes do its work.
+    /// Counters of the node, over all routers. Absent if other nodes do its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<NodeWork>,
 }
@@ -37,7 +38,7 @@ pub struct GraphNode {
 pub struct NodeWork {
     /// Number of runs.
     pub runs: u64,
-    /// Number of packets; a packet that returns counts again.
+    /// Number of packets. A packet that returns to the node is counted again.
     pub packets: u64,
     /// Clock cycles.
     pub cycles: u64,
@@ -51,7 +52,7 @@ pub struct GraphEdge {
     pub from: String,
     /// Node that receives the packets.
     pub to: String,
-    /// Condition of the edge; empty if it is the only one.
+    /// Condition of the edge. Empty if it is the only edge of its node.
     pub why: String,
 }
 
@@ -61,7 +62,7 @@ pub struct GraphEdge {
 pub struct GraphChain {
     /// Virtual router of the chain.
     pub router: String,
-    /// Name of the chain; packets enter at `input`.
+    /// Name of the chain. Packets enter at `input`.
     pub name: String,
     /// Steps of the chain.
     pub steps: Vec<GraphStep>,
@@ -73,13 +74,13 @@ pub struct GraphChain {
 pub struct GraphStep {
     /// Text of the step.
     pub step: String,
-    /// Chain at which some or all packets continue.
+    /// Chain at which all packets, or those to which the step applies, continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Counted packets: those that passed, matched, exceeded the rate or were copied.
+    /// Number of counted packets: those that passed, matched, exceeded the rate or were copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
-    /// Bytes of these packets, as frames.
+    /// Frame bytes of these packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }

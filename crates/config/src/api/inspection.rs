@@ -34,27 +34,27 @@ pub struct Alert {
     pub message: String,
     /// Class type of the rule.
     pub class: String,
-    /// Priority; 1 is the most urgent.
+    /// Priority of the rule. 1 is the most urgent.
     pub priority: u8,
     /// Input interface of the packet.
     pub interface: String,
     /// IP protocol.
     pub protocol: String,
-    /// Source address of the packet, with inside addresses before translation.
+    /// Source address of the packet. If it is an inside address, it is the one before translation.
     pub source: IpAddr,
     /// Source port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
-    /// Destination address, with inside addresses before translation.
+    /// Destination address of the packet. If it is an inside address, it is the one before translation.
     pub destination: IpAddr,
     /// Destination port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination_port: Option<u16>,
     /// Whether the client sent the packet.
     pub to_server: bool,
-    /// Packets of the session until then, from the client and from the server.
+    /// Packets of the session up to this time, from the client and from the server.
     pub packets: [u64; 2],
-    /// Bytes of the session until then, from the client and from the server.
+    /// Bytes of the session up to this time, from the client and from the server.
     pub bytes: [u64; 2],
 }
 
@@ -91,17 +91,17 @@ pub struct InspectionStatus {
     pub search_bytes: u64,
     /// How the search database was obtained.
     pub search: SearchMade,
-    /// Packets to inspect: the sum of inspected, bypassed, dropped and waiting packets.
+    /// Packets subject to inspection: the sum of inspected, bypassed, dropped and waiting packets.
     pub received: u64,
     /// Packets forwarded after inspection.
     pub inspected: u64,
     /// Packets forwarded without inspection.
     pub bypassed: u64,
-    /// Packets forwarded without inspection, by reason; reasons with a zero count are omitted.
+    /// Packets forwarded without inspection, for each reason. Reasons with a zero count are omitted.
     pub bypassed_by_reason: Vec<InspectionReason>,
     /// Packets dropped by inspection.
     pub dropped: u64,
-    /// Packets dropped by inspection, by reason; reasons with a zero count are omitted.
+    /// Packets dropped by inspection, for each reason. Reasons with a zero count are omitted.
     pub dropped_by_reason: Vec<InspectionReason>,
     /// Fragments that wait for the rest of their datagram.
     pub waiting: u64,
@@ -109,17 +109,17 @@ pub struct InspectionStatus {
     pub searched: u64,
     /// TCP segments whose urgent pointer was cleared.
     pub urgent_cleared: u64,
-    /// Flows whose inspection has ended, because they were clean or by policy.
+    /// Flows whose inspection has ended, because they were clean or because of a policy.
     pub bypassed_flows: u64,
-    /// Flows that were moved to a new generation of rules.
+    /// Flows that switched to a newer generation of rules.
     pub reopened: u64,
-    /// Number of protocol anomalies by kind; those with a zero count are omitted.
+    /// Number of protocol anomalies of each kind. Those with a zero count are omitted.
     pub anomalies: Vec<InspectionReason>,
-    /// Number of times that a limit was reached, by limit; those with a zero count are omitted.
+    /// Number of times that each limit was reached. Limits with a zero count are omitted.
     pub limits: Vec<InspectionReason>,
     /// Number of workers that are overloaded now.
     pub overloaded: u64,
-    /// Number of overloads of workers so far.
+    /// Number of times that workers have been overloaded.
     pub overloads: u64,
     /// Matches that `threshold` or `detection_filter` could not count because the table was full.
     pub uncounted: u64,
@@ -138,11 +138,11 @@ pub struct InspectionStatus {
     pub records_failed: u64,
 }
 
-/// Inspection rules that a commit has activated.
+/// Inspection rules that a commit has made active.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct AppliedRules {
-    /// Number of active rules, and how the search database was obtained.
+    /// Text with the number of active rules and the origin of the search database.
     pub said: String,
     /// Rules that are rejected now and were not rejected before.
     pub refused: Vec<RefusedSignature>,
@@ -152,14 +152,14 @@ pub struct AppliedRules {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SearchMade {
-    /// Whether it was loaded from the cache; otherwise it was compiled.
+    /// Whether it was loaded from the cache. Otherwise it was compiled.
     pub loaded: bool,
-    /// Why it was not in the cache.
+    /// Why the cache did not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Time taken in milliseconds.
+    /// Time that this took in milliseconds.
     pub milliseconds: u64,
-    /// Progress of a compilation that is running now: compiled patterns and all patterns.
+    /// Progress of a running compilation: the number of compiled patterns, and the number of all patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compiling: Option<[u64; 2]>,
 }
@@ -184,7 +184,7 @@ pub struct RefusedSignature {
     pub file: String,
     /// Line number.
     pub line: u32,
-    /// Signature ID, if the rule has one.
+    /// Signature ID, if it could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<u32>,
     /// Why the rule is rejected.

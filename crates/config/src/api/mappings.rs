@@ -1,4 +1,4 @@
-//! Assignment of outside ports: shares, blocks, mappings and subscribers.
+//! Types for the assignment of outside ports: shares, blocks, mappings and subscribers.
 
 use std::net::IpAddr;
 
@@ -32,13 +32,13 @@ pub struct MappingFilter {
 }
 
 impl MappingFilter {
-    /// Whether everything matches.
+    /// Whether the filter matches everything.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Outside ports assigned to an inside address of a deterministic pool, whether used or not (RFC 7422).
+/// Outside ports that are assigned to an inside address of a deterministic pool, whether in use or not (RFC 7422).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Share {
@@ -46,17 +46,17 @@ pub struct Share {
     pub pool: String,
     /// Inside address.
     pub inside: IpAddr,
-    /// Number of ports per protocol.
+    /// Number of ports for each protocol.
     pub ports: u32,
     /// The ports.
     pub spans: Vec<Span>,
 }
 
-/// Maximum number of spans shown in a table cell.
+/// Maximum number of spans that are shown in a table cell.
 const SPANS: usize = 4;
 
 impl Share {
-    /// The first spans, and the number of further ones.
+    /// Text with the first spans and the number of further ones.
     fn some_spans(&self) -> String {
         let mut spans: Vec<_> = self.spans.iter().take(SPANS).map(ToString::to_string).collect();
         if self.spans.len() > SPANS {
@@ -109,7 +109,7 @@ impl Row for Mapping {
 pub struct PortBlock {
     /// Name of the pool.
     pub pool: String,
-    /// Subscriber: its inside address, or the first one of its prefix.
+    /// Inside address of the subscriber, or the first address of its prefix.
     pub subscriber: IpAddr,
     /// Ports of the block.
     pub span: Span,
@@ -152,7 +152,7 @@ pub struct SubscriberFilter {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Subscriber {
-    /// Inside address, or the first one of the subscriber's prefix.
+    /// Inside address of the subscriber, or the first address of its prefix.
     pub address: IpAddr,
     /// Paired outside address.
     pub paired: IpAddr,

@@ -2,9 +2,10 @@
 //!
 //! [`operation`] contains all operations, and `docs/api.md` lists them.
 //!
-//! The request of a `GET` is in its query string, that of a `POST` in its body. A list is read page by page: while a
-//! response has `next`, the next request passes it as `cursor`. Entries that exist during the whole listing are
-//! returned once; entries that are added or removed meanwhile may be missing. A failed request returns [`Failure`].
+//! The request of a `GET` is in its query string, that of a `POST` in its body. A list is read page by page: as long as
+//! a response has `next`, the next request passes this value as `cursor`. Entries that exist during the whole listing
+//! are returned exactly once. Entries that are added or removed during the listing may be missing. A failed request
+//! returns [`Failure`].
 
 mod applications;
 pub mod column;
@@ -59,13 +60,13 @@ use crate::difference::Change;
 #[serde(default)]
 pub struct Unfiltered {}
 
-/// A page of a list.
+/// One page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Page<T> {
     /// Entries.
     pub items: Vec<T>,
-    /// `cursor` of the next request; absent on the last page.
+    /// Value of `cursor` in the next request. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -89,25 +90,25 @@ pub struct Cleared {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplyRequest {
-    /// Name of the text in messages: the path of its file.
+    /// Name of the text for messages, which is the path of its file.
     pub name: String,
     /// The configuration.
     pub text: String,
-    /// Only report the effect.
+    /// Only report the effect, without applying the configuration.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Result of applying a configuration, which is applied as a whole or not at all.
+/// Result of applying a configuration. It is applied completely or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "result")]
 pub enum ApplyAnswer {
-    /// The configuration is active, or would be without `dry-run`.
+    /// The configuration is active or, in a dry run, would be.
     #[serde(rename_all = "kebab-case")]
     Committed {
         /// Number of the commit, counted from 1 at start.
         generation: u64,
-        /// Differences to the previous configuration.
+        /// Differences from the previous configuration.
         changes: Vec<Change>,
         /// Advice about unusual settings.
         advice: Vec<Complaint>,
@@ -115,13 +116,13 @@ pub enum ApplyAnswer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rules: Option<AppliedRules>,
     },
-    /// The configuration is invalid; the previous one remains active.
+    /// The configuration is invalid. The previous one remains active.
     #[serde(rename_all = "kebab-case")]
     Refused {
         /// Problems of the configuration.
         complaints: Vec<Complaint>,
     },
-    /// The configuration is valid, but requires a restart; the previous one remains active.
+    /// The configuration is valid, but requires a restart. The previous one remains active.
     #[serde(rename_all = "kebab-case")]
     NeedsRestart {
         /// Changes that require a restart, with reasons.

@@ -1,4 +1,4 @@
-//! Types of translation: pools, rules and their use.
+//! Types of address translation: pools and rules, with their utilisation.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use super::Subscriber;
 use super::column::{Column, Row, grouped, or_dash};
 use crate::value::Protocol;
 
-/// Number of ports per protocol.
+/// Number of ports for each protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ByProtocol {
@@ -49,7 +49,7 @@ pub struct Pool {
     pub name: String,
     /// Number of addresses.
     pub addresses: u64,
-    /// Number of ports on all addresses, per protocol.
+    /// Number of ports on all addresses, for each protocol.
     pub ports: u64,
     /// Ports in use.
     pub used: ByProtocol,
@@ -99,7 +99,7 @@ pub struct PoolBlocks {
     pub count: u64,
     /// Number of blocks assigned to subscribers.
     pub used: u64,
-    /// Unused fraction of the ports in assigned blocks, 0 to 1, for the protocol that uses most.
+    /// Fraction of the ports in assigned blocks that are not in use, 0 to 1, for the protocol that uses most.
     pub fragmentation: f64,
 }
 
@@ -111,16 +111,16 @@ pub struct Nat {
     pub pools: Vec<Pool>,
     /// Subscribers with the most outside ports, in descending order.
     pub subscribers: Vec<Subscriber>,
-    /// Utilisation of the tables.
+    /// Utilisation of the translation tables.
     pub tables: Vec<TableUse>,
     /// Ports and port blocks that were released without quarantine because too many were in quarantine
     /// (`quarantined-ports`).
     pub quarantine_overflows: u64,
-    /// Number of 64-port blocks that shards have borrowed after using up their own. Cards steer the packets to these
-    /// ports to other shards.
+    /// Number of 64-port blocks that shards have borrowed after using up their own. Cards steer packets for these ports
+    /// to the shards that own the blocks.
     #[serde(default)]
     pub borrowed_blocks: u64,
-    /// Hosts that destination rules balance flows over.
+    /// Hosts over which destination rules balance flows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<RuleHost>,
     /// The first rules in the order of evaluation: destination rules, then source rules.
@@ -137,19 +137,19 @@ pub struct Rule {
     pub kind: RuleKind,
     /// Addresses that match.
     pub network: String,
-    /// Protocol; any if absent.
+    /// Protocol. If absent, any protocol matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// Ports, as `80` or `80-90`; all if absent.
+    /// Ports, such as `80` or `80-90`. If absent, all ports match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<String>,
-    /// Input interface; any if absent.
+    /// Input interface. If absent, any interface matches.
     #[serde(default, rename = "in", skip_serializing_if = "Option::is_none")]
     pub incoming: Option<String>,
     /// Whether the rule applies to packets of the gateway's own host stack.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub local: bool,
-    /// Output interface; any if absent.
+    /// Output interface. If absent, any interface matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
     /// Action of the rule.
@@ -157,7 +157,7 @@ pub struct Rule {
     /// Target of the rule: pool, network, or host and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Number of flows that matched. Exempt flows have no sessions, so each of their packets counts.
+    /// Number of flows that matched. An exempt flow has no session, so each of its packets is counted.
     pub flows: u64,
 }
 
@@ -166,7 +166,7 @@ fn or_any<T: ToString>(value: Option<T>) -> String {
 }
 
 impl Rule {
-    /// Action with its target.
+    /// Text with the action and its target.
     fn deed(&self) -> String {
         let action = match self.action {
             RuleAction::Pool => "pool",
@@ -208,11 +208,11 @@ impl Row for Rule {
     ];
 }
 
-/// One of several hosts that a destination rule balances flows over.
+/// One of several hosts over which a destination rule balances flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RuleHost {
-    /// Number of the set of hosts, as the rule shows it.
+    /// Number of the set of hosts. The rule shows the same number.
     pub hosts: u64,
     /// Address of the host.
     pub address: std::net::Ipv4Addr,
@@ -240,9 +240,9 @@ impl Row for RuleHost {
 pub enum HostState {
     /// The host replies to checks.
     Up,
-    /// The host does not reply and gets no new flows.
+    /// The host does not reply, and therefore gets no new flows.
     Down,
-    /// The host is not checked and counts as up.
+    /// The host is not checked, and counts as up.
     Unchecked,
 }
 
@@ -256,11 +256,11 @@ impl std::fmt::Display for HostState {
     }
 }
 
-/// End of a flow that a rule translates.
+/// The end of a flow whose address a rule translates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleKind {
-    /// Destination; evaluated first.
+    /// Destination rules. They are evaluated first.
     Destination,
     /// Source.
     Source,
@@ -333,7 +333,7 @@ pub struct Span {
     pub first: u16,
     /// Highest port.
     pub last: u16,
-    /// Distance between consecutive ports; 1 for a contiguous range.
+    /// Distance between consecutive ports. 1 for a contiguous range.
     pub step: u16,
 }
 

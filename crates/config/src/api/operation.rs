@@ -1,4 +1,4 @@
-//! The operations of the control API, each declared once in [`operations!`](crate::operations): the daemon's routes, the
+//! The operations of the control API, declared in the single table [`operations!`](crate::operations). The daemon's routes, the
 //! client's requests, the commands of `sluice show` and `docs/api.md` derive from this table.
 
 use serde::Serialize;
@@ -6,18 +6,18 @@ use serde::de::DeserializeOwned;
 
 use super::Page;
 
-/// How an operation is requested, and the form of its response.
+/// How an operation is requested, and which form its response has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
-    /// `GET`: the request is the query string, the response a single value.
+    /// `GET`: the request is the query string, the response is a single value.
     Get,
-    /// `GET`: the response is a complete list.
+    /// `GET`: the request is the query string, the response is a complete list.
     List,
-    /// `GET`: the response is a page of a list; the query string also contains a [`Position`](super::Position).
+    /// `GET`: the response is a page of a list. The query string also contains a [`Position`](super::Position).
     Pages,
-    /// `POST`: the request is the body, the response a single value.
+    /// `POST`: the request is the body, the response is a single value.
     Post,
-    /// `POST`: the request is the body, the response is streamed.
+    /// `POST`: the request is the body, the response is a stream.
     Stream,
 }
 
@@ -58,11 +58,11 @@ pub struct Description {
     pub kind: OperationKind,
     /// Path of the operation.
     pub path: &'static str,
-    /// Help text in lines; the first line is the summary.
+    /// Help text as lines. The first line is the summary.
     pub help: &'static [&'static str],
     /// Name of the request type.
     pub request: &'static str,
-    /// Name of the response type; of a list, that of its rows.
+    /// Name of the response type. For a list, the name of the row type.
     pub answer: &'static str,
     /// Command of `sluice show` that prints the response.
     pub command: Option<&'static str>,
@@ -74,7 +74,7 @@ impl Description {
         self.help.first().map_or("", |line| line.trim())
     }
 
-    /// Help text with its paragraphs, if it has more than the summary.
+    /// Help text with its paragraphs. `None` if it consists only of the summary.
     pub fn paragraphs(&self) -> Option<String> {
         let lines: Vec<_> = self.help.iter().map(|line| line.trim()).collect();
         let paragraphs = lines.split(|line| line.is_empty());
@@ -83,12 +83,12 @@ impl Description {
     }
 }
 
-/// Calls a macro with the table of operations. A line contains the [`OperationKind`] in small letters, the name in
-/// [`operation`](crate::api::operation), the path, and the types of the request and of the response or the rows of a
-/// list. The command of `sluice show` follows: `table` if it prints only the columns of the rows, `text` if
-/// `crates/sluice` implements its output, `several` if it makes several requests.
+/// Calls a macro with the table of operations. A line contains the [`OperationKind`] in lower case, the name in
+/// [`operation`](crate::api::operation), the path, and the types of the request and of the response or the rows of a list. The command
+/// of `sluice show` follows: `table` if it prints only the columns of the rows, `text` if `crates/sluice` implements its output,
+/// `several` if it makes several requests.
 ///
-/// Paths begin with the version of the API. The meaning of a version never changes.
+/// Paths begin with the version of the API. The meaning of a path in a given version never changes.
 #[macro_export]
 macro_rules! operations {
     ($then:ident) => {

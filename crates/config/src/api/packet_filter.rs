@@ -1,5 +1,5 @@
-//! `/v1/filter`: the packet filter, counters of its rules, the rule that decides about a packet, and insertion and
-//! removal of single rules.
+//! `/v1/filter`: the packet filter, counters of its rules, the rule that determines the verdict on a packet, and
+//! insertion and removal of single rules.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -17,9 +17,9 @@ use crate::value::IpProtocol;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PacketFilter {
-    /// Verdict on packets that no rule decides about.
+    /// Verdict on packets for which no rule has a verdict.
     pub default: Verdict,
-    /// Counters of packets that no rule decided about.
+    /// Counters of packets for which no rule had a verdict.
     pub by_default: Hits,
     /// Whether only the first packet of a flow is filtered.
     pub sessions: bool,
@@ -29,13 +29,13 @@ pub struct PacketFilter {
     pub bytes: u64,
     /// Total number of rules.
     pub rules_in_all: u64,
-    /// Number of rule combinations with a verdict, for IPv4 and IPv6.
+    /// Number of rule combinations that have their own verdict, for IPv4 and for IPv6.
     pub combinations: [u64; 2],
     /// Log entries lost because too many were queued.
     pub log_lost: u64,
     /// The first rules in order.
     pub rules: Vec<FilterRule>,
-    /// Decision about the packet in the request.
+    /// Verdict on the packet in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
@@ -48,7 +48,7 @@ pub struct Hits {
     pub packets: u64,
     /// Bytes, from the IP header on.
     pub bytes: u64,
-    /// Seconds since the last packet; absent if there was none.
+    /// Seconds since the last packet. Absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<f64>,
 }
@@ -63,9 +63,9 @@ pub struct FilterRule {
     pub name: String,
     /// Action of the rule.
     pub action: Action,
-    /// Conditions by key; empty if the rule matches everything.
+    /// Conditions, each with its key. Empty if the rule matches everything.
     pub matches: Vec<(String, String)>,
-    /// Whether the rule was inserted at run time and is not in the file.
+    /// Whether the rule was inserted at run time, so that it is not in the file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inserted: bool,
     /// Counters of the rule.
@@ -119,7 +119,7 @@ impl Row for FilterRule {
     ];
 }
 
-/// Rules to insert into the running filter.
+/// Request to insert rules into the running filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct InsertRequest {
@@ -127,22 +127,22 @@ pub struct InsertRequest {
     pub name: String,
     /// `[[filter.rules]]`, each with a name.
     pub text: String,
-    /// Router whose filter is changed; `default` if absent.
+    /// Router whose filter is changed. If absent, `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Place of the rules, which keep their order.
+    /// Place of the rules in the filter. They keep their order.
     #[serde(default)]
     pub place: InsertPlace,
 }
 
-/// Place of inserted rules.
+/// Place at which rules are inserted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InsertPlace {
     /// Before all other rules.
     #[default]
     First,
-    /// Behind all other rules.
+    /// After all other rules.
     Last,
     /// Before the rule with this name.
     Before(String),
@@ -161,14 +161,14 @@ pub struct RemoveRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum EditAnswer {
-    /// The change is active: immediately for new flows, within a second for sessions.
+    /// The change is active: immediately for new flows, within a second for existing sessions.
     #[serde(rename_all = "kebab-case")]
     Done {
         /// Number of rules inserted or removed.
         count: u64,
         /// Total number of rules now.
         rules_in_all: u64,
-        /// Whether the whole matcher was built again.
+        /// Whether the complete matcher was built again.
         built_anew: bool,
     },
     /// The rules are invalid, and nothing has changed.
@@ -178,23 +178,23 @@ pub enum EditAnswer {
     },
 }
 
-/// Decision about a packet.
+/// Verdict on a packet, with the rules that lead to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Decision {
     /// Verdict on the packet.
     pub verdict: Verdict,
-    /// Rule that decides; absent if the default does.
+    /// Rule that determines the verdict. Absent if the default verdict applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<FilterRule>,
-    /// Earlier rules that match and continue with the next rule.
+    /// Earlier rules that match, and after which evaluation continues with the next rule.
     pub before: Vec<FilterRule>,
-    /// Input and output interface of the packet; `gateway` if the packet is for the gateway itself.
+    /// Input and output interface of the packet. `gateway` if the packet is for the gateway itself.
     pub interfaces: [Option<String>; 2],
 }
 
-/// A queried packet: `tcp 10.0.0.1:1234 > 192.0.2.1:80`, `icmp 10.0.0.1 > 192.0.2.1`, with the destination after
-/// translation. A TCP packet is a SYN, an ICMP packet an echo request.
+/// A queried packet, such as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`. The destination is the
+/// one after translation. A TCP packet is a SYN; an ICMP packet is an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Protocol.

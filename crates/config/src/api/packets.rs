@@ -1,4 +1,4 @@
-//! Traces and captures.
+//! Types of traces and captures.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct TraceRequest {
     pub seconds: u32,
 }
 
-/// Marker for a pcapng stream.
+/// Marker type for a pcapng stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Pcapng {}
 
@@ -68,7 +68,7 @@ pub struct TraceStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CaptureRequest {
-    /// Packets to capture.
+    /// Selects the packets to capture.
     pub source: CaptureSource,
     /// Stop after this number of packets.
     pub count: u32,

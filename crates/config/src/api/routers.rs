@@ -52,7 +52,7 @@ pub struct Router {
     pub routes: [u64; 2],
     /// Number of neighbours, including unresolved ones.
     pub neighbours: u64,
-    /// Pools that its rules use.
+    /// Pools that the router's rules use.
     pub pools: Vec<String>,
     /// Number of translation rules.
     pub nat_rules: u64,
@@ -60,28 +60,28 @@ pub struct Router {
     pub filter: bool,
     /// Limits of the router.
     pub limits: RouterLimits,
-    /// Weight while a worker is overloaded; absent if no router has a weight.
+    /// Weight that applies while a worker is overloaded. Absent if no router has a weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
-    /// Number of sessions that count against the limits; zero without limits.
+    /// Number of sessions that count towards the limits. Zero without limits.
     pub limited_sessions: u64,
     /// Packets received on its interfaces.
     pub received: u64,
-    /// Packets sent by its interfaces.
+    /// Packets sent on its interfaces.
     pub sent: u64,
     /// Packets dropped that were received on its interfaces.
     pub dropped: u64,
-    /// Dropped packets by reason; reasons with a zero count are omitted.
+    /// Dropped packets for each reason. Reasons with a zero count are omitted.
     #[serde(default)]
     pub drops: Vec<Counter>,
-    /// Fraction of all accepted packets, those within shares and rates, that were received on this router's interfaces:
-    /// 0 to 1.
+    /// Fraction of all accepted packets that were received on this router's interfaces, 0 to 1. Accepted packets are
+    /// those within shares and rates.
     #[serde(default)]
     pub share: f64,
     /// Number of packets that wait, for example for address resolution.
     #[serde(default)]
     pub waiting: u64,
-    /// Routes by origin; origins without routes are omitted.
+    /// Routes of each origin. Origins without routes are omitted.
     #[serde(default)]
     pub origins: Vec<RouteOrigin>,
     /// Number of recursive gateways.
@@ -90,10 +90,11 @@ pub struct Router {
     /// Number of recursive gateways that can't be resolved.
     #[serde(default)]
     pub unreachable_gateways: u64,
-    /// Learned routes rejected because of the limit.
+    /// Learned routes that were rejected because of the limit.
     #[serde(default)]
     pub refused_routes: u64,
-    /// Routes rejected because they have too many next hops, or because there are too many different sets of next hops.
+    /// Routes that were rejected, because they have too many next hops or because there are too many different sets of
+    /// next hops.
     #[serde(default)]
     pub refused_next_hops: u64,
     /// Status of the FPM feed, if one is configured.
@@ -127,14 +128,14 @@ impl Row for Router {
 }
 
 impl Router {
-    /// Packets rejected because of its share or its rate.
+    /// Number of packets that were rejected because of the router's share or rate.
     fn kept_out(&self) -> u64 {
         let kept_out = ["over-share", "rate-limited"];
         let drops = self.drops.iter().filter(|drops| kept_out.contains(&&*drops.name));
         drops.map(|drops| drops.count).sum()
     }
 
-    /// Origins of its routes, and status of its feeds.
+    /// Text with the origins of the router's routes and the status of its feeds.
     fn routes_from(&self) -> String {
         let counts = self.origins.iter().map(|origin| {
             let count = format!("{} {}", grouped(origin.routes), origin.name);
@@ -151,7 +152,7 @@ impl Router {
     }
 }
 
-/// Routes of one origin, used or not.
+/// Routes of one origin, whether used or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RouteOrigin {
@@ -169,40 +170,40 @@ pub struct RouteOrigin {
 pub struct RouteTeller {
     /// `absent`, `replaying`, `settled` or `gone`.
     pub state: String,
-    /// Seconds since the peer connected or disconnected.
+    /// Seconds since the peer connected or, if it is gone, disconnected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// Listening address; absent until the socket is open.
+    /// Listening address. Absent until the socket is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listens: Option<String>,
     /// Connected peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// Seconds until routes that are not sent again are removed.
+    /// Seconds until routes that the daemon has not sent again are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_for: Option<u64>,
     /// Connections accepted.
     pub connections: u64,
     /// Connections rejected.
     pub refused: u64,
-    /// Rejected connections by reason: not in `peers` or `users`, silent, too many, not FPM. Reasons with a zero count
-    /// are omitted.
+    /// Rejected connections for each reason: not in `peers` or `users`, no data, too many connections, not FPM. Reasons
+    /// with a zero count are omitted.
     #[serde(default)]
     pub refused_by: Vec<Counter>,
-    /// Connections closed because of invalid data, and incomplete dumps of the kernel.
+    /// Connections that were closed because of invalid data, and incomplete dumps of the kernel.
     pub errors: u64,
-    /// Routes removed because they were not sent again.
+    /// Routes that were removed because the daemon did not send them again.
     pub aged_out: u64,
-    /// Routes received, including repeated ones.
+    /// Routes that were received, including repeated ones.
     pub offered: u64,
     /// Routes withdrawn.
     pub withdrawn: u64,
-    /// Messages or next hops that were ignored, by reason; reasons with a zero count are omitted.
+    /// Messages or next hops that were ignored, for each reason. Reasons with a zero count are omitted.
     pub not_followed: Vec<Counter>,
 }
 
 impl RouteTeller {
-    /// Status as text.
+    /// The status of the feed as text.
     fn standing(&self, name: &str) -> String {
         let since = self.since.map_or(String::new(), |since| format!(" {}", age(since)));
         let peer = self.peer.as_ref().map_or(String::new(), |peer| format!(" {peer}"));
@@ -230,15 +231,15 @@ impl RouteTeller {
 pub struct RouterHost {
     /// Name of its network namespace.
     pub namespace: String,
-    /// Packets punted to it, by class. ARP is counted, but answered by Sluice.
+    /// Packets that were punted to it, for each class. ARP packets are counted, but Sluice answers them itself.
     pub punted: Vec<Counter>,
     /// Punted packets that its kernel accepted.
     pub delivered: u64,
-    /// Punted packets that its kernel did not accept.
+    /// Punted packets that its kernel rejected.
     pub undelivered: u64,
     /// Packets that it has sent.
     pub sent: u64,
-    /// Packets that it has sent and that were lost because the worker's queue was full.
+    /// Packets that it has sent but that were lost because the worker's queue was full.
     pub lost: u64,
 }
 

@@ -30,7 +30,7 @@ pub struct Sets {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Set {
-    /// Name, preceded by the router's name and a slash for routers other than the default one.
+    /// Name. For routers other than the default router, the router's name and a slash precede it.
     pub name: String,
     /// Type of the elements.
     #[serde(rename = "type")]
@@ -39,10 +39,10 @@ pub struct Set {
     pub count: u64,
     /// Maximum number of elements.
     pub size: u64,
-    /// Default timeout of added elements; if absent, they have no timeout.
+    /// Default timeout of added elements. If absent, they have no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
-    /// Packets whose source was not added because the set was full or being changed.
+    /// Packets whose source was not added, because the set was full or was being changed.
     pub not_added: u64,
     /// Elements of the set, if it was requested by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,7 +73,7 @@ impl Row for Set {
 pub struct Element {
     /// An address, a prefix, or ports.
     pub element: SetElement,
-    /// Seconds until the element expires; absent without a timeout.
+    /// Seconds until the element expires. Absent if it has no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
 }
@@ -84,10 +84,10 @@ pub struct Element {
 pub struct SetRequest {
     /// Name of the set.
     pub name: String,
-    /// Elements to add or remove; empty to flush the set.
+    /// Elements to add or remove. Empty for flushing the set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<SetElement>,
-    /// Timeout of the added elements; the `timeout` of the set if absent.
+    /// Timeout of the added elements. If absent, the `timeout` of the set applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
 }

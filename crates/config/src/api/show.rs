@@ -26,7 +26,7 @@ pub struct Status {
     pub sessions: [u64; 2],
     /// Maximum number of IPv4 and IPv6 sessions.
     pub capacity: [u64; 2],
-    /// Frequency of the clock for the `cycles-…` counters of cores, in Hz.
+    /// Frequency in Hz of the clock with which the `cycles-…` counters of cores are measured.
     pub tsc_hz: u64,
     /// Warnings for the operator: stuck cores, restarted tasks.
     pub warnings: Vec<String>,
@@ -46,11 +46,11 @@ pub struct Counter {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Bridge {
-    /// Name of the bridge.
+    /// Name of the bridge in the configuration.
     pub name: String,
     /// The two sides.
     pub sides: Vec<BridgeSide>,
-    /// Frames that were forwarded despite a drop reason, by reason.
+    /// Frames that were forwarded despite a drop reason, for each reason.
     pub exempted: Vec<Counter>,
 }
 
@@ -60,11 +60,11 @@ pub struct Bridge {
 pub struct BridgeSide {
     /// Name of the interface.
     pub interface: String,
-    /// `up`, `down`, or `held`: taken down because the other side is down.
+    /// `up`, `down`, or `held`. `held` means that the link is held down because the other side is down.
     pub link: String,
     /// Frames received on this side.
     pub received: u64,
-    /// Frames sent by this side.
+    /// Frames sent on this side.
     pub sent: u64,
     /// Frames received on this side and dropped.
     pub dropped: u64,
@@ -77,10 +77,10 @@ pub struct BridgeSide {
 pub struct Interface {
     /// Name in the configuration.
     pub name: String,
-    /// Virtual router of the interface; empty for an interface in a bridge.
+    /// Virtual router of the interface. Empty for an interface in a bridge.
     #[serde(default)]
     pub router: String,
-    /// Device as written; for a VLAN, its parent and tags.
+    /// Device as written. For a VLAN, its parent and tags.
     pub device: String,
     /// Driver of the interface: `AF_XDP`, `AF_PACKET`, or the driver of a card.
     pub driver: String,
@@ -94,7 +94,7 @@ pub struct Interface {
     pub queues: u16,
     /// How the receive queue of a frame is selected, and limitations of the device.
     pub steering: String,
-    /// DPDK driver of a card, with the queues and the hash that the card supports; empty for other devices.
+    /// DPDK driver of a card, with the number of queues and the hash that the card supports. Empty for other devices.
     #[serde(default)]
     pub card: String,
     /// Addresses, each with its prefix length.
@@ -115,7 +115,7 @@ pub struct Interface {
     pub to_host: u64,
     /// Packets parked for an unresolved neighbour, counted at the input interface.
     pub parked: u64,
-    /// Parked packets that were sent later.
+    /// Parked packets that were sent after all.
     pub unparked: u64,
     /// Further counters of the driver.
     pub counters: Vec<Counter>,
@@ -141,7 +141,7 @@ impl Row for Interface {
     ];
 }
 
-/// Address with port or ICMP identifier; the port is 0 for protocols without either.
+/// Address with port or ICMP identifier. The port is 0 for protocols without either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Endpoint {
@@ -157,17 +157,17 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// One direction of a session, with its addresses before translation by the gateway.
+/// One direction of a session, with its addresses before the gateway translates them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Flow {
     /// Source address.
     pub source: IpAddr,
-    /// Source port or ICMP identifier; 0 for protocols without either.
+    /// Source port or ICMP identifier. 0 for protocols without either.
     pub source_port: u16,
     /// Destination address.
     pub destination: IpAddr,
-    /// Destination port or ICMP identifier; 0 for protocols without either.
+    /// Destination port or ICMP identifier. 0 for protocols without either.
     pub destination_port: u16,
     /// Packets.
     pub packets: u64,
@@ -207,7 +207,7 @@ pub enum Initiator {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Session {
-    /// Virtual router of the session; empty on a bridge.
+    /// Virtual router of the session. Empty on a bridge.
     #[serde(default)]
     pub router: String,
     /// The protocol.
@@ -218,12 +218,12 @@ pub struct Session {
     pub reverse: Flow,
     /// Side that sent the first packet.
     pub initiator: Initiator,
-    /// TCP state by the kernel's names in lower case: `none`, `syn-sent`, `established`, `fin-wait`, `time-wait`,
-    /// `close`; for other protocols `unanswered` or `answered`.
+    /// TCP state, with the kernel's names in lower case: `none`, `syn-sent`, `established`, `fin-wait`, `time-wait`,
+    /// `close`. For other protocols `unanswered` or `answered`.
     pub state: String,
     /// Whether packets of both directions have been seen.
     pub answered: bool,
-    /// Seconds until the session ends without further packets.
+    /// Seconds until the session ends if no further packet arrives.
     pub expires: u64,
     /// Interface towards the inside host, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -237,11 +237,11 @@ pub struct Session {
     /// Pool of the outside address, if it is from a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Application by nDPI's name, such as `TLS.Google`, once it is identified; `Unknown` if it could not be
+    /// nDPI's name of the application, such as `TLS.Google`, once it is identified. `Unknown` if it could not be
     /// identified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
-    /// Mark that filter rules have set; 0 if none has.
+    /// Mark that filter rules have set. 0 if none has set a mark.
     #[serde(default)]
     pub mark: u32,
     /// Shard of the session.
@@ -273,7 +273,7 @@ impl Session {
         }
     }
 
-    /// The direction from the inside host, and the direction towards it.
+    /// First the direction from the inside host, then the direction to it.
     pub fn up_and_down(&self) -> [&Flow; 2] {
         match self.initiator {
             Initiator::Inside => [&self.forward, &self.reverse],
@@ -309,7 +309,7 @@ pub struct Route {
     pub router: String,
     /// Destination network.
     pub to: String,
-    /// Source network of the route; absent if the route applies to all sources.
+    /// Source network of the route. Absent if the route applies to all sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Gateway, if there is one.
@@ -318,17 +318,17 @@ pub struct Route {
     /// Output interface, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Action of a route without forwarding: `blackhole`, `unreachable`, `prohibit` or `throw`; for the lookup of an
-    /// address also `directed-broadcast` and `link-local`.
+    /// Action of a route that does not forward: `blackhole`, `unreachable`, `prohibit` or `throw`. A lookup of an
+    /// address may also show `directed-broadcast` and `link-local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`; for a learned route its protocol:
+    /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`. For a learned route its protocol:
     /// `bgp`, `ospf`, …
     pub kind: String,
-    /// Administrative distance: among the usable routes to a network, the lowest one is selected.
+    /// Administrative distance. Among the usable routes to a network, the route with the lowest distance is selected.
     #[serde(default)]
     pub distance: u8,
-    /// Metric: the lowest one is selected among equal distances.
+    /// Metric. Among routes of equal distance, the route with the lowest metric is selected.
     #[serde(default)]
     pub metric: u32,
     /// Weight relative to other next hops of the route.
@@ -337,7 +337,7 @@ pub struct Route {
     /// Seconds since the last change of the route.
     #[serde(default)]
     pub age: u64,
-    /// Whether the route's source has disconnected, or has not sent the route again yet.
+    /// Whether the source of the route has disconnected, or has not sent the route again yet.
     #[serde(default)]
     pub stale: bool,
     /// Whether packets use the next hop.
@@ -389,7 +389,7 @@ pub struct Neighbour {
     pub interface: String,
     /// `static`, `incomplete`, `reachable`, `stale`, `delay`, `probe` or `failed` (RFC 4861, section 7.3.2).
     pub state: String,
-    /// Number of packets that wait for the neighbour.
+    /// Number of packets that are parked for the neighbour.
     pub parked: u32,
 }
 
@@ -410,11 +410,11 @@ impl Row for Neighbour {
 pub struct Core {
     /// Number of the worker, counted from 0.
     pub worker: u16,
-    /// Core that the worker is pinned to.
+    /// Core to which the worker is pinned.
     pub core: u16,
     /// `running`, `asleep` or `stuck`.
     pub state: String,
-    /// Stages that the worker performs: `receive+parse+session+transmit` for run-to-completion.
+    /// Stages that the worker performs. For run-to-completion: `receive+parse+session+transmit`.
     pub parts: String,
     /// Number of shards that it owns.
     pub shards: u16,
@@ -426,7 +426,7 @@ pub struct Core {
     pub rate: u64,
     /// Fraction of the last second spent on packets, 0 to 1.
     pub busy: f64,
-    /// Buffers that no node released; any value other than 0 is a fault of the program.
+    /// Buffers that no node released. Any value other than 0 indicates a bug.
     pub leaked: u64,
     /// Other counters of the worker.
     pub counters: Vec<Counter>,
@@ -446,7 +446,7 @@ impl Row for Core {
     ];
 }
 
-/// Dropped packets for one reason, over all interfaces and workers.
+/// Dropped packets for one reason, summed over all interfaces and workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Drop {

@@ -34,7 +34,7 @@ impl SiteFilter {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Site {
-    /// Name of the site: that of its group, followed by its tags if it has any.
+    /// Name of the site: the name of its group, followed by its tags if it has any.
     pub name: String,
     /// Name of the group.
     pub group: String,
@@ -42,7 +42,7 @@ pub struct Site {
     pub number: u32,
     /// Access interface of the terminals.
     pub interface: String,
-    /// Tags: `100.7` for an S-tag and a C-tag, `7` for a single tag.
+    /// Tags, such as `100.7` for an S-tag and a C-tag, or `7` for a single tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<String>,
     /// Network of the terminals, if it identifies the site.
@@ -57,11 +57,11 @@ pub struct Site {
     /// Interface on which the site gets its public address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside_interface: Option<String>,
-    /// Pool of the site's ports, if it gets no public address.
+    /// Pool of the site's ports, if the site has no public address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// State of the DHCP client: `idle`, `waiting`, `selecting`, `requesting`, `rebooting`, `bound`, `renewing`,
-    /// `rebinding`, `declining` or `releasing`; absent if the site uses a pool.
+    /// `rebinding`, `declining` or `releasing`. Absent if the site uses a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Server that leases the public address.
@@ -70,7 +70,7 @@ pub struct Site {
     /// Seconds until the lease is renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renews: Option<u64>,
-    /// Seconds until the lease ends; absent if it is infinite.
+    /// Seconds until the lease ends. Absent if it is infinite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// Number of terminals.
@@ -81,13 +81,13 @@ pub struct Site {
 }
 
 impl Site {
-    /// Outside address, or the pool that the terminals share.
+    /// The outside address of the site, or the pool that its terminals share.
     fn outside(&self) -> Option<String> {
         let address = self.public.map(|public| public.to_string());
         address.or_else(|| Some(format!("pool {}", self.pool.as_ref()?)))
     }
 
-    /// Expiry as text. An infinite lease is distinguished from no lease.
+    /// Expiry as text. It differs for an infinite lease and for no lease.
     fn expiry(&self) -> Option<String> {
         match (self.public, self.expires) {
             (Some(_), None) => Some("never".into()),
@@ -145,14 +145,14 @@ impl LeaseFilter {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Lease {
-    /// The address, which terminals of several sites may have.
+    /// The leased address. Terminals of several sites may have the same address.
     pub address: Ipv4Addr,
     /// Ethernet address of the terminal.
     pub mac: String,
     /// Host name of the terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,
-    /// Site of the lease, even if the terminal is not served; absent if `outside`.
+    /// Site of the lease, even if the terminal is not served. Absent in state `outside`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
     /// Group of the site.
@@ -164,12 +164,12 @@ pub struct Lease {
     pub source: String,
     /// Seconds since the last renewal.
     pub since: u64,
-    /// Seconds until the lease ends; absent if it is infinite.
+    /// Seconds until the lease ends. Absent if it is infinite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// `active`: the terminal's packets are translated; `waiting`: the site has no public address yet; `outside`: the
-    /// lease belongs to no known site; `conflict`: the address is not in the site's network; `full`: the table of
-    /// terminals is full.
+    /// State of the terminal. `active`: its packets are translated; `waiting`: the site has no public address yet;
+    /// `outside`: the lease belongs to no known site; `conflict`: the address is not in the site's network; `full`: the
+    /// table of terminals is full.
     pub state: String,
 }
 
@@ -192,7 +192,7 @@ impl Row for Lease {
 pub struct DhcpStatus {
     /// Number of sites.
     pub sites: u64,
-    /// Number of terminals of all sites, and its maximum.
+    /// Number of terminals of all sites, and the maximum number.
     pub terminals: [u64; 2],
     /// Number of private leases whose terminals are not served.
     pub left_out: u64,
@@ -214,7 +214,7 @@ pub struct LeaseServerStatus {
     pub source: String,
     /// Whether the file exists.
     pub there: bool,
-    /// Whether inotify reports changes of the file; otherwise the file is checked every second.
+    /// Whether inotify reports changes of the file. Otherwise the file is checked every second.
     pub watched: bool,
     /// Why the file can't be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,7 +231,7 @@ pub struct LeaseServerStatus {
 pub struct PublicClientStatus {
     /// Name of the interface.
     pub interface: String,
-    /// Behaviour of the servers: `answering`, `silent` or `refusing`.
+    /// How the servers respond: `answering`, `silent` or `refusing`.
     pub servers: String,
     /// Number of sites with a public address.
     pub bound: u64,

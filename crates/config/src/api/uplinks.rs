@@ -27,11 +27,11 @@ pub struct Uplink {
     /// succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Seconds since the last change.
+    /// Seconds since the uplink last went up or down.
     pub age: u64,
-    /// Number of changes.
+    /// Number of times that the uplink went up or down.
     pub changes: u64,
-    /// Consecutive checks that contradict the present state.
+    /// Number of consecutive checks that contradict the current state.
     pub consecutive: u8,
     /// Network to which a routing daemon must have a route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct Uplink {
 }
 
 impl Uplink {
-    /// Results of the checks: for each host, the number of replies and the round-trip time.
+    /// Text with the results of the checks: for each host, the number of replies and the round-trip time.
     fn checks(&self) -> String {
         let host = |target: &UplinkTarget| {
             let UplinkTarget {

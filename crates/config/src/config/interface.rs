@@ -24,23 +24,23 @@ pub struct Interface {
     pub tag_protocol: TagProtocol,
     /// Priority of the tags of a VLAN.
     pub vlan_priority: VlanPriority,
-    /// Ethernet address instead of the device's own.
+    /// Ethernet address that replaces the address of the device.
     pub mac: Option<Mac>,
     /// Source address validation (BCP 38).
     pub source_validation: schema::SourceValidation,
-    /// Proxy ARP and proxy neighbour discovery.
+    /// Whether the interface performs proxy ARP, and whether it performs proxy neighbour discovery.
     pub proxy: [bool; 2],
-    /// Whether the addresses are announced.
+    /// Whether the gateway announces the addresses.
     pub announce_addresses: bool,
-    /// Whether redirects are sent.
+    /// Whether the gateway sends ICMP redirects.
     pub redirects: bool,
     /// Router advertisements, if configured.
     pub advertisements: Option<schema::RouterAdvertisements>,
     /// Handling of TCP and UDP packets whose checksum a local sender has left to the device.
     pub left_to_offload: schema::LeftToOffload,
-    /// Maximum MSS in SYNs, if limited.
+    /// Maximum MSS in SYN segments, if it is limited.
     pub mss_clamp: Option<MssClamp>,
-    /// Share of the output link.
+    /// Share of the capacity of the output link.
     pub share: Option<schema::LinkShare>,
     /// Maximum output rate in bits per second.
     pub rate: Option<BitRate>,
@@ -49,7 +49,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Placeholder for a quarantined number.
+    /// Placeholder for an interface number in quarantine.
     pub(crate) fn gone() -> Self {
         Self {
             name: String::new(),
@@ -73,7 +73,7 @@ impl Interface {
         }
     }
 
-    /// Whether the interface exists; a quarantined number has none.
+    /// Whether the interface exists. A number in quarantine has no interface.
     pub fn exists(&self) -> bool {
         self.link != Link::Gone
     }
@@ -84,7 +84,7 @@ impl Interface {
 pub struct Bridged {
     /// Index of the bridge in the file.
     pub number: usize,
-    /// The other interface.
+    /// The other interface of the bridge.
     pub peer: InterfaceIndex,
     /// Settings of the bridge.
     pub settings: schema::Bridge,
@@ -97,9 +97,9 @@ pub struct Tunnel {
     pub kind: schema::TunnelType,
     /// Local address.
     pub local: IpAddr,
-    /// Remote address, of the same family.
+    /// Remote address. Its address family is that of `local`.
     pub remote: IpAddr,
-    /// VXLAN network identifier, or GRE key if there is one.
+    /// VXLAN network identifier, or the GRE key if there is one.
     pub id: Option<u32>,
     /// UDP port of VXLAN.
     pub port: u16,
@@ -130,16 +130,16 @@ pub enum Link {
     Device {
         /// The device.
         device: Device,
-        /// Receive queues, at most the number of workers; `None` for as many as the device supports.
+        /// Number of receive queues, at most the number of workers. `None` for as many as the device supports.
         queues: Option<u16>,
     },
-    /// Several devices as one link.
+    /// Several devices that form one link.
     Bond {
         /// Member devices, at least one.
         members: Vec<Device>,
-        /// Distribution of traffic over the members.
+        /// How traffic is distributed over the members.
         mode: schema::BondMode,
-        /// Receive queues, as for a device.
+        /// Number of receive queues, as for a device.
         queues: Option<u16>,
     },
     /// An end of a virtual link.
@@ -149,7 +149,7 @@ pub enum Link {
     },
     /// A tunnel.
     Tunnel(Tunnel),
-    /// A removed interface, whose number is quarantined.
+    /// A removed interface, whose number is in quarantine.
     Gone,
     /// A VLAN of an interface that has a device or is a bond.
     Vlan {

@@ -16,34 +16,34 @@ pub struct Pool {
     pub router: RouterIndex,
     /// Addresses in the order of the file, without overlaps.
     pub addresses: Vec<AddressRange>,
-    /// Range from the lowest to the highest allocated port and ICMP identifier.
+    /// Range from the lowest to the highest port or ICMP identifier that is allocated.
     pub ports: PortRange,
-    /// Ports in that range that are not allocated, as ascending ranges without overlaps.
+    /// Ports within `ports` that are not allocated, as ascending ranges without overlaps.
     pub reserved: Vec<PortRange>,
-    /// Handling of a paired address without free ports.
+    /// What happens if the paired address has no free port.
     pub pairing: schema::Pairing,
     /// Mapping and filtering behaviour of TCP, UDP and ICMP queries.
     pub behaviour: [(schema::Mapping, schema::Filtering); 3],
-    /// Whether flows to different destinations may share a port. At least one protocol then has
+    /// Whether flows to different destinations may share a port. If true, at least one protocol has
     /// address-and-port-dependent mapping.
     pub overlap: bool,
-    /// Selection of a free port for a mapping.
+    /// How a free port is selected for a mapping.
     pub selection: schema::PortSelection,
     /// Whether UDP ports keep their parity.
     pub parity: bool,
-    /// Port blocks, whose size is valid for the pool.
+    /// Settings of port blocks. Their size is valid for the pool.
     pub block: Option<schema::Block>,
-    /// Quarantine of ports and blocks, in whole seconds.
+    /// Time for which released ports and blocks are in quarantine, in whole seconds.
     pub hold: Duration,
-    /// Deterministic NAT, whose parameters fit the pool.
+    /// Settings of deterministic NAT. They are valid for the pool.
     pub deterministic: Option<schema::Deterministic>,
-    /// Whether the gateway replaces the IP ID of datagrams that are not atomic.
+    /// Whether the gateway replaces the IP ID of datagrams that are not atomic (RFC 6864).
     pub rewrite_ip_id: bool,
-    /// Protocols without ports that are translated by address only.
+    /// Protocols without ports. Only the address of their packets is translated.
     pub protocols: Vec<u8>,
     /// Limits of each subscriber.
     pub subscriber: schema::SubscriberLimits,
-    /// Limits of the pool.
+    /// Limits of all subscribers of the pool together.
     pub limits: schema::SessionLimits,
     /// Idle timeouts of the pool's sessions.
     pub timeouts: Timeouts,
@@ -54,26 +54,26 @@ pub struct Pool {
 pub struct Timeouts {
     /// Established TCP.
     pub tcp_established: Duration,
-    /// Partially open TCP.
+    /// Timeout of a partially open TCP connection.
     pub tcp_transitory_open: Duration,
-    /// Closing or reset TCP.
+    /// Timeout of a closing or reset TCP connection.
     pub tcp_transitory_close: Duration,
-    /// Unanswered inbound TCP SYN.
+    /// Timeout of an inbound TCP SYN that is not answered.
     pub tcp_incoming_syn: Duration,
     /// UDP.
     pub udp: Duration,
-    /// UDP by server port; at most 8 different ports.
+    /// UDP timeouts by server port, for at most 8 different ports.
     pub udp_ports: Vec<(u16, Duration)>,
     /// ICMP queries.
     pub icmp: Duration,
     /// Other protocols.
     pub other: Duration,
-    /// Whether inbound packets refresh a session as well.
+    /// Whether inbound packets also refresh a session.
     pub inbound_refresh: bool,
 }
 
 impl Default for Timeouts {
-    /// Defaults of RFC 5382 (REQ-4, REQ-5), 7857 (section 2.1), 4787 (REQ-5, REQ-6) and 5508 (REQ-2).
+    /// Defaults of RFC 5382 (REQ-4, REQ-5), RFC 7857 (section 2.1), RFC 4787 (REQ-5, REQ-6) and RFC 5508 (REQ-2).
     fn default() -> Self {
         Self {
             tcp_established: Duration::from_secs(7440),
@@ -89,7 +89,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Translation of the source of packets from a network by an output interface.
+/// Translates the source of packets from a network that are sent on an output interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceRule {
     /// Virtual router of the rule.
@@ -98,9 +98,9 @@ pub struct SourceRule {
     pub own: bool,
     /// IPv4 network of the inside hosts.
     pub from: ipnet::Ipv4Net,
-    /// Protocol; `None` for any.
+    /// Protocol. `None` for any.
     pub protocol: Option<Transport>,
-    /// Output interface; `None` for any.
+    /// Output interface. `None` for any.
     pub out: Option<InterfaceIndex>,
     /// Action of the rule.
     pub action: SourceAction,
@@ -117,31 +117,31 @@ pub enum SourceAction {
     Exempt,
 }
 
-/// Translation of the destination of packets to outside addresses.
+/// Translates the destination of packets to outside addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DestinationRule {
     /// Virtual router of the rule.
     pub router: RouterIndex,
     /// Whether the rule applies to packets of the router's host stack.
     pub own: bool,
-    /// TCP or UDP; `None` for any.
+    /// TCP or UDP. `None` for any protocol.
     pub protocol: Option<Transport>,
     /// Outside addresses.
     pub address: ipnet::Ipv4Net,
-    /// Input interface; `None` for any.
+    /// Input interface. `None` for any.
     pub incoming: Option<InterfaceIndex>,
-    /// Outside ports; `None` for all.
+    /// Outside ports. `None` for all.
     pub ports: Option<PortRange>,
     /// Action of the rule.
     pub action: DestinationAction,
 }
 
-/// Set of hosts that flows are balanced over.
+/// Set of hosts over which flows are balanced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSet {
     /// Virtual router of the set.
     pub router: RouterIndex,
-    /// Key of the balancing.
+    /// What the balancing depends on.
     pub balance: schema::Balance,
     /// Hosts with their weights.
     pub hosts: Vec<(Ipv4Addr, u16)>,
@@ -152,28 +152,29 @@ pub struct HostSet {
 /// Health check of hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostCheck {
-    /// TCP port; `None` for an ICMP echo request.
+    /// TCP port to which checks connect. `None` for ICMP echo requests.
     pub port: Option<u16>,
     /// Interval between checks.
     pub interval: Duration,
     /// Time after which a check without reply fails.
     pub timeout: Duration,
-    /// Consecutive failures until a host is down.
+    /// Number of consecutive failures after which a host counts as down.
     pub failures: u32,
-    /// Consecutive successes until a host is up again.
+    /// Number of consecutive successes after which a host counts as up again.
     pub successes: u32,
 }
 
 /// Action on a destination address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DestinationAction {
-    /// Translate to an inside host, and to ports from the given one on; `None` keeps the ports.
+    /// Translate to an inside host. The ports are translated to the range that begins at the given port; `None` keeps
+    /// them.
     Host(Ipv4Addr, Option<u16>),
     /// Translate to a host of the set with this index in [`Config::host_sets`](super::Config::host_sets), and to ports
-    /// from the given one on.
+    /// that begin at the given one.
     Hosts(u16, Option<u16>),
     /// Translate to the address with the same offset in a network of equal size.
     Static(ipnet::Ipv4Net),
-    /// Translate neither destination nor source.
+    /// Translate neither the destination nor the source.
     Exempt,
 }

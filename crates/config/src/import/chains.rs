@@ -1,4 +1,4 @@
-//! Flattening of chains into one list of decisions, of which the first match applies.
+//! Flattens chains to a list of decisions. The first decision that matches a packet applies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,11 +9,11 @@ use super::packets::{Packets, remains};
 
 /// Maximum depth of jumps.
 const DEEPEST: usize = 64;
-/// Maximum number of decisions per table.
+/// Maximum number of decisions for a table.
 const MOST: usize = 1 << 17;
-/// Maximum number of rule evaluations, over all paths.
+/// Maximum number of rule evaluations, summed over all paths through the chains.
 const MOST_ASKED: usize = 1 << 20;
-/// Maximum number of hyperrectangles per condition.
+/// Maximum number of hyperrectangles for a condition.
 const MOST_BOXES: usize = 128;
 
 /// Decisions of a table collected so far.
@@ -23,7 +23,7 @@ pub struct Flat {
     pub decisions: Vec<Decision>,
     /// Lines that are not converted, with the reason.
     pub leftovers: IndexMap<LineIndex, String>,
-    /// Rules that were reached.
+    /// Rules that packets can reach.
     pub asked: HashSet<LineIndex>,
     visits: usize,
 }
@@ -35,7 +35,7 @@ pub struct Circle(pub LineIndex);
 /// Check that chains contain no loop.
 ///
 /// # Errors
-/// The line of the jump that closes a loop.
+/// Returns the line of the jump that closes a loop.
 pub fn no_circle(table: &Table) -> Result<(), Circle> {
     let jumps: HashMap<&str, Vec<(&str, LineIndex)>> = table
         .chains
@@ -44,7 +44,8 @@ pub fn no_circle(table: &Table) -> Result<(), Circle> {
         .collect();
     let mut done: HashSet<&str> = HashSet::new();
     for start in table.chains.keys() {
-        // An explicit stack is used, since listings may nest deeper than the call stack permits.
+        // An explicit stack is used, since the chains of a listing may be nested more deeply than the call stack
+        // permits.
         let mut path: Vec<(&str, usize)> = vec![(start, 0)];
         let mut open: HashSet<&str> = HashSet::from([start.as_str()]);
         while let Some((name, next)) = path.last_mut() {
@@ -81,7 +82,7 @@ fn jumps(chain: &Chain) -> impl Iterator<Item = (&str, LineIndex)> {
 }
 
 impl Flat {
-    /// Add the decisions of a base chain. `end` is its policy, which applies to packets that return from it.
+    /// Add the decisions of a base chain. `end` is its policy. It applies to packets that return from the chain.
     pub fn base(&mut self, table: &Table, chain: &Chain, end: &Action) {
         let all = table.families.iter().map(|&six| Packets::all(six)).collect();
         self.walk(table, chain, all, Some(end), 0);
@@ -91,7 +92,7 @@ impl Flat {
         self.leftovers.entry(line).or_insert_with(|| why.into());
     }
 
-    /// Add the decisions of a chain about some packets. `end` is the policy if this is a base chain.
+    /// Add a chain's decisions on the packets `within`. `end` is the policy, if this is a base chain.
     fn walk(&mut self, table: &Table, chain: &Chain, within: Vec<Packets>, end: Option<&Action>, depth: usize) {
         let mut within = within;
         for rule in &chain.rules {
@@ -114,7 +115,7 @@ impl Flat {
                     self.leave(rule.line, why);
                     break;
                 }
-                // In a base chain, a return or goto ends with the policy.
+                // In a base chain, `return` and `goto` end with the policy.
                 if end.is_none() && matches!(step, Step::Return | Step::Goto(_)) {
                     match remains(within.clone(), &matching, MOST_BOXES) {
                         Some(left) => within = left,
@@ -174,8 +175,8 @@ fn both(left: &[Packets], right: &[Packets]) -> Vec<Packets> {
         .collect()
 }
 
-/// The decisions as rejections only: packets that were accepted are left to other chains. `None` if that needs too many
-/// hyperrectangles.
+/// Convert the decisions to rejections only, so that accepted packets are left to other chains. `None` if this needs
+/// too many hyperrectangles.
 pub fn refusals(decisions: &[Decision], policy: Option<Decision>) -> Option<Vec<Decision>> {
     let mut accepted: Vec<Packets> = Vec::new();
     let mut found = Vec::new();

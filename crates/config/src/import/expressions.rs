@@ -13,12 +13,12 @@ use super::sets::{Known, What};
 use super::values;
 use crate::schema::SetType;
 
-/// Maximum number of elements in one condition.
+/// Maximum number of elements in a condition.
 const MOST_BOXES: usize = 4096;
 
 type Boxes = Vec<Packets>;
 
-/// A value, or the values of a list.
+/// The values of a list, or a single value.
 pub fn list(value: &Value) -> Vec<&Value> {
     match value {
         Value::Array(values) => values.iter().collect(),
@@ -42,7 +42,7 @@ fn unknown(what: &str, value: &Value) -> String {
     format!("{what} `{text}` has no counterpart")
 }
 
-/// Meanings of a rule; several for a verdict map.
+/// The meanings of a rule. A verdict map has several.
 ///
 /// # Errors
 /// Why the rule can't be converted.
@@ -66,7 +66,7 @@ pub fn meanings(
             "match" if !then.is_empty() => return Err("a condition stands behind what is done".into()),
             "match" => boxes = reader.condition(boxes, value)?,
             "vmap" => chosen = reader.choices(&boxes, value)?,
-            // Every rule of the filter has counters anyway.
+            // Every rule of the filter has counters, so this needs no conversion.
             "counter" | "comment" | "continue" => {}
             "set" => {
                 let (action, family) = reader.added(value)?;
@@ -123,7 +123,8 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// Action of a statement that adds the source address to a set, and the header that contains the address.
+    /// Converts a statement that adds the source address to a set. Returns the action, and the header that contains the
+    /// address.
     fn added(&self, statement: &Value) -> Result<(Action, &'static str), String> {
         let of = |key| statement.get(key);
         let set = of("set")
@@ -171,7 +172,7 @@ impl Reader<'_> {
         self.apply(boxes, left, op, right)
     }
 
-    /// Values of an anonymous or named set.
+    /// Values of an anonymous set or a named set.
     fn members(&self, value: &Value) -> Result<Vec<Value>, String> {
         if let Some(name) = value.as_str().and_then(|text| text.strip_prefix('@')) {
             return self
@@ -247,7 +248,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Conditions that the use of a header's field implies.
+    /// Adds the conditions that the use of a header's field implies.
     fn implied(&self, boxes: Boxes, header: &str) -> Boxes {
         let (six, protocol) = match header {
             "ip" => (Some(false), None),
@@ -268,7 +269,7 @@ impl Reader<'_> {
         family.map(of).filter(|packets| !packets.is_empty()).collect()
     }
 
-    /// Condition on a numeric field; `None` if the field has no equivalent.
+    /// Adds a condition on a numeric field. `None` if the field has no equivalent.
     fn field(&mut self, boxes: Boxes, key: (&str, &str), op: &str, right: &Value) -> Option<Result<Boxes, String>> {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let port = |_: &Packets, value: &Value| values::ports(&text(value), '-');
@@ -317,7 +318,7 @@ impl Reader<'_> {
             .collect())
     }
 
-    /// Hyperrectangles restricted to the values on the right-hand side; `read` parses one value.
+    /// Restricts hyperrectangles to the values on the right-hand side. `read` parses one value.
     fn narrowed(
         &mut self,
         boxes: Boxes,
@@ -359,7 +360,7 @@ impl Reader<'_> {
 
     fn flags(&mut self, boxes: Boxes, op: &str, mask: Option<&Value>, right: &Value) -> Result<Boxes, String> {
         let of = mask.map(statements::flag_bits).transpose()?;
-        // The members of a set are alternatives, those of a list are combined bits.
+        // The members of a set are alternatives. Those of a list are bits that are combined.
         let members = match only_key(right) {
             Some(("set", values)) => list(values),
             _ => vec![right],
@@ -383,7 +384,7 @@ impl Reader<'_> {
             .collect())
     }
 
-    /// Condition on a concatenation of fields.
+    /// Adds a condition on a concatenation of fields.
     fn together(&mut self, boxes: Boxes, parts: &[&Value], op: &str, right: &Value) -> Result<Boxes, String> {
         if op != "==" && op != "in" {
             return Err("fields together are compared with `==`".into());
@@ -426,7 +427,7 @@ pub fn element(member: &Value, is_port: bool, six: bool) -> Result<Ranges, Strin
     })
 }
 
-/// An element without its comment and counters.
+/// The element without its comment and counters.
 fn plain(member: &Value) -> &Value {
     match only_key(member) {
         Some(("elem", element)) => element.get("val").unwrap_or(member),

@@ -1,4 +1,4 @@
-//! Fields of a packet that listings and rules name, and how listings spell those that are header fields alone.
+//! Fields of a packet that listings and rules refer to, and the spelling of simple header fields in listings.
 
 use super::packets::Packets;
 use super::ranges::Ranges;
@@ -7,7 +7,7 @@ use crate::field::header_fields;
 use crate::schema::{FilterRule, Part};
 use crate::value::{Dscp, Ecn, FieldValues, Numbers, OneOrMore};
 
-/// Reads a value as listings write it.
+/// Parses a value in the notation of listings.
 pub type Parser = fn(&str) -> Result<Ranges, String>;
 
 macro_rules! fields {
@@ -24,7 +24,8 @@ macro_rules! fields {
             }
         }
     )+) => {
-        /// A field of a packet. Those before decide whether those behind exist: a packet of no TCP has no flags.
+        /// A field of a packet. The value of an earlier field may determine whether a later field exists: only a TCP
+        /// packet has flags.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Field {
             /// Source address.
@@ -38,24 +39,24 @@ macro_rules! fields {
             SourcePort,
             /// Destination port.
             DestinationPort,
-            /// Type × 256 + code of ICMP.
+            /// ICMP message: type × 256 + code.
             Message,
             /// TCP's flags.
             Flags,
-            /// Source MAC address as a number.
+            /// Source MAC address, as a number.
             SourceMac,
-            /// Destination MAC address.
+            /// Destination MAC address, as a number.
             DestinationMac,
-            /// Number of the interface that it came in by.
+            /// Number of the input interface.
             In,
-            /// Number of the interface that it leaves by.
+            /// Number of the output interface.
             Out,
             /// See [`state`](super::packets::state).
             State,
         }
 
         impl Field {
-            /// All, in order.
+            /// All fields, in order.
             pub const ALL: [Self; 12 + Self::HEADER.len()] = [
                 Self::Source,
                 Self::Destination,
@@ -72,13 +73,13 @@ macro_rules! fields {
                 Self::State,
             ];
 
-            /// Those that are header fields alone.
+            /// Fields that `header_fields!` declares.
             pub const HEADER: [Self; [$(Self::$field),+].len()] = [$(Self::$field),+];
 
-            /// What of header fields rules of translation don't ask for.
+            /// Header fields that translation rules do not support, each with its name in error messages.
             pub const REFUSED: &[(Self, &str)] = &[$($((Self::$field, $refused),)?)+];
 
-            /// Largest value that a rule may name of a header field.
+            /// Largest value that a rule may specify for a header field.
             pub fn last(self) -> Option<u128> {
                 match self {
                     $(Self::$field => Some(sluice_filter::Field::$field.last_named().into()),)+
@@ -87,13 +88,13 @@ macro_rules! fields {
             }
         }
 
-        /// Modules of iptables about header fields.
+        /// Modules of iptables that match header fields.
         pub const MODULES: &[&str] = &[$($($($module),+,)?)+];
 
-        /// Options of iptables about header fields.
+        /// Options of iptables that match header fields, with the parsers of their values.
         pub const OPTIONS: &[(&str, Field, Parser)] = &[$($($(($option, Field::$field, $of_option)),+,)?)+];
 
-        /// Header fields as nftables names them.
+        /// Finds a header field by its names in nftables.
         pub fn of_nft(header: &str, name: &str) -> Option<(Field, Parser)> {
             match (header, name) {
                 $($($(($($header)|+, $name) => Some((Field::$field, $of_field)),)+)?)+
@@ -101,7 +102,8 @@ macro_rules! fields {
             }
         }
 
-        /// Rules with keys for the header fields of some packets: one for each value where a key has one alone.
+        /// Adds the conditions on header fields to a rule. If a key can have only one value, the result is one rule for
+        /// each value.
         pub fn written(rule: FilterRule, packets: &Packets) -> Vec<FilterRule> {
             let mut rules = vec![rule];
             $(if let Some(ranges) = packets.get(Field::$field) {

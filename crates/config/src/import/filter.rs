@@ -1,4 +1,4 @@
-//! Import of forward and input chains as `[filter]`.
+//! Converts forward and input chains to `[filter]`.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use super::{Said, input, rules, sessions, untracked};
 use crate::schema::{Filter, FilterRule, NamedSet, Verdict};
 use crate::value::{Addresses, Ports};
 
-/// The filter; `None` if all packets pass and none are counted.
+/// The filter. `None` if all packets pass and none are counted.
 pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     let forwarded = asked(listing, Hook::Forward, said);
     let (stateful, decisions, policies) = match forwarded {
@@ -42,12 +42,13 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     })
 }
 
-/// The same with TTLs as packets come in: Linux counts them down before its chains see what is forwarded, Sluice behind its rules.
+/// Converts the TTLs of a decision. Linux decrements the TTL of a forwarded packet before its chains see the packet; Sluice does
+/// so after its rules.
 fn as_received(decision: Decision) -> Decision {
     let Some(seen) = decision.packets.get(Field::Ttl) else {
         return decision;
     };
-    // What comes with 0 or 1 is not forwarded: either stands for 0.
+    // A received packet with TTL 0 or 1 is not forwarded, so both values correspond to 0 after decrementing.
     let received = |&(first, last): &(u128, u128)| (if first == 0 { 0 } else { first + 1 }, last + 1);
     let received = Ranges::union(seen.list().iter().map(received));
     Decision {
@@ -56,15 +57,15 @@ fn as_received(decision: Decision) -> Decision {
     }
 }
 
-/// What is decided about packets that come to a hook, and what happens at the end of its chains, by family.
+/// Decisions of the chains of a hook, and the policies that apply at their ends, for each address family.
 pub struct Asked {
     pub decisions: Vec<Decision>,
     pub policies: [Verdict; 2],
-    /// Lines of the policies; `None` for a family without listed chains.
+    /// Lines of the policies. `None` for a family without listed chains.
     pub ends: [Option<LineIndex>; 2],
 }
 
-/// Action at the end of the chains, according to the policies.
+/// Action at the end of the chains, which the policies determine.
 pub fn end(policies: [Verdict; 2], six: bool) -> Action {
     match policies[usize::from(six)] {
         Verdict::Accept => Action::Accept,
@@ -72,7 +73,7 @@ pub fn end(policies: [Verdict; 2], six: bool) -> Action {
     }
 }
 
-/// Decisions of a hook's chains; `None` if there are none.
+/// Decisions of a hook's chains. `None` if the hook has no chains.
 fn asked(listing: &Listing, hook: Hook, said: &mut Said) -> Option<Asked> {
     let mut bases: Vec<(&Table, &Chain)> = listing
         .tables
@@ -101,8 +102,7 @@ fn asked(listing: &Listing, hook: Hook, said: &mut Said) -> Option<Asked> {
             (policies[six], ends[six]) = (Some(chain.policy), Some(chain.line));
         }
     }
-    // Packets that one chain rejects are not accepted by any other. Chains that only reject can therefore be evaluated
-    // first.
+    // If one chain rejects a packet, no other chain can accept it. Chains that only reject can therefore be evaluated first.
     let mut decisions: Vec<_> = pure.into_iter().flat_map(|(_, found)| found).collect();
     let bases: Vec<_> = others.iter().map(|(base, _)| *base).collect();
     for (at, (base, found)) in others.into_iter().enumerate() {
@@ -118,7 +118,7 @@ fn asked(listing: &Listing, hook: Hook, said: &mut Said) -> Option<Asked> {
     })
 }
 
-/// Whether forwarded packets are filtered by session, the decisions about them, and the policies.
+/// Whether forwarded packets are filtered by session; the decisions on them; and the policies.
 fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, Vec<Decision>, [Verdict; 2]) {
     let Asked {
         decisions,
@@ -156,7 +156,7 @@ fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, 
     (stateful, decisions, policies)
 }
 
-/// Sets that rules refer to.
+/// Sets to which rules refer.
 fn named_sets(rules: &[FilterRule], listing: &Listing) -> IndexMap<String, NamedSet> {
     let named = |rule: &FilterRule| {
         let ends = [&rule.from, &rule.to].map(|list| list.0.first().map(|one| one.value.clone()));
@@ -217,7 +217,7 @@ fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
     decisions
 }
 
-/// Decisions of a chain that is followed by other chains, which evaluate the packets that it accepts.
+/// Decisions of a chain after which other chains evaluate the packets that it accepts.
 fn ordered(
     found: Vec<Decision>,
     (table, chain): (&Table, &Chain),

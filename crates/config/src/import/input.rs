@@ -1,4 +1,4 @@
-//! Import of input chains as rules with `out = "gateway"`.
+//! Converts input chains to rules with `out = "gateway"`.
 
 use super::filter::{Asked, end};
 use super::interfaces::{is_open, widen, without_loopback};
@@ -13,7 +13,8 @@ const LEAVES: &str = "what is addressed to the gateway leaves by no interface";
 const PASSES: &str = "what is addressed to the gateway passes, as nothing is refused there";
 const CALLED: &str = "an interface is called `gateway`, by which rules name the gateway itself";
 
-/// Decisions about packets that open flows to the gateway, and the policies for other packets, by family.
+/// Decisions on packets that open flows to the gateway, and the policies for all other packets, for each address
+/// family.
 pub fn decisions(chains: Asked, listing: &Listing, said: &mut Said) -> (Vec<Decision>, [Verdict; 2]) {
     let Asked {
         decisions,
@@ -68,8 +69,8 @@ fn remarks(decisions: &[Decision], said: &mut Said) {
     }
 }
 
-/// The decisions without the output interface. A decision that names one never matches in nft; in iptables it matches
-/// if the interface is excluded.
+/// Removes the output interface from decisions. In nft, a decision with an output interface never matches packets to
+/// the gateway. In iptables it matches only if the interface is excluded.
 fn without_way_out(decisions: Vec<Decision>, listing: &Listing, said: &mut Said) -> Vec<Decision> {
     let known = listing.interfaces.len();
     let matches = |mut decision: Decision| {

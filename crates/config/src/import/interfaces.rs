@@ -1,16 +1,17 @@
-//! Conversion of negated interfaces: a rule lists interfaces, so "any interface except one" needs another form.
+//! Conversion of negated interfaces: A filter rule lists interfaces, so the condition "any interface except one" must
+//! be converted.
 
 use super::Said;
 use super::listing::{Action, Decision, Listing};
 use super::packets::{Field, Packets, remains};
 use super::ranges::Ranges;
 
-/// Maximum number of hyperrectangles that remain in one comparison.
+/// Maximum number of hyperrectangles that may remain in a comparison.
 const MOST_BOXES: usize = 256;
-/// Maximum number of decisions that are compared pairwise, to limit the time.
+/// Maximum number of decisions that are compared in pairs, which limits the time.
 const MOST_COMPARED: usize = 10_000;
 
-/// Whether a field includes interfaces that no rule names, but not all interfaces.
+/// Whether a field includes interfaces that do not occur in rules, but not all interfaces.
 pub fn is_open(packets: &Packets, field: Field, known: usize) -> bool {
     let last = packets.get(field).and_then(super::ranges::Ranges::last);
     last.is_some_and(|last| last >= known as u128)
@@ -24,11 +25,11 @@ fn open(packets: &Packets, known: usize) -> Vec<Field> {
 /// The loopback interface, from which Sluice receives no packets.
 const LOOPBACK: &str = "lo";
 
-/// Note for lines about the loopback interface, which forwarded packets never match.
+/// Note for lines that match the loopback interface. Forwarded packets never match such lines.
 pub const NOT_FORWARDED: &str = "nothing is forwarded from the loopback interface, or to it";
 
-/// The decisions without the loopback interface. Decisions about the loopback interface only are removed with the note
-/// `why`, and those about all other interfaces apply to any interface.
+/// Removes the loopback interface from decisions. Decisions that match only the loopback interface are removed with the
+/// note `why`. Those that match all other interfaces then match any interface.
 pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut Said, why: &str) -> Vec<Decision> {
     let Some(number) = listing.interfaces.get_index_of(LOOPBACK) else {
         return decisions;
@@ -57,8 +58,8 @@ pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut 
     kept
 }
 
-/// The decisions with negated interfaces extended to any interface, if the excluded ones are decided in the same way by
-/// other decisions.
+/// Extends decisions with a negated interface to any interface, if other decisions have the same effect on packets of
+/// the excluded interfaces.
 pub fn widen(decisions: Vec<Decision>, end: &dyn Fn(bool) -> Action, known: usize) -> Vec<Decision> {
     let mut decisions = decisions;
     if decisions.len() > MOST_COMPARED {
@@ -75,10 +76,11 @@ pub fn widen(decisions: Vec<Decision>, end: &dyn Fn(bool) -> Action, known: usiz
     decisions
 }
 
-/// Whether the packets that only `wide` contains are decided by earlier decisions, or by later ones in the same way.
+/// Whether the packets that only `wide` contains are decided by earlier decisions, or get the same action from later
+/// ones.
 fn alike(decisions: &[Decision], at: usize, wide: &Packets, end: &dyn Fn(bool) -> Action, known: usize) -> bool {
     let own = &decisions[at];
-    // A decision that can't be converted does not count.
+    // A decision that can't be converted is ignored here.
     let carried = |decision: &&Decision| decision.decides() && open(&decision.packets, known).is_empty();
     let before = decisions[..at]
         .iter()

@@ -1,4 +1,4 @@
-//! Import of `iptables-save` and `ip6tables-save`: tables, chains and the words of a line.
+//! Imports `iptables-save` and `ip6tables-save`: tables, chains, and the words of a line.
 
 use indexmap::IndexMap;
 
@@ -7,7 +7,7 @@ use super::matches::{self, Context};
 use super::{ImportError, Wrong};
 use crate::schema::Verdict;
 
-/// Whether a text looks like such a listing, and whether it is for IPv6.
+/// Whether a text looks like the output of `iptables-save`, and whether it is for IPv6.
 pub fn detect(text: &str) -> Option<bool> {
     let lines = || text.lines().map(str::trim);
     lines().find(|line| line.starts_with('*'))?;
@@ -35,7 +35,7 @@ pub fn detect(text: &str) -> Option<bool> {
 /// Add the tables of a file to the listing.
 ///
 /// # Errors
-/// The first line that is not valid in such a listing.
+/// The first line that is invalid in the output of `iptables-save`.
 pub fn read(file: &str, text: &str, six: bool, listing: &mut Listing) -> Result<(), ImportError> {
     let mut table: Option<Table> = None;
     let mut last = 0;
@@ -91,7 +91,7 @@ pub fn read(file: &str, text: &str, six: bool, listing: &mut Listing) -> Result<
     }
 }
 
-/// A text shortened for a message.
+/// Shortens a text for a message.
 pub fn shortened(text: &str) -> String {
     let mut short = crate::text::escaped(&text.chars().take(60).collect::<String>()).into_owned();
     if text.chars().nth(60).is_some() {
@@ -145,7 +145,7 @@ fn rule(line: &str, six: bool, index: usize, table: &Table, listing: &mut Listin
     Ok((chain.clone(), Rule { line: index, meaning }))
 }
 
-/// Words of a line with quotes and backslashes removed; `None` if a quote is not closed.
+/// Words of a line, without quotes and backslashes. `None` if a quote is not closed.
 pub fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Content of listings, in a form common to both formats.
+//! Content of listings, in a form that both formats share.
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -13,9 +13,9 @@ pub type LineIndex = usize;
 /// A line with its place and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Name of the file.
+    /// Name of the line's file.
     pub file: String,
-    /// Line number, counted from 1; `None` in JSON.
+    /// Line number, counted from 1. `None` in JSON.
     pub line: Option<usize>,
     /// Identification in JSON: family, table, chain and handle.
     pub place: Option<String>,
@@ -23,22 +23,22 @@ pub struct Line {
     pub text: String,
 }
 
-/// Content of all files together.
+/// Content of all imported files together.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Lines that reports may refer to.
+    /// Lines to which reports may refer.
     pub lines: Vec<Line>,
     /// Tables in order.
     pub tables: Vec<Table>,
-    /// Interfaces that rules name; their indexes are the values of interface fields.
+    /// Interfaces that occur in rules. Their indexes are the values of interface fields.
     pub interfaces: IndexSet<String>,
-    /// Lines that are already known not to be converted, with the reason.
+    /// Lines for which it is already known that they can't be converted, with the reason.
     pub leftovers: Vec<(LineIndex, String)>,
-    /// Lines that are already known to be converted to another form, with a note.
+    /// Lines for which it is already known that they are converted to another form, with a note.
     pub notes: Vec<(LineIndex, String)>,
     /// Changeable sets by name.
     pub sets: IndexMap<String, Known>,
-    /// Families whose rules are all listed.
+    /// For IPv4 and IPv6, whether all rules of the family are listed.
     pub complete: [bool; 2],
 }
 
@@ -52,7 +52,7 @@ impl Listing {
     /// Number of an interface.
     pub fn interface(&mut self, name: &str) -> Result<u128, String> {
         let (number, _) = self.interfaces.insert_full(name.to_owned());
-        // The highest number stands for all interfaces that no rule names.
+        // The highest number represents all interfaces that do not occur in rules.
         match number < 65_535 {
             true => Ok(number as u128),
             false => Err("too many interfaces".into()),
@@ -74,7 +74,7 @@ pub struct Table {
 /// Hook of a base chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// Before connection tracking.
+    /// The hook before connection tracking.
     Raw,
     /// Filtering of forwarded packets.
     Forward,
@@ -93,9 +93,9 @@ pub enum Hook {
 pub struct Chain {
     /// Line of the declaration.
     pub line: LineIndex,
-    /// Hook of a base chain; `None` for a chain that others jump to.
+    /// Hook of a base chain. `None` for a chain that is reached only by jumps.
     pub hook: Option<Hook>,
-    /// Priority; lower ones are evaluated first.
+    /// Priority. Chains with a lower number are evaluated first.
     pub priority: i64,
     /// Policy of a base chain.
     pub policy: Verdict,
@@ -103,7 +103,7 @@ pub struct Chain {
     pub rules: Vec<Rule>,
 }
 
-/// A rule, or why it can't be converted.
+/// A rule, or the reason for which it can't be converted.
 #[derive(Debug)]
 pub struct Rule {
     /// Line of the rule.
@@ -126,11 +126,11 @@ pub struct Meaning {
 /// A step on matching packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Evaluate another chain, then continue with the next rule.
+    /// Evaluate another chain, then continue with the next rule of this chain.
     Jump(String),
-    /// Evaluate another chain, then continue after the jump to this chain.
+    /// Evaluate another chain, then return from this chain.
     Goto(String),
-    /// Continue after the jump to this chain.
+    /// Return from this chain.
     Return,
     /// A verdict or an action.
     Do(Action),
@@ -149,15 +149,15 @@ impl Step {
 /// Action of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Accept; in NAT tables: do not translate.
+    /// Accept. In NAT tables: do not translate.
     Accept,
     /// Accept without creating a session.
     AcceptUntracked,
-    /// Before connection tracking: exclude the packets from tracking.
+    /// Exclude the packets from connection tracking; only before connection tracking.
     Notrack,
     /// Drop.
     Drop,
-    /// Drop and reply.
+    /// Drop the packet, and send a reply.
     Reject(RejectWith),
     /// Count.
     Count,
@@ -167,13 +167,13 @@ pub enum Action {
     AddToSet(String),
     /// Translate the source address.
     Snat(Target),
-    /// Translate the source to the address of the output interface, with ports from this range.
+    /// Translate the source to the address of the output interface, with a port of this range.
     Masquerade(Option<PortRange>),
     /// Translate the destination.
     Dnat(Target),
-    /// Translate the destination to the address of the input interface, with a port from this range.
+    /// Translate the destination to the address of the input interface, with a port of this range.
     Redirect(Option<PortRange>),
-    /// Translate one network to another one, given by its first and last address.
+    /// Translate a network to another one, which is given by its first and last address.
     Netmap(u32, u32),
 }
 
@@ -182,16 +182,16 @@ pub enum Action {
 pub struct Target {
     /// First and last address.
     pub addresses: (u32, u32),
-    /// Ports, if they are translated.
+    /// Range of ports, if ports are translated.
     pub ports: Option<PortRange>,
 }
 
-/// A decision about packets.
+/// A decision on a set of packets.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// Line of the decision.
+    /// Line from which the decision results.
     pub line: LineIndex,
-    /// Number of the step within the line.
+    /// Number of the step within the line's rule.
     pub step: usize,
     /// Packets that match.
     pub packets: Packets,
@@ -202,7 +202,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether no later decision applies to the packets.
+    /// Whether later decisions do not apply to the packets.
     pub fn decides(&self) -> bool {
         !matches!(
             self.action,

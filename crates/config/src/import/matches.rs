@@ -9,15 +9,15 @@ use super::values::{self, Port};
 use crate::schema::{RejectWith, SetType};
 use crate::value::Period;
 
-/// Context of a rule.
+/// Context in which a rule is read.
 pub struct Context<'t> {
     /// Whether the rule is for IPv6.
     pub six: bool,
-    /// The table read so far.
+    /// The part of the table that was read so far.
     pub table: &'t Table,
 }
 
-/// Modules whose options are supported or have no effect.
+/// Modules of which the options are supported or have no effect.
 const MODULES: [&str; 18] = [
     "tcp",
     "udp",
@@ -39,7 +39,7 @@ const MODULES: [&str; 18] = [
     "all",
 ];
 
-/// Conditions read so far.
+/// Conditions that were read so far.
 struct Reading {
     when: Vec<Packets>,
     name: Option<String>,
@@ -56,7 +56,7 @@ impl Reading {
             .collect();
     }
 
-    /// Add a condition that either port has one of the values.
+    /// Add the condition that the source or the destination port has one of the values.
     fn either_port(&mut self, values: &Ranges) {
         let negated = std::mem::take(&mut self.negated);
         let (one, other) = (Field::SourcePort, Field::DestinationPort);
@@ -71,7 +71,7 @@ impl Reading {
     }
 }
 
-/// Meaning of a rule, from its words after the name of the chain.
+/// The meaning of a rule, given its words after the name of the chain.
 ///
 /// # Errors
 /// Why the rule can't be converted.
@@ -185,7 +185,7 @@ fn condition<'w>(
         "--comment" => reading.name = reading.name.take().or_else(|| Some(text.into())),
         "-m" | "--match" if MODULES.contains(&text) || fields::MODULES.contains(&text) => {}
         "-m" | "--match" => return Err(format!("match `{text}` has no counterpart")),
-        // Initial counters are ignored.
+        // Initial values of counters are ignored.
         "-c" | "--set-counters" => drop(value()?),
         _ => {
             let known = fields::OPTIONS.iter().find(|(option, ..)| *option == word);
@@ -274,7 +274,7 @@ fn step(
     Ok(Step::Do(action))
 }
 
-/// Action of a target that adds the source address to a set.
+/// Converts a target that adds the source address to a set.
 fn added(options: &[&str], listing: &Listing) -> Result<Action, String> {
     known(options, &["--add-set", "--exist", "--timeout"])?;
     let at = options.iter().position(|option| *option == "--add-set");

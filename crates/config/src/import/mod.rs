@@ -6,7 +6,7 @@
 //! nft -j ─────────► nft, expressions ───┘                └─► nat ────────────────────────► [nat]
 //! ```
 //!
-//! Everything without an equivalent is reported as a [`Leftover`].
+//! Everything that has no equivalent is reported as a [`Leftover`].
 
 mod chains;
 mod expressions;
@@ -66,7 +66,7 @@ pub struct Source<'t> {
 pub struct OwnAddress {
     /// The address.
     pub address: Ipv4Addr,
-    /// Address with the prefix length of its link, if known.
+    /// Address with the prefix length of its link. `None` if it is unknown.
     pub on_link: Option<InterfaceAddress>,
 }
 
@@ -83,18 +83,18 @@ impl FromStr for OwnAddress {
     }
 }
 
-/// A part of a listing that is reported to the operator.
+/// A part of a listing about which the operator is informed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Leftover {
     /// Name of the file.
     pub file: String,
-    /// Line number, counted from 1; `None` in JSON.
+    /// Line number, counted from 1. `None` in JSON.
     pub line: Option<usize>,
     /// Identification in JSON: family, table, chain and handle.
     pub place: Option<String>,
     /// Text of the line, or JSON of the rule.
     pub text: String,
-    /// Why it is not converted, or how it is.
+    /// Why the part is not converted, or into what it is converted.
     pub reason: String,
 }
 
@@ -105,7 +105,7 @@ pub struct Imported {
     pub document: Document,
     /// Parts that are not converted.
     pub leftovers: Vec<Leftover>,
-    /// Parts that are converted to another form.
+    /// Parts that were converted to another form.
     pub notes: Vec<Leftover>,
     /// Remarks about the whole import.
     pub remarks: Vec<String>,
@@ -190,7 +190,7 @@ pub enum Wrong {
     Both,
 }
 
-/// Convert listings to one configuration. `addresses` are those of interfaces, by name.
+/// Convert listings to one configuration. `addresses` contains addresses of interfaces, by interface name.
 ///
 /// # Errors
 /// A listing is invalid, or its chains form a loop.
@@ -201,7 +201,7 @@ pub fn import(
 ) -> Result<Imported, ImportError> {
     let mut listing = Listing::default();
     let mut formats = Vec::new();
-    // Sets are read first, since rules refer to them in any order of the files.
+    // Sets are read first, since rules of any file may refer to them.
     let of_sets = |source: &Source<'_>| format == Some(Format::Ipset) || sets::detect(source.text);
     let (with_sets, others): (Vec<&Source<'_>>, Vec<_>) = sources.iter().partition(|source| of_sets(source));
     for source in with_sets {
@@ -233,7 +233,7 @@ pub fn import(
 /// Content of a file as text.
 ///
 /// # Errors
-/// The place of the first byte that is not UTF-8.
+/// Returns the place of the first byte that is not UTF-8.
 pub fn text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, ImportError> {
     std::str::from_utf8(bytes).map_err(|wrong| {
         let before = &bytes[..wrong.valid_up_to()];
@@ -253,7 +253,7 @@ fn detect(text: &str) -> Option<Format> {
     })
 }
 
-/// Check the tables of a file, which begin at index `known`: no table is listed twice, and no chains form a loop.
+/// Check the tables of a file. They begin at index `known`. A table must not be listed twice, and chains must not form a loop.
 fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportError> {
     for (at, table) in listing.tables.iter().enumerate().skip(known) {
         let before = &listing.tables[..at];
@@ -272,14 +272,14 @@ fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportErro
     Ok(())
 }
 
-/// Reports of all parts of the conversion.
+/// Collected reports on all parts of the conversion.
 #[derive(Debug, Default)]
 struct Said {
     leftovers: IndexMap<LineIndex, String>,
     notes: IndexSet<(LineIndex, String)>,
     remarks: Vec<String>,
     asked: HashSet<LineIndex>,
-    /// Lines that reject packets, if every packet is filtered.
+    /// Lines that reject packets, in case every packet is filtered.
     refusing: Vec<LineIndex>,
 }
 
@@ -321,7 +321,7 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
     }
     document.interfaces = interfaces(&document, addresses);
     if !listing.interfaces.contains(GATEWAY) {
-        // The name stands for the gateway itself in rules.
+        // In rules, this name represents the gateway itself.
         document.interfaces.shift_remove(GATEWAY);
     }
     if document.interfaces.is_empty() {
@@ -355,7 +355,7 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
     }
 }
 
-/// Note the sets that no rule refers to.
+/// Add a note for each set to which no rule refers.
 fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
     let is_named = |name: &String| filter.as_ref().is_some_and(|filter| filter.sets.contains_key(name));
     for (name, known) in listing.sets.iter().filter(|(name, _)| !is_named(name)) {
@@ -370,8 +370,8 @@ fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
     }
 }
 
-/// Note lines that reject replies: translated flows have sessions even if every packet is filtered, so their replies
-/// pass.
+/// Add a note for lines that reject replies. Translated flows have sessions even if every packet is filtered, so their replies
+/// pass anyway.
 fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
     let translates = !(nat.source.is_empty() && nat.destination.is_empty() && nat.one_to_one.is_empty());
     let Some(filter) = filter.as_ref().filter(|filter| translates && !filter.sessions) else {
@@ -389,7 +389,7 @@ fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
     }
 }
 
-/// Report rules that were not reached, and policies of chains without an equivalent.
+/// Report rules that no packet reaches, and policies of chains without an equivalent.
 fn unasked(listing: &Listing, said: &mut Said) {
     for table in &listing.tables {
         let used = used(table, listing);
@@ -417,7 +417,7 @@ fn unasked(listing: &Listing, said: &mut Said) {
     }
 }
 
-/// Chains that packets may reach, by converted rules or by others.
+/// Chains that packets may reach, through converted rules or other rules.
 fn used<'t>(table: &'t Table, listing: &'t Listing) -> HashSet<&'t str> {
     let hooked = table.chains.iter().filter(|(_, chain)| chain.hook.is_some());
     let mut open: Vec<&str> = hooked.map(|(name, _)| name.as_str()).collect();
@@ -426,7 +426,7 @@ fn used<'t>(table: &'t Table, listing: &'t Listing) -> HashSet<&'t str> {
         for rule in table.chains.get(name).iter().flat_map(|chain| &chain.rules) {
             let to: Vec<&str> = match &rule.meaning {
                 Ok(meaning) => meaning.then.iter().filter_map(Step::target).collect(),
-                // An unsupported rule may refer to a chain in any of its words.
+                // If a rule is not supported, any of its words may be the name of a chain.
                 Err(_) => {
                     let text = &listing.lines[rule.line].text;
                     text.split([' ', '"']).collect()
@@ -439,7 +439,7 @@ fn used<'t>(table: &'t Table, listing: &'t Listing) -> HashSet<&'t str> {
     used
 }
 
-/// A stub for each interface that a rule names.
+/// Add a stub for each interface that occurs in rules.
 fn interfaces(document: &Document, addresses: &IndexMap<String, OwnAddress>) -> IndexMap<String, Interface> {
     let mut found = IndexMap::new();
     let rules = document.filter.iter().flat_map(|filter| &filter.rules);

@@ -1,4 +1,4 @@
-//! Import of NAT chains as `[nat]`.
+//! Converts NAT chains to `[nat]`.
 
 mod destination;
 mod source;
@@ -16,9 +16,9 @@ use super::{OwnAddress, Said};
 use crate::schema::{ExemptRule, Nat};
 use crate::value::{Prefix, Transport};
 
-/// Maximum number of prefixes that one line expands to.
+/// Maximum number of prefixes to which one line may expand.
 const MOST_PREFIXES: usize = 256;
-/// Maximum number of rules that are compared pairwise, to limit the time.
+/// Maximum number of rules that are compared in pairs, which limits the time.
 const MOST_RULES: usize = 10_000;
 const TOO_MANY: &str = "so many rules are not compared with each other";
 
@@ -26,17 +26,17 @@ const TOO_MANY: &str = "so many rules are not compared with each other";
 struct Translation<'l> {
     listing: &'l Listing,
     addresses: &'l IndexMap<String, OwnAddress>,
-    /// Decisions before and after routing, in order.
+    /// Decisions at the hooks before and after routing, in order.
     prerouting: Vec<Decision>,
     postrouting: Vec<Decision>,
-    /// Lines before routing that are the inbound half of one-to-one rules.
+    /// Lines at the hook before routing that are the inbound half of one-to-one rules.
     halves: HashSet<LineIndex>,
     sources: Vec<source::Source>,
     destinations: Vec<destination::Destination>,
     nat: Nat,
 }
 
-/// All translation rules. `addresses` are those of interfaces.
+/// Converts all translation rules. `addresses` contains the addresses of interfaces.
 pub fn nat(listing: &Listing, addresses: &IndexMap<String, OwnAddress>, said: &mut Said) -> Nat {
     let mut translation = Translation {
         listing,
@@ -68,7 +68,7 @@ pub fn nat(listing: &Listing, addresses: &IndexMap<String, OwnAddress>, said: &m
     translation.nat
 }
 
-/// Decisions of a hook's chains about IPv4 packets that open flows.
+/// Decisions of a hook's chains on IPv4 packets that open flows.
 fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
     let chains = listing
         .tables
@@ -106,7 +106,7 @@ fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
     all
 }
 
-/// Packets of a decision that open flows, or the reason why there are none.
+/// The packets of a decision that open flows. The error is the reason for which there are none.
 fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>> {
     let packets = &decision.packets;
     if packets.six {
@@ -126,7 +126,7 @@ fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>
     }
 }
 
-/// Check that packets have conditions on these fields only.
+/// Check that packets are selected only by these fields.
 fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), String> {
     let all = [
         (Field::Source, "where packets come from"),
@@ -170,7 +170,7 @@ fn four(number: u128) -> Ipv4Addr {
     Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Transport protocols of the packets: TCP, UDP, both, or any.
+/// Transport protocols of the packets: TCP, UDP, both of them, or any.
 fn transports(packets: &Packets) -> Result<Vec<Option<Transport>>, String> {
     let Some(protocols) = packets.get(Field::Protocol) else {
         return Ok(vec![None]);
@@ -185,7 +185,7 @@ fn transports(packets: &Packets) -> Result<Vec<Option<Transport>>, String> {
 }
 
 impl Translation<'_> {
-    /// Interfaces in a field; `None` stands for any.
+    /// Interfaces in a field. `None` represents any interface.
     fn interfaces(&self, packets: &Packets, field: Field) -> Result<Vec<Option<String>>, String> {
         let Some(numbers) = packets.get(field) else {
             return Ok(vec![None]);
@@ -198,7 +198,7 @@ impl Translation<'_> {
         Ok(names.map(|name| Some(name.clone())).collect())
     }
 
-    /// A line as messages refer to it.
+    /// Describes a line for messages.
     fn place(&self, line: LineIndex) -> String {
         let line = &self.listing.lines[line];
         line.place
@@ -225,7 +225,7 @@ fn translates(decision: &Decision) -> bool {
     )
 }
 
-/// Why an address is not valid for any host; `None` if it is valid.
+/// Why an address can't be the address of a host. `None` if it can.
 fn unusable(address: Ipv4Addr) -> Option<&'static str> {
     crate::validate::unusable(address.into())
 }

@@ -1,4 +1,4 @@
-//! Import of `nft -j list ruleset`: tables, chains, sets and rules.
+//! Imports `nft -j list ruleset`: tables, chains, sets and rules.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use super::{ImportError, Wrong, values};
 use crate::schema::{NamedSet, SetType, Verdict};
 use crate::value::{Period, SetElement};
 
-/// Priority of chains that precede connection tracking.
+/// Chains with this priority are evaluated before connection tracking.
 const RAW: i64 = -300;
 
 /// Sets and maps of a table by name.
 #[derive(Debug, Default)]
 pub struct Sets {
-    /// Elements of constant sets, or why they can't be used.
+    /// Elements of constant sets. The error states why a set can't be used.
     pub elements: HashMap<String, Result<Vec<Value>, String>>,
-    /// Changeable sets, with their names in the listing.
+    /// Changeable sets, each with its name in [`Listing::sets`].
     pub changing: HashMap<String, String>,
 }
 
@@ -42,7 +42,7 @@ impl<'v> Object<'v> {
         Ok((self.text("family")?.into(), self.text("table")?.into()))
     }
 
-    /// Identification of the object in messages.
+    /// Add the tables of a file to the listing.
     fn place(&self) -> String {
         let of = ["family", "table", "chain", "name"].map(|key| self.fields.get(key).and_then(Value::as_str));
         let mut words: Vec<String> = of.into_iter().flatten().map(Into::into).collect();
@@ -82,7 +82,7 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
             })
         })
         .collect();
-    // Chains and sets are read before rules, which may precede them in the list.
+    // Chains and sets are read before rules, because in the list they may follow the rules that refer to them.
     for kinds in [["table", "", ""], ["chain", "set", "map"], ["rule", "", ""]] {
         for object in objects.iter().filter(|object| kinds.contains(&object.kind)) {
             ruleset
@@ -232,8 +232,8 @@ impl Ruleset<'_> {
     }
 }
 
-/// A changeable set as a set of the filter, with the number of its elements that have a timeout, and whether it is for
-/// IPv6; `None` if the set is constant.
+/// Convert a changeable set to a set of the filter. Returns the set with the number of its elements that have a
+/// timeout, and whether it is for IPv6. `None` if the set is constant.
 #[expect(clippy::type_complexity, reason = "said once")]
 fn changing(object: &Object<'_>) -> Option<(Result<(NamedSet, usize), String>, bool)> {
     let of = |key| object.fields.get(key);

@@ -1,28 +1,28 @@
-//! Sets of packets that a line matches: hyperrectangles with a set of values per field.
+//! Sets of packets that a line matches. They are hyperrectangles, with a set of values for each field.
 
 use std::collections::BTreeMap;
 
 pub use super::fields::Field;
 use super::ranges::Ranges;
 
-/// What connection tracking says about a packet.
+/// Connection tracking states of a packet.
 pub mod state {
-    /// Belongs to no flow and can't open one.
+    /// The packet belongs to no flow and can't open one.
     pub const INVALID: u128 = 0;
-    /// Opens a flow.
+    /// The packet opens a flow.
     pub const NEW: u128 = 1;
-    /// Belongs to a flow.
+    /// The packet belongs to a flow.
     pub const ESTABLISHED: u128 = 2;
-    /// Relates to a flow.
+    /// The packet is related to a flow.
     pub const RELATED: u128 = 3;
-    /// Is not tracked.
+    /// The packet is not tracked.
     pub const UNTRACKED: u128 = 4;
 }
 
-/// The last MAC address as a number.
+/// The last MAC address, as a number.
 pub const LAST_MAC: u128 = (1 << 48) - 1;
 
-/// Fields that later fragments lack.
+/// Fields that later fragments do not contain.
 pub const OF_THE_FIRST: [Field; 4] = [Field::SourcePort, Field::DestinationPort, Field::Message, Field::Flags];
 
 /// Part of a packet that is looked up in a set.
@@ -39,7 +39,7 @@ pub enum End {
 }
 
 impl End {
-    /// Field of this part.
+    /// Field that contains this part.
     pub fn field(self) -> Field {
         match self {
             Self::Source => Field::Source,
@@ -49,7 +49,7 @@ impl End {
         }
     }
 
-    /// The corresponding part of a reply.
+    /// The same part in a reply.
     fn of_answer(self) -> Self {
         match self {
             Self::Source => Self::Destination,
@@ -66,7 +66,7 @@ pub struct Packets {
     /// Whether the packets are IPv6.
     pub six: bool,
     fields: [Option<Ranges>; Field::ALL.len()],
-    /// Conditions on changeable sets: whether an end of the packet is in the set.
+    /// Conditions on changeable sets: whether a part of the packet must be in the set or must not be.
     members: BTreeMap<(End, String), bool>,
 }
 
@@ -80,7 +80,7 @@ impl Packets {
         }
     }
 
-    /// Largest value of a field.
+    /// Largest possible value of a field.
     pub fn most(&self, field: Field) -> u128 {
         if let Some(last) = field.last() {
             return last;
@@ -95,7 +95,7 @@ impl Packets {
         }
     }
 
-    /// Values of a field; `None` if all are included.
+    /// Values of a field. `None` if all values are included.
     pub fn get(&self, field: Field) -> Option<&Ranges> {
         self.fields[field as usize].as_ref()
     }
@@ -106,7 +106,7 @@ impl Packets {
         self.get(field).cloned().unwrap_or_else(all)
     }
 
-    /// The packets with other values of a field.
+    /// The same packets, but with these values of a field.
     pub fn with(&self, field: Field, values: &Ranges) -> Self {
         let mut other = self.clone();
         let all = Ranges::of(0, self.most(field));
@@ -115,11 +115,12 @@ impl Packets {
         other
     }
 
-    /// The packets with an end in a changeable set, or not in it; `None` if that contradicts another condition.
+    /// Restricts the packets to those with an end in a changeable set, or not in it. `None` if that contradicts another
+    /// condition.
     pub fn member(&self, set: &str, end: End, is_in: bool) -> Option<Self> {
         let mut other = Self::all(self.six);
         other.members.insert((end, set.to_owned()), is_in);
-        // Later fragments lack the field and don't match.
+        // Later fragments do not contain the field, so they don't match.
         if OF_THE_FIRST.contains(&end.field()) {
             other = other.with(Field::Fragment, &Ranges::of(0, 1));
         }
@@ -133,7 +134,7 @@ impl Packets {
             .map(|((end, set), is_in)| (*end, set.as_str(), *is_in))
     }
 
-    /// The packets with any value of a field.
+    /// The same packets, but with any value of a field.
     pub fn with_any(&self, field: Field) -> Self {
         let mut other = self.clone();
         other.fields[field as usize] = None;
@@ -141,7 +142,8 @@ impl Packets {
         other
     }
 
-    /// The packets whose field is in a set, or with `inverted` is not. Later fragments that lack the field don't match.
+    /// Restricts the packets to those whose field is in a set or, with `inverted`, not in it. Later fragments that do
+    /// not contain the field don't match.
     pub fn only(&self, field: Field, values: &Ranges, inverted: bool) -> Self {
         let values = if inverted {
             values.not(self.most(field))
@@ -165,7 +167,7 @@ impl Packets {
         self.fields.iter().all(Option::is_none) && self.members.is_empty()
     }
 
-    /// Intersection; `None` if it is empty.
+    /// Intersection of two sets of packets. `None` if it is empty.
     pub fn and(&self, other: &Self) -> Option<Self> {
         if self.six != other.six {
             return None;
@@ -187,7 +189,7 @@ impl Packets {
         Some(both)
     }
 
-    /// Difference, as hyperrectangles that don't overlap.
+    /// Difference of two sets of packets, as hyperrectangles that don't overlap.
     pub fn without(&self, other: &Self) -> Vec<Self> {
         if self.and(other).is_none() {
             return vec![self.clone()];
@@ -214,13 +216,13 @@ impl Packets {
         rest
     }
 
-    /// Whether all of the packets are in another set.
+    /// Whether all of these packets are in another set.
     pub fn within(&self, other: &Self) -> bool {
         self.without(other).is_empty()
     }
 
-    /// Replies to the packets: ends and interfaces are exchanged, and fields that differ within a flow are
-    /// unrestricted.
+    /// Replies to the packets. Source and destination and the interfaces are exchanged, and fields that differ within a
+    /// flow are not restricted.
     pub fn answers(&self) -> Self {
         let mut answers = self.of_flow();
         for (one, two) in [
@@ -234,13 +236,13 @@ impl Packets {
         answers.members = members
             .map(|((end, set), is_in)| ((end.of_answer(), set), is_in))
             .collect();
-        // The sender of a reply is a neighbour on the other side.
+        // The MAC addresses of a reply are unknown, because its sender is a neighbour on the other side.
         [Field::Message, Field::SourceMac, Field::DestinationMac]
             .into_iter()
             .fold(answers, |answers, field| answers.with_any(field))
     }
 
-    /// Later packets of the flows that the packets open.
+    /// Later packets of the flows that these packets open.
     pub fn of_flow(&self) -> Self {
         Field::HEADER
             .into_iter()
@@ -249,7 +251,7 @@ impl Packets {
     }
 }
 
-/// Difference of hyperrectangles; `None` if it has more than `most` of them.
+/// Difference of hyperrectangles. `None` if it consists of more than `most` of them.
 pub fn remains(of: Vec<Packets>, without: &[Packets], most: usize) -> Option<Vec<Packets>> {
     let mut left = of;
     for other in without {

@@ -1,4 +1,4 @@
-//! Output of an import as a configuration file.
+//! Prints the result of an import as a configuration file.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use super::{Imported, Leftover};
 use crate::schema::{Filter, Interface, Nat, Pool, Router};
 
 impl Imported {
-    /// The configuration without default values, preceded by comments about what was not converted.
+    /// The configuration without default values. Comments before it list what was not converted.
     ///
     /// # Errors
-    /// The errors of the serialiser.
+    /// Returns the errors of the serialiser.
     pub fn print(&self) -> Result<String, toml::ser::Error> {
         let whole = Table::try_from(&self.document)?;
         let mut kept = Table::new();
@@ -71,7 +71,7 @@ fn listed(head: &mut String, title: &str, leftovers: &[Leftover]) {
     }
 }
 
-/// A text on a single comment line.
+/// Convert a text so that it fits on a single comment line.
 fn printable(text: &str) -> String {
     crate::text::escaped(text).into_owned()
 }
@@ -92,7 +92,7 @@ fn each(tables: &mut Table, default: &Table, kept: &[&str]) {
     }
 }
 
-/// Remove default values, except those of some keys.
+/// Remove values that equal the default, except those of the keys in `kept`.
 fn prune(table: &mut Table, default: &Table, kept: &[&str]) {
     table.retain(|key, value| kept.contains(&key) || default.get(key) != Some(value));
 }

@@ -1,11 +1,11 @@
-//! Sets of numbers as sorted ranges.
+//! Sets of numbers, stored as sorted ranges.
 
-/// Inclusive ranges in ascending order that are neither overlapping nor adjacent.
+/// Inclusive ranges in ascending order. They neither overlap nor are adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges(Vec<(u128, u128)>);
 
 impl Ranges {
-    /// A range from the first to the last number; empty if `last` is below `first`.
+    /// A range from the first to the last number. Empty if `last` is less than `first`.
     pub fn of(first: u128, last: u128) -> Self {
         Self(if first <= last { vec![(first, last)] } else { Vec::new() })
     }
@@ -76,7 +76,7 @@ impl Ranges {
         Self(others)
     }
 
-    /// Difference from another set.
+    /// The numbers that are not in another set.
     pub fn without(&self, other: &Self) -> Self {
         self.and(&other.not(u128::MAX))
     }

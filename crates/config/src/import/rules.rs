@@ -1,4 +1,4 @@
-//! Conversion of decisions to filter rules.
+//! Converts decisions to filter rules.
 
 use std::collections::HashSet;
 
@@ -11,17 +11,17 @@ use super::{Said, values};
 use crate::schema::{self, FilterRule, Name, RejectWith};
 use crate::value::{Addresses, GATEWAY, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports, TcpFlags};
 
-/// Limits of a filter: combinations of one rule and of all rules, and rules that continue with the next rule.
+/// Limits of a filter: combinations of one rule, and combinations of all rules.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
 const MOST_GOING_ON: usize = 256;
 
 pub const TCP: u128 = 6;
 pub const UDP: u128 = 17;
 
-/// Equivalent packets of both families, or packets of one.
+/// Equivalent packets of both families, or packets of a single family.
 type Twins = [Option<Packets>; 2];
 
-/// All filter rules: for forwarded packets, and for packets to the gateway itself. Lines that can't be converted are
+/// Converts all decisions on forwarded packets and on packets to the gateway itself. Lines that can't be converted are
 /// reported.
 pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) -> Vec<FilterRule> {
     let mut rules = Vec::new();
@@ -104,7 +104,7 @@ pub fn of_gateway(rule: FilterRule) -> FilterRule {
     }
 }
 
-/// A text with characters that are valid in names.
+/// Replaces the characters of a text that are not valid in names.
 fn plain(text: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') {
@@ -129,7 +129,7 @@ fn unlike(name: &str, names: &mut HashSet<String>) -> String {
     name
 }
 
-/// Pairs of hyperrectangles that differ only in the addresses of their family.
+/// Pairs of hyperrectangles that differ only in the family of their addresses.
 fn twins(group: &[Decision]) -> Vec<Twins> {
     let mut found: Vec<Twins> = Vec::new();
     for decision in group {
@@ -155,7 +155,7 @@ fn twins(group: &[Decision]) -> Vec<Twins> {
     found
 }
 
-/// A rule for all packets.
+/// A rule without conditions, which applies to all packets.
 pub fn bare(action: &Action) -> FilterRule {
     let track = *action != Action::AcceptUntracked;
     let added = match action {
@@ -168,7 +168,8 @@ pub fn bare(action: &Action) -> FilterRule {
         Action::Count => (schema::Action::Count, None),
         Action::Log => (schema::Action::Log, None),
         Action::AddToSet(_) => (schema::Action::AddToSet, None),
-        // NAT tables have separate actions, and no chains for forwarded packets.
+        // These actions do not occur, because NAT tables are converted separately and have no chains for forwarded
+        // packets.
         _ => (schema::Action::Drop, None),
     };
     FilterRule {
@@ -222,7 +223,8 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     Ok(each(rule, packets))
 }
 
-/// Add conditions on sets. A rule may refer to one set per end, and to nothing else for that end.
+/// Add conditions on sets. For each end of a packet, a rule may refer to one set, and then have no other condition on
+/// this end.
 fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<(), String> {
     let mut says_family = packets.members().next().is_none() || twins.iter().all(Option::is_some);
     let mut held: Vec<End> = Vec::new();
@@ -231,7 +233,7 @@ fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<()
             return Err("a rule looks into one set for each end, and names nothing beside it".into());
         }
         held.push(end);
-        // The elements of a set belong to one family.
+        // All elements of a set belong to the same family.
         says_family |= is_in && matches!(end, End::Source | End::Destination);
         let (not, name) = (!is_in, set.to_owned());
         let addresses = OneOrMore(vec![OrNot {
@@ -265,7 +267,7 @@ fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<()
     Ok(())
 }
 
-/// Single MAC addresses, or all except some.
+/// Converts MAC addresses: a list of single addresses, or all except some.
 fn macs(packets: &Packets, field: Field) -> Result<OneOrMore<OrNot<Mac>>, String> {
     let Some(ranges) = packets.get(field) else {
         return Ok(OneOrMore::default());
@@ -314,7 +316,8 @@ fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
     Ok(())
 }
 
-/// Add address conditions of both families, or of one; then a condition determines the family.
+/// Add address conditions of both families, or of a single one. In the latter case, a condition must determine the
+/// family.
 fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
     let families = [false, true].into_iter().zip(twins);
     let families: Vec<_> = families
@@ -327,7 +330,7 @@ fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
             .collect()
     };
     let named = |field| families.iter().any(|(_, packets)| packets.get(field).is_some());
-    // ICMP messages determine the family, protocols alone do not.
+    // ICMP messages determine the family; protocols alone do not.
     let said_by_messages = |packets: &Packets| packets.get(Field::Message).is_some();
     let unsaid = matches!(families.as_slice(), [(_, packets)] if !said_by_messages(packets));
     if named(Field::Destination) {
@@ -345,7 +348,7 @@ fn addresses(six: bool, ranges: &Ranges) -> Vec<OrNot<Addresses>> {
     ranges.list().iter().map(range).collect()
 }
 
-/// ICMP types, with codes only if not all codes match.
+/// ICMP types. Codes are stated only if not all codes match.
 fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
     let mut found = Vec::new();
     for &(first, last) in ranges {
@@ -364,7 +367,8 @@ fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
     found
 }
 
-/// One rule per fragment kind, length range and combination of flags, since a rule can have only one of each.
+/// Creates one rule for each fragment kind, length range and combination of flags, since a rule can have only one of
+/// each.
 fn each(rule: FilterRule, packets: &Packets) -> Vec<FilterRule> {
     let mut flags: Vec<Option<TcpFlags>> = vec![None];
     if let Some(ranges) = packets.get(Field::Flags) {
@@ -378,7 +382,8 @@ fn each(rule: FilterRule, packets: &Packets) -> Vec<FilterRule> {
     rules.flat_map(with).collect()
 }
 
-/// What names ports or messages is of no later fragment anyway.
+/// Conditions on ports or ICMP messages never match later fragments, so the condition on the fragment kind is
+/// redundant.
 fn without_implied_part(packets: &Packets) -> Packets {
     let implied = OF_THE_FIRST.iter().any(|&field| packets.get(field).is_some())
         || packets.members().any(|(end, ..)| OF_THE_FIRST.contains(&end.field()));
@@ -388,7 +393,7 @@ fn without_implied_part(packets: &Packets) -> Packets {
     }
 }
 
-/// A set of flag bytes as disjoint pairs of compared bits and set bits.
+/// Converts a set of flag bytes to disjoint pairs of compared bits and set bits.
 fn cubes(holds: &[bool], within: TcpFlags, found: &mut Vec<TcpFlags>) {
     let of = |flags: u8| flags & within.of == within.set;
     let members: Vec<u8> = (0..=255u8).filter(|&flags| of(flags)).collect();
@@ -396,7 +401,7 @@ fn cubes(holds: &[bool], within: TcpFlags, found: &mut Vec<TcpFlags>) {
     if count == members.len() {
         found.push(within);
     } else if count > 0 {
-        // Split only by bits that affect the result.
+        // Distinguish only bits that affect the result.
         let matters = |bit: &u8| {
             members
                 .iter()
@@ -443,7 +448,7 @@ fn combinations(rule: &FilterRule) -> u64 {
         .fold(both, |all, count| all.saturating_mul(count.max(1) as u64))
 }
 
-/// Whether two decisions are from the same part of the same line.
+/// Whether two decisions result from the same part of the same line.
 fn together(one: &Decision, next: &Decision) -> bool {
     (one.line, one.step, &one.action, &one.name) == (next.line, next.step, &next.action, &next.name)
 }

@@ -1,4 +1,4 @@
-//! Import of connection tracking states as `sessions = true`.
+//! Converts conditions on connection tracking states to `sessions = true`.
 
 use super::Said;
 use super::listing::{Action, Decision, LineIndex, Listing};
@@ -6,18 +6,18 @@ use super::packets::{Field, Packets, remains, state};
 use super::ranges::Ranges;
 use super::rules::TCP;
 
-/// Maximum number of hyperrectangles that remain in one comparison.
+/// Maximum number of hyperrectangles that may remain in a comparison.
 const MOST_BOXES: usize = 256;
 /// Maximum number of comparisons.
 const MOST_COMPARED: usize = 4_000_000;
 
-/// A rejection of packets whose flow another line accepts.
+/// A rejection of packets that belong to flows which another line accepts.
 struct Refused {
     accepted: Option<LineIndex>,
     by: Option<LineIndex>,
 }
 
-/// Whether any rule has a condition on states, and the decisions about packets that open flows.
+/// Whether any rule has a condition on states, and the decisions on packets that open flows.
 pub fn sessions(
     decisions: Vec<Decision>,
     end: &dyn Fn(bool) -> Action,
@@ -52,7 +52,7 @@ pub fn sessions(
     (true, decisions.into_iter().filter_map(opens).collect())
 }
 
-/// Whether no TCP packet of state `INVALID` passes, which is always the case with sessions.
+/// Whether all TCP packets in state `INVALID` are rejected. With sessions, this is always the case.
 pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bool {
     [false, true].into_iter().all(|six| {
         let invalid = Packets::all(six)
@@ -73,8 +73,8 @@ pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bo
 /// Note for lines that reject packets of flows to the gateway itself.
 const OF_FLOWS: &str = "not about answers to what the gateway's host has begun, nor about later packets of a flow that is let in: these pass";
 
-/// Decisions of input chains about packets that open flows; later packets of such flows pass without a rule. `ends` are
-/// the lines of the policies, by family.
+/// Decisions of input chains on packets that open flows. Later packets of such flows pass without a rule. `ends`
+/// contains the lines of the policies, for each family.
 pub fn of_input(
     decisions: Vec<Decision>,
     end: &dyn Fn(bool) -> Action,
@@ -124,7 +124,7 @@ pub fn of_input(
     decisions.into_iter().filter_map(opens).collect()
 }
 
-/// Lines that reject packets of a state.
+/// Lines that reject packets in a certain state.
 struct Refusing {
     lines: Vec<LineIndex>,
     reaches_the_end: bool,
@@ -141,7 +141,7 @@ fn refusing(decisions: &[Decision], six: bool, about: u128) -> Refusing {
         if decision.refuses() && left.iter().any(|packets| packets.and(&decision.packets).is_some()) {
             lines.push(decision.line);
         }
-        // If the remainder has too many hyperrectangles, it is not reduced.
+        // If the remainder would consist of too many hyperrectangles, it is left unchanged.
         left = remains(left.clone(), std::slice::from_ref(&decision.packets), MOST_BOXES).unwrap_or(left);
     }
     Refusing {
@@ -150,7 +150,7 @@ fn refusing(decisions: &[Decision], six: bool, about: u128) -> Refusing {
     }
 }
 
-/// Note or leftover for a decision that does not apply to packets that open flows.
+/// Add a note or a leftover for a decision that does not apply to packets that open flows.
 fn without_new(decision: &Decision, said: &mut Said) {
     let states = decision.packets.values(Field::State);
     if states.holds(state::NEW) {
@@ -183,7 +183,7 @@ fn without_new(decision: &Decision, said: &mut Said) {
     }
 }
 
-/// Check that packets of accepted flows, or related packets, are accepted.
+/// Check that the packets of accepted flows, or related packets, are accepted.
 fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Refused> {
     let mut by = None;
     for decision in of
@@ -230,14 +230,14 @@ fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Re
     Ok(())
 }
 
-/// Packets of an open flow in both directions, or related ones.
+/// Packets of an open flow in both directions, or packets related to it.
 fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
     let states = Ranges::of(about, about);
     let ways = [packets.of_flow(), packets.answers()];
     let both = ways.map(|way| {
         let way = match about {
             state::ESTABLISHED => way,
-            // ICMP errors may come from any address.
+            // ICMP errors may have any source address.
             _ => {
                 let icmp = if way.six { 58 } else { 1 };
                 let ports = [Field::Source, Field::SourcePort, Field::DestinationPort, Field::Message];
@@ -250,7 +250,7 @@ fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
     both.to_vec()
 }
 
-/// Check that no packets are rejected. The error is the rejecting line, or `None` for the policy.
+/// Check that none of the packets are rejected. The error is the line that rejects packets, or `None` for the policy.
 fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Option<LineIndex>> {
     let mut left = vec![packets];
     for decision in of.iter().filter(|decision| decision.decides()) {
@@ -268,7 +268,7 @@ fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Optio
     }
 }
 
-/// Report the lines that accept packets of flows, or those whose replies are rejected.
+/// Report the lines that accept packets of flows, or the lines whose replies are rejected.
 fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, said: &mut Said) {
     let place = |line: LineIndex| {
         let line = &listing.lines[line];

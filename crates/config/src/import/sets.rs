@@ -1,4 +1,4 @@
-//! Import of `ipset save`: sets that iptables rules refer to.
+//! Imports `ipset save`: sets to which iptables rules refer.
 
 use indexmap::IndexMap;
 
@@ -9,9 +9,9 @@ use super::{ImportError, Wrong, iptables, values};
 use crate::schema::{NamedSet, SetType};
 use crate::value::{Period, SetElement};
 
-/// Maximum number of multi-part elements that a condition may expand to.
+/// Maximum number of multi-part elements to which a condition may expand.
 const MOST_ELEMENTS: usize = 4096;
-/// Maximum number of hyperrectangles for the complement of such elements.
+/// Maximum number of hyperrectangles for the complement of multi-part elements.
 const MOST_BOXES: usize = 128;
 /// Maximum number of elements in a set of the filter.
 const MOST: u32 = 262_144;
@@ -21,18 +21,18 @@ const MOST: u32 = 262_144;
 pub struct Known {
     /// Line of the declaration.
     pub line: LineIndex,
-    /// Representation of the set, or why rules can't refer to it.
+    /// How the set is represented, or why rules can't refer to it.
     pub what: Result<What, String>,
     /// Whether the set is for IPv6.
     pub six: bool,
 }
 
-/// Representation of a set.
+/// How a set is represented.
 #[derive(Clone, Debug)]
 pub enum What {
     /// A set of the filter.
     Named(NamedSet),
-    /// Elements of several parts, which are expanded into rules.
+    /// Elements of several parts. They are expanded into rules.
     Tuples(Vec<Part>, Vec<Vec<Value>>),
 }
 
@@ -47,7 +47,7 @@ pub enum Part {
     Mac,
 }
 
-/// Value of a part, with the protocol of a port.
+/// Values of a part. For a port, with the number of its protocol.
 pub type Value = (Ranges, Option<u128>);
 
 /// Whether a text looks like the output of `ipset save`.
@@ -60,7 +60,7 @@ pub fn detect(text: &str) -> bool {
 /// Add the sets of a file to the listing.
 ///
 /// # Errors
-/// The first line that is not valid in such a listing.
+/// The first line that is invalid in the output of `ipset save`.
 pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportError> {
     let mut limited: IndexMap<String, usize> = IndexMap::new();
     for (at, line) in text.lines().enumerate() {
@@ -129,7 +129,7 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
     Ok(())
 }
 
-/// Note about elements with a timeout.
+/// Note on elements that have a timeout.
 pub fn limited_elements(count: usize) -> String {
     format!("{count} elements whose time is limited are not there from the start: `sluice set add` adds them")
 }
@@ -236,7 +236,8 @@ fn value(part: Part, text: &str, six: bool) -> Result<Value, String> {
     })
 }
 
-/// Packets of hyperrectangles that are in a set, or are not. `flags` name the end of the packet for each part.
+/// Restricts hyperrectangles to packets that are in a set, or are not in it. `flags` state the end of the packet for
+/// each part.
 ///
 /// # Errors
 /// Why the condition can't be converted.
@@ -295,7 +296,7 @@ pub fn narrowed(
         false => {
             let mut found: Vec<Packets> = Vec::new();
             for packets in inner {
-                // Hyperrectangles must not overlap, so those of earlier elements are subtracted.
+                // Hyperrectangles must not overlap, so those of previous elements are subtracted.
                 let of = boxes.iter().filter_map(|one| one.and(&packets)).collect();
                 found.extend(remains(of, &found.clone(), MOST_BOXES).ok_or_else(too_many)?);
                 if found.len() > MOST_BOXES {

@@ -1,4 +1,4 @@
-//! Import of exclusions from connection tracking, as rules that create no sessions.
+//! Converts exclusions from connection tracking to rules that create no sessions.
 
 use super::Said;
 use super::chains::Flat;
@@ -6,19 +6,19 @@ use super::interfaces::{NOT_FORWARDED, without_loopback};
 use super::listing::{Action, Decision, Hook, LineIndex, Listing};
 use super::packets::{Field, Packets, remains, state};
 
-/// Maximum number of hyperrectangles that remain in one comparison.
+/// Maximum number of hyperrectangles that may remain in a comparison.
 const MOST_BOXES: usize = 64;
-/// Maximum number of decisions about untracked packets.
+/// Maximum number of decisions on untracked packets.
 const MOST: usize = 1 << 12;
 
-/// Decisions about untracked packets, and the lines that exclude these from tracking.
+/// Decisions on untracked packets, and the lines that exclude these packets from tracking.
 #[derive(Default)]
 pub struct Untracked {
     decisions: Vec<Decision>,
     lines: Vec<LineIndex>,
 }
 
-/// Decisions of forward chains about packets that earlier chains exclude from tracking.
+/// Decisions of forward chains on packets that previous chains exclude from tracking.
 pub fn untracked(
     listing: &Listing,
     decisions: &[Decision],
@@ -47,7 +47,7 @@ pub fn untracked(
             return Untracked::default();
         }
     }
-    // The remaining rules apply to tracked packets only.
+    // The remaining rules apply only to tracked packets.
     found.extend(without.into_iter().map(|untracked| Decision {
         action: of_untracked(&end(untracked.packets.six)),
         ..untracked
@@ -59,7 +59,7 @@ pub fn untracked(
 }
 
 impl Untracked {
-    /// These decisions, followed by those about tracked packets, if any rule depends on tracking.
+    /// Puts these decisions before those on tracked packets, if any rule depends on tracking.
     pub fn before(self, decisions: Vec<Decision>, stateful: bool, said: &mut Said) -> Vec<Decision> {
         let Self {
             decisions: mut all,

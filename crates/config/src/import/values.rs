@@ -1,4 +1,4 @@
-//! Parsing of values in both formats of listings, as sets of numbers.
+//! Parses values that occur in both formats of listings, as sets of numbers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ fn not(what: &str, text: &str) -> String {
     format!("`{text}` is not {what}")
 }
 
-/// An address as a number.
+/// Converts an address to a number.
 pub fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(four) => u32::from(four).into(),
@@ -24,7 +24,7 @@ pub fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The address of a number.
+/// Converts a number to an address.
 pub fn address(six: bool, number: u128) -> IpAddr {
     match six {
         true => IpAddr::V6(Ipv6Addr::from(number)),
@@ -68,7 +68,7 @@ pub fn network4(text: &str) -> Result<(u32, u32), String> {
     Ok((first as u32, last as u32))
 }
 
-/// Parse `192.0.2.1-192.0.2.9`, or one address.
+/// Parse `192.0.2.1-192.0.2.9`, or a single address.
 pub fn address_range(text: &str, six: bool) -> Result<Ranges, String> {
     let wrong = || not("a range of addresses of this family", text);
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -101,8 +101,8 @@ pub fn protocol(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
-/// Parse ports and port ranges such as `22,80:90`. `between` separates the first and the last port, either of which may
-/// be omitted.
+/// Parse ports and port ranges such as `22,80:90`. `between` is the character between the first and the last port of a
+/// range. Each of the two may be omitted.
 pub fn ports(text: &str, between: char) -> Result<Ranges, String> {
     let one = |text: &str| {
         let wrong = || not("a number, or a range of them, up to 65535", text);
@@ -127,7 +127,7 @@ pub fn ports(text: &str, between: char) -> Result<Ranges, String> {
 /// Parse an ICMP type with an optional code: `8`, `3/4`, `echo-request`, `any`.
 pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
     let text = match text {
-        // Older versions list "any" as 255.
+        // Older versions list the type "any" as 255.
         "any" | "255" => return Ok(Ranges::of(0, 0xffff)),
         "ping" => "echo-request",
         "pong" => "echo-reply",
@@ -147,7 +147,7 @@ pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
     Ok(message_range(kind, message.code))
 }
 
-/// Messages of a type with a code, or with any code.
+/// Messages of a type with the given code or, without one, with any code.
 pub fn message_range(kind: u8, code: Option<u8>) -> Ranges {
     let first = u128::from(kind) << 8;
     match code {
@@ -156,7 +156,7 @@ pub fn message_range(kind: u8, code: Option<u8>) -> Ranges {
     }
 }
 
-/// Bits of TCP flag names.
+/// Converts names of TCP flags to bits.
 pub fn flag_names(text: &str) -> Result<u8, String> {
     let bit = |name: &str| match name.to_uppercase().as_str() {
         "FIN" => Ok(1),
@@ -167,7 +167,7 @@ pub fn flag_names(text: &str) -> Result<u8, String> {
         "URG" => Ok(32),
         "ECE" | "ECN" => Ok(64),
         "CWR" => Ok(128),
-        // iptables knows six flags.
+        // iptables supports six flags.
         "ALL" => Ok(63),
         "NONE" => Ok(0),
         _ => Err(not("a TCP flag", name)),
@@ -175,7 +175,7 @@ pub fn flag_names(text: &str) -> Result<u8, String> {
     text.split(',').map(bit).try_fold(0, |bits, bit| Ok(bits | bit?))
 }
 
-/// Values of the flag byte whose bits in `of` equal `set`.
+/// All values of the flag byte in which the bits in `of` equal those in `set`.
 pub fn flags(of: u8, set: u8) -> Ranges {
     let such = (0..=255u8).filter(|flags| flags & of == set);
     Ranges::union(such.map(|flags| (flags.into(), flags.into())))
@@ -207,22 +207,22 @@ pub fn dscp(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
-/// The same in capitals, too: `EF`.
+/// Parse a DSCP class, which may be in capitals: `EF`.
 pub fn dscp_class(text: &str) -> Result<Ranges, String> {
     dscp(&text.to_lowercase())
 }
 
-/// A length, or a range of them with a colon: `0:100`.
+/// Parse a length, or a range of lengths with a colon: `0:100`.
 pub fn lengths(text: &str) -> Result<Ranges, String> {
     ports(text, ':')
 }
 
-/// A length, or a range of them with a hyphen.
+/// Parse a length, or a range of lengths with a hyphen.
 pub fn length(text: &str) -> Result<Ranges, String> {
     ports(text, '-')
 }
 
-/// `ect0`, or its number.
+/// Parse an ECN code point: `ect0`, or its number.
 pub fn ecn(text: &str) -> Result<Ranges, String> {
     let named = text.parse::<Ecn>().ok().map(|Ecn(number)| number);
     let number = named.or_else(|| text.parse().ok().filter(|&number: &u8| number < 4));
@@ -230,19 +230,19 @@ pub fn ecn(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number.into(), number.into()))
 }
 
-/// A TTL, or a hop limit.
+/// Parse a TTL or a hop limit.
 pub fn ttl(text: &str) -> Result<Ranges, String> {
     let number = hops(text)?;
     Ok(Ranges::of(number, number))
 }
 
-/// TTLs below one.
+/// Parse an upper bound that TTLs must be below.
 pub fn ttl_below(text: &str) -> Result<Ranges, String> {
     let below = hops(text)?.checked_sub(1);
     Ok(below.map_or_else(Ranges::default, |last| Ranges::of(0, last)))
 }
 
-/// TTLs above one.
+/// Parse a lower bound that TTLs must be above.
 pub fn ttl_above(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(hops(text)? + 1, u8::MAX.into()))
 }
@@ -263,8 +263,8 @@ pub fn mac(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number, number))
 }
 
-/// Parse a translation target: `203.0.113.1` or `203.0.113.1-203.0.113.9`, each with an optional port range such as
-/// `:1024-65535`.
+/// Parse a translation target: `203.0.113.1` or `203.0.113.1-203.0.113.9`, each optionally followed by a port range
+/// such as `:1024-65535`.
 pub fn target(text: &str) -> Result<Target, String> {
     if text.contains('[') || text.matches(':').count() > 1 {
         return Err("IPv6 is not translated".into());
@@ -284,7 +284,7 @@ pub fn target(text: &str) -> Result<Target, String> {
     })
 }
 
-/// Check that the name is valid for an interface of the configuration.
+/// Check that the name is valid for an interface in the configuration.
 pub fn interface_name(name: &str) -> Result<&str, String> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let right = name.bytes().all(plain) && (1..=32).contains(&name.len()) && !name.starts_with(['-', '.']);

@@ -13,11 +13,11 @@ pub enum BridgeProblem {
     #[error("interface `{0}` is already in a bridge")]
     #[diagnostic(help("an interface belongs to one bridge and is named once"))]
     Twice(String),
-    /// An interface that is to be inspected is in a bridge with a VLAN.
+    /// An interface that should be inspected is in a bridge with a VLAN.
     #[error("`{table}` names interface `{interface}`, but its bridge adds VLAN tags, which are not inspected")]
     #[diagnostic(help("remove it from `{table}.interfaces`, or bridge untagged devices"))]
     Watched {
-        /// Table that names the interface.
+        /// Table that lists the interface.
         table: &'static str,
         /// Name of the interface.
         interface: String,

@@ -47,7 +47,7 @@ pub enum ChainProblem {
     #[error("no packet reaches this step: the one before it ends the chain")]
     #[diagnostic(help("remove it, or move it forward"))]
     BehindTheEnd,
-    /// `sessions` is not followed by `forward` alone.
+    /// `sessions` must be followed by `forward` and by nothing else.
     #[error("only \"forward\" may follow `sessions`")]
     #[diagnostic(help("write \"sessions\", \"forward\" at the end of the chain"))]
     SessionsAlone,
@@ -61,7 +61,7 @@ pub enum ChainProblem {
     #[error("`sessions` has no effect: the router has no NAT, stateful filter or inspection")]
     #[diagnostic(help("remove it"))]
     NoSessions,
-    /// A step has no action, or several.
+    /// A step has no action, or has several.
     #[error("a step has exactly one of `count`, `classify`, `police`, `mirror` and `to`, but this one has {0}")]
     #[diagnostic(help("write one step for each"))]
     NotOne(String),
@@ -73,7 +73,7 @@ pub enum ChainProblem {
     #[error("a rate needs either `packets` or `bits`")]
     #[diagnostic(help("write {{ packets = 10000, burst = 200 }} or {{ bits = \"100M\" }}"))]
     Rate,
-    /// A mirror can't send by this interface.
+    /// A mirror can't send on this interface.
     #[error("`{0}` can't send mirrored packets: {1}")]
     #[diagnostic(help("name an interface with a device; in this router it must have no addresses"))]
     Mirror(String, &'static str),

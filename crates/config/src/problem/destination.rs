@@ -1,4 +1,4 @@
-//! Problems of destination rules.
+//! Problems of destination rules of the translation.
 
 use std::net::Ipv4Addr;
 
@@ -11,11 +11,11 @@ pub enum DestinationProblem {
     #[error("the rule names neither an address nor an interface")]
     #[diagnostic(help("add `address = …`, or `in = …` for all addresses of these interfaces"))]
     Anywhere,
-    /// A rule leads to the gateway itself, but the router has no host stack.
+    /// A rule translates to the gateway itself, but the router has no host stack.
     #[error("the gateway's own addresses have no services: the router has no host")]
     #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
     NoHost,
-    /// An interface has no IPv4 address for a rule that leads to the gateway itself.
+    /// A rule translates to the gateway itself, but an interface has no IPv4 address.
     #[error("interface `{0}` has no IPv4 address to forward connections to")]
     #[diagnostic(help("add an IPv4 address, or name only interfaces with one in `in`"))]
     NoOwnAddress(String),
@@ -43,7 +43,7 @@ pub enum DestinationProblem {
     #[error("packets of the gateway's own host have no ingress interface")]
     #[diagnostic(help("remove `in` or `local`"))]
     OwnComesIn,
-    /// A rule leads packets of the router's host stack back to the gateway.
+    /// A rule translates packets of the router's host stack to the gateway itself.
     #[error("packets of the gateway's own host can't be forwarded to that host")]
     #[diagnostic(help("name another host in `to`"))]
     OwnToItself,

@@ -29,7 +29,7 @@ pub enum FilterProblem {
     #[error("source and destination addresses are of different families: no packet matches")]
     #[diagnostic(help("write a rule for each family"))]
     MixedFamilies,
-    /// Only some values of a key have a `!`.
+    /// Only some values of a key begin with `!`.
     #[error("negated and plain values are mixed")]
     #[diagnostic(help("write `!` before all of them or none, or write two rules"))]
     MixedSigns,
@@ -37,7 +37,7 @@ pub enum FilterProblem {
     #[error("every possible value is excluded: no packet matches")]
     #[diagnostic(help("remove a value"))]
     NothingLeft,
-    /// A key does not apply to the rule's protocols.
+    /// A key does not apply to the rule's protocol.
     #[error("`{key}` belongs to {of}, but the rule has protocol {protocol}")]
     #[diagnostic(help("write only protocol {of}, or remove `{key}`"))]
     NotOfProtocol {
@@ -134,7 +134,7 @@ pub enum FilterProblem {
     #[error("a list of {0} entries is too long")]
     #[diagnostic(help("write at most 255"))]
     ListSize(u16),
-    /// A rule excludes packets to the gateway, which it does not match anyway.
+    /// A rule excludes packets to the gateway, but would not match them without this exclusion either.
     #[error("`!gateway` has no effect: only rules with `gateway` match packets to the gateway")]
     #[diagnostic(help("remove `!gateway`"))]
     NotGateway,
@@ -157,15 +157,15 @@ pub enum FilterProblem {
         "at most 256 are possible, because each packet evaluates all of them; every rule has counters in any case"
     ))]
     TooManyGoingOn(usize),
-    /// A rule names applications, but application identification is not configured.
+    /// A rule refers to applications, but application identification is not configured.
     #[error("application identification is not enabled")]
     #[diagnostic(help("add [applications] with `interfaces`"))]
     NobodySeeks,
-    /// A rule names applications in a filter without sessions.
+    /// A rule refers to applications in a filter without sessions.
     #[error("`application` needs a stateful filter")]
     #[diagnostic(help("remove `sessions = false` in [filter]"))]
     NoSessions,
-    /// An application is identified by its protocol alone.
+    /// The application is a protocol that other conditions already select.
     #[error("`{0}` is a protocol, not an application")]
     #[diagnostic(help("write `protocol = \"{}\"`", _0.to_lowercase()))]
     OfProtocol(String),
@@ -181,7 +181,7 @@ pub enum FilterProblem {
     #[error("an inserted rule needs a name")]
     #[diagnostic(help("add `name = \"…\"`, by which it can be removed"))]
     NoName,
-    /// The name of a rule is a number, which could be confused with a rule's number.
+    /// The name of a rule is a number, which could be mistaken for a rule's position.
     #[error("`{0}` is a number, which is reserved for rules without a name")]
     #[diagnostic(help("write a word, such as `rule-{0}`"))]
     Number(String),
@@ -191,7 +191,7 @@ pub enum FilterProblem {
     Shadowed {
         /// The rule.
         rule: String,
-        /// The earlier rule.
+        /// Name or number of the earlier rule.
         by: String,
     },
     /// An earlier rule with the same action matches all packets of the rule.
@@ -200,12 +200,12 @@ pub enum FilterProblem {
     Redundant {
         /// The rule.
         rule: String,
-        /// The earlier rule.
+        /// Name or number of the earlier rule.
         by: String,
     },
 }
 
-/// Elements of a set type, in the plural.
+/// Noun for the elements of a set type, in the plural.
 fn plural(kind: SetType) -> &'static str {
     match kind {
         SetType::Addresses => "single addresses",

@@ -1,4 +1,4 @@
-//! Problems of inspection.
+//! Problems of inspection and of application identification.
 
 use super::Problem;
 use crate::schema::EXCEPTIONS;
@@ -6,11 +6,11 @@ use crate::schema::EXCEPTIONS;
 /// A problem of `[inspection]` or `[applications]`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum InspectionProblem {
-    /// No interfaces are inspected.
+    /// No interface is specified for inspection.
     #[error("[inspection] names no interfaces")]
     #[diagnostic(help("name the interfaces to inspect: `interfaces = [\"lan\"]`"))]
     Nothing,
-    /// No interfaces are given for application identification.
+    /// No interface is specified for application identification.
     #[error("[applications] names no interfaces")]
     #[diagnostic(help("name the interfaces to identify applications on: `interfaces = [\"lan\"]`"))]
     NothingNamed,
@@ -22,15 +22,15 @@ pub enum InspectionProblem {
     #[error("a class without conditions matches every flow: nothing would be inspected")]
     #[diagnostic(help("name a `protocol`, `ports` or `networks`"))]
     BypassesAll,
-    /// An interface is named twice.
+    /// An interface is listed twice.
     #[error("interface `{0}` is named twice")]
     #[diagnostic(help("remove one of them"))]
     Twice(String),
-    /// EVE records have no target, or several.
+    /// EVE records have no target, or have several.
     #[error("EVE records need exactly one output")]
     #[diagnostic(help("write one of `file`, `stream` and `datagram`"))]
     EveTarget,
-    /// A record type is named twice.
+    /// A record type is listed twice.
     #[error("this record type is named twice")]
     #[diagnostic(help("remove one of them"))]
     EveTypeTwice,
@@ -38,13 +38,13 @@ pub enum InspectionProblem {
     #[error("there is no exception `{0}`")]
     #[diagnostic(help("{}", super::meant_key(_0, &EXCEPTIONS.map(str::to_owned))))]
     Exception(String),
-    /// The threshold that ends the overload is not below the one that begins it.
+    /// The threshold at which the overload ends is not below the one at which it begins.
     #[error("`threshold` of {begins} waiting packets must be above `ends` of {ends}")]
     #[diagnostic(help("lower `ends`, for example to a quarter of `threshold`"))]
     Marks {
-        /// Number of packets that begins the overload.
+        /// Number of queued packets at which the overload begins.
         begins: u32,
-        /// Number of packets that ends the overload.
+        /// Number of queued packets at which the overload ends.
         ends: u32,
     },
     /// Two classes have the same name.

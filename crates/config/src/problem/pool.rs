@@ -9,7 +9,7 @@ pub enum PoolProblem {
     #[error("the pool has no port left")]
     #[diagnostic(help("shorten `reserved-ports`, or widen `ports`"))]
     NoPortLeft,
-    /// A protocol with ports is listed among those without.
+    /// A protocol that has ports is listed among those without ports.
     #[error("protocol `{0}` has ports or query identifiers")]
     #[diagnostic(help("remove it: `protocols` lists protocols without ports"))]
     HasPorts(Protocol),
@@ -37,7 +37,7 @@ pub enum PoolProblem {
     #[error("`overlap` needs address-and-port-dependent mapping of a protocol")]
     #[diagnostic(help("add `mapping = \"address-and-port-dependent\"`, or remove `overlap`"))]
     NothingOverlaps,
-    /// There are fewer addresses than shards, each of which needs one.
+    /// There are fewer addresses than shards, although each shard needs an address.
     #[error("{addresses} addresses cannot be divided among {shards} shards")]
     #[diagnostic(help(
         "where ports are preserved, each address belongs to one shard: use at most `shards = {}`, more addresses, \
@@ -54,7 +54,7 @@ pub enum PoolProblem {
     #[error("blocks of {0} ports: the size must be a power of two from 64 to 32768")]
     #[diagnostic(help("the nearest is {}", _0.clamp(&64, &32_768).next_power_of_two()))]
     BlockSize(u16),
-    /// There are fewer blocks than shards, each of which needs one.
+    /// There are fewer blocks than shards, although each shard needs a block.
     #[error("{blocks} blocks of {size} ports cannot be divided among {shards} shards")]
     #[diagnostic(help(
         "each block belongs to one shard: use at most `shards = {}`, smaller blocks, or more addresses",
@@ -112,7 +112,7 @@ pub enum PoolProblem {
         /// The whole blocks in the range.
         whole: PortRange,
     },
-    /// An address has fewer ports than shares.
+    /// An address has too few ports to give each share a port.
     #[error("{ports} ports of an address cannot be divided into {shares} shares")]
     #[diagnostic(help("the sum of `compression` and `dynamic` is at most {ports}"))]
     NoPortsEach {
@@ -121,7 +121,7 @@ pub enum PoolProblem {
         /// Sum of `compression` and `dynamic`.
         shares: u32,
     },
-    /// There are more inside addresses than shares.
+    /// There are more inside addresses than computed shares.
     #[error(
         "`{inside}` has {count} addresses, but {outside} outside addresses with a compression of {compression} serve only {places}"
     )]
@@ -135,7 +135,7 @@ pub enum PoolProblem {
         outside: u64,
         /// Compression as written.
         compression: u16,
-        /// Product of outside addresses and compression.
+        /// Number of shares: the product of outside addresses and compression.
         places: u64,
     },
     /// Ports are reserved for dynamic blocks, but the pool has no blocks.
@@ -155,14 +155,14 @@ pub enum PoolProblem {
         /// The reserved ports.
         ports: PortRange,
     },
-    /// The random algorithm has no key.
+    /// The key for the random algorithm is missing.
     #[error("`algorithm = \"random\"` needs a `key`")]
     #[diagnostic(help(
         "write `key = \"…\"` with 32 hexadecimal digits, and keep a copy: without it nobody can tell \
          who had a port"
     ))]
     KeyMissing,
-    /// A key is given for another algorithm than random.
+    /// A key is specified for an algorithm other than random.
     #[error("`key` needs `algorithm = \"random\"`")]
     #[diagnostic(help("remove it, or write `algorithm = \"random\"`"))]
     KeyUnused,
@@ -179,7 +179,7 @@ pub enum PoolProblem {
     #[error("a deterministic pool needs subscribers of one address, but `subscriber-prefix` is {0}")]
     #[diagnostic(help("write `subscriber-prefix = 32` in [nat], or remove it"))]
     SubscriberPrefix(u8),
-    /// Not all inside addresses of deterministic NAT are led to the pool by a rule.
+    /// Some inside addresses of deterministic NAT match no rule that uses the pool.
     #[error("no rule translates all of `{inside}` to pool `{pool}`")]
     #[diagnostic(help("add a [[nat.source]] with `pool = \"{pool}\"`, or narrow `inside`"))]
     InsideNotLed {

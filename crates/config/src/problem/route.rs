@@ -28,7 +28,7 @@ pub enum RouteProblem {
     #[error("the route to `{0}` has more than {1} next hops")]
     #[diagnostic(help("remove some"))]
     TooManyWays(Prefix, usize),
-    /// The destination is a connected network.
+    /// The destination of a route is a connected network.
     #[error("`{0}` is on the link of interface `{1}`")]
     #[diagnostic(help("remove it, or add a `distance` above 1 to use it while the link is down"))]
     OnLink(Prefix, String),
@@ -36,7 +36,7 @@ pub enum RouteProblem {
     #[error("the route to `{0}` is `onlink`, which needs `via` and `interface`")]
     #[diagnostic(help("add the missing key, or remove `onlink`"))]
     Onlink(Prefix),
-    /// No route leads to a recursive gateway.
+    /// No route reaches a recursive gateway.
     #[error("there is no route to the gateway `{0}`")]
     #[diagnostic(help(
         "add a route to it that is not the default route, such as one by the `interface` that it is on; or \
@@ -47,7 +47,7 @@ pub enum RouteProblem {
     #[error("`{0}` is the network or broadcast address of the link of interface `{1}`")]
     #[diagnostic(help("write the address of a router"))]
     Broadcast(IpAddr, String),
-    /// The router has no IPv4 address to resolve IPv4 gateways with.
+    /// The router has no IPv4 address with which it could resolve IPv4 gateways.
     #[error("the router cannot send ARP requests on interface `{0}`: it has no IPv4 address")]
     #[diagnostic(help("add an IPv4 address to one of its interfaces, or use an IPv6 gateway"))]
     NothingToAskWith(String),
@@ -60,11 +60,11 @@ pub enum RouteProblem {
         /// Source network.
         from: Prefix,
     },
-    /// `from` matches every source.
+    /// `from` is specified, but matches every source.
     #[error("`from` of the route to `{0}` matches every source")]
     #[diagnostic(help("remove `from`"))]
     FromEverywhere(Prefix),
-    /// A route by source has a recursive gateway.
+    /// A route for a source network has a recursive gateway.
     #[error("the route to `{0}` has both `from` and `recursive`")]
     #[diagnostic(help("write the address of a gateway on a link, or remove `recursive`"))]
     RecursiveFrom(Prefix),
@@ -72,7 +72,7 @@ pub enum RouteProblem {
     #[error("routes of one router name more than {0} different sources")]
     #[diagnostic(help("merge sources with the same routes to a shorter prefix"))]
     TooManySources(usize),
-    /// There are too many routers and sources of routes together.
+    /// The total number of routers and of sources of routes is too large.
     #[error("there are more than {0} virtual routers and sources of routes")]
     #[diagnostic(help("remove some"))]
     TooManyTables(usize),
@@ -80,7 +80,7 @@ pub enum RouteProblem {
     #[error("the route to `{0}` is `recursive`, which needs `via` without `interface`")]
     #[diagnostic(help("remove `interface` or `recursive`"))]
     Recursive(Prefix),
-    /// The zone of a gateway contradicts the interface.
+    /// The interface in the zone of a gateway is not the interface of the route or uplink.
     #[error("the gateway has the zone `{zone}`, but the route has the interface `{interface}`")]
     #[diagnostic(help("remove `interface`: the zone after `%` names it"))]
     ZoneElsewhere {

@@ -26,7 +26,7 @@ pub enum RouterProblem {
         /// Router of the interface.
         router: String,
     },
-    /// A key of the router `default` belongs to the top level.
+    /// A key for the router `default` must be written at the top level.
     #[error("`{0}` of the router `default` belongs to the top level")]
     #[diagnostic(help("write {}", in_place_of(_0)))]
     OfDefault(&'static str),
@@ -45,13 +45,13 @@ pub enum RouterProblem {
     #[error("`{0}` needs a device, but this is an end of an inter-router link")]
     #[diagnostic(help("remove it"))]
     NotOnLink(&'static str),
-    /// The peer of a virtual link names another interface.
+    /// The peer of a virtual link refers to a different interface.
     #[error("interface `{peer}` is not the other end of `{name}`")]
     #[diagnostic(help("write `peer = \"{name}\"` in [interfaces.{peer}]"))]
     PeerElsewhere {
         /// One end of the link.
         name: String,
-        /// Interface that it names as peer.
+        /// Interface to which it refers as its peer.
         peer: String,
     },
     /// Both ends of a virtual link are in the same router.
@@ -73,7 +73,7 @@ pub enum RouterProblem {
     #[error("`{0}` is an end of an inter-router link, which carries no VLAN tags")]
     #[diagnostic(help("add another inter-router link in place of the VLAN"))]
     TagsOnLink(String),
-    /// Routers have different values of a setting that all filters share.
+    /// Routers have different values of a setting that must be the same for all filters.
     #[error("`{0}` differs from that of another router's filter")]
     #[diagnostic(help("write the same value in all filters"))]
     FiltersDiffer(&'static str),
@@ -89,7 +89,7 @@ pub enum RouterProblem {
     #[error("the router has no namespace to deliver packets to")]
     #[diagnostic(help("write `daemon = true`"))]
     NoHost,
-    /// A pool allocates ports of an address that the router's host stack uses for its own connections.
+    /// A pool allocates ports of an address, but the router's host stack uses these ports for its own connections.
     #[error("pool `{pool}` contains ports of {address} that connections of the router's own host use")]
     #[diagnostic(help(
         "whose port is lent is cut: write `reserved-ports = [\"32768-60999\"]`, or give the namespace other \
@@ -126,7 +126,7 @@ pub enum RouterProblem {
     #[error("TCP-MD5 keys need a TCP listener")]
     #[diagnostic(help("write `listen`, or remove the keys: access to a Unix socket is controlled by permissions"))]
     KeysWithoutListen,
-    /// A rate has no limit.
+    /// A rate states no limit.
     #[error("this rate limits neither packets nor bits")]
     #[diagnostic(help("write `packets`, `bits` or both"))]
     EmptyRate,
@@ -161,7 +161,7 @@ impl From<RouterProblem> for Problem {
     }
 }
 
-/// Table in which items of another router are written.
+/// Table in which items of another router must be written.
 fn table_of(router: &str) -> String {
     match router {
         "default" => "at the top level".into(),
@@ -169,7 +169,7 @@ fn table_of(router: &str) -> String {
     }
 }
 
-/// Top-level key of the default router for a key of other routers.
+/// Top-level key that the default router has instead of a key of other routers.
 fn in_place_of(key: &str) -> String {
     match key {
         "limits" => "`sessions` and `new-sessions` in [nat.limits]".into(),

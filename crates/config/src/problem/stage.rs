@@ -2,7 +2,7 @@
 
 use super::Problem;
 
-/// Number of packets written to a ring together.
+/// Number of packets that are written to a ring together.
 pub(crate) const BURST: u32 = 64;
 
 /// A problem of `system.model`, `system.stages` or `system.roles`.
@@ -12,15 +12,15 @@ pub enum StageProblem {
     #[error("a pipeline needs stages")]
     #[diagnostic(help("add [[system.stages]] with `parts` and `cores`, or remove `model`"))]
     Missing,
-    /// Stages are given for another model than a pipeline.
+    /// Stages are specified for a model other than pipeline.
     #[error("stages need `model = \"pipeline\"`")]
     #[diagnostic(help("write `model = \"pipeline\"`, or remove the stages"))]
     NoPipeline,
-    /// Cores are given in two places.
+    /// Cores are specified in two places.
     #[error("`workers` and the {0} both name the cores of the workers")]
     #[diagnostic(help("remove `workers`: each core of the {0} has a worker"))]
     WorkersToo(&'static str),
-    /// A stage has no parts.
+    /// A stage contains no parts of packet processing.
     #[error("the stage has no parts")]
     #[diagnostic(help("{}", ORDER))]
     Nothing,
@@ -28,40 +28,40 @@ pub enum StageProblem {
     #[error("the stage has no cores")]
     #[diagnostic(help("write cores such as [2, 3]"))]
     NoCores,
-    /// A part is out of order or repeated.
+    /// A part of packet processing is out of order or repeated.
     #[error("part `{0}` is out of order")]
     #[diagnostic(help("{}", next(_1)))]
     Order(String, Option<&'static str>),
-    /// No stage has the part.
+    /// A part of packet processing is in no stage.
     #[error("no stage has the part `{0}`")]
     #[diagnostic(help("add it to a stage: {}; `{0}` is missing", ORDER))]
     Part(&'static str),
-    /// No part has this name.
+    /// A part of packet processing with this name does not exist.
     #[error("there is no part `{0}`")]
     #[diagnostic(help("{}", ORDER))]
     Unknown(String),
-    /// A stage would split a part.
+    /// The boundary between two stages would split a part.
     #[error("`{node}` can't be a separate stage: two workers would write {written}")]
     #[diagnostic(help("split before or after the part `session`, which contains it"))]
     Cut {
         /// The node.
         node: &'static str,
-        /// State that the node writes together with others.
+        /// State that the node and other nodes of the part write.
         written: &'static str,
     },
     /// A role has no cores.
     #[error("`model = \"role-split\"` needs cores for `{0}`")]
     #[diagnostic(help("add `{0} = [2]` to [system.roles]"))]
     NoRole(&'static str),
-    /// Roles are given for another model than role-split.
+    /// Roles are specified for a model other than role-split.
     #[error("roles need `model = \"role-split\"`")]
     #[diagnostic(help("write `model = \"role-split\"`, or remove the roles"))]
     NoRoleSplit,
-    /// A core has both roles.
+    /// A core is listed in both roles.
     #[error("core {0} is in both `io` and `inspect`")]
     #[diagnostic(help("remove it from one of them; `model = \"run-to-completion\"` has workers that do both"))]
     BothRoles(u16),
-    /// The assist threshold exceeds what the ring can hold.
+    /// The threshold for assisting exceeds the capacity of the ring.
     #[error("`assist-threshold` of {threshold} does not fit into a ring of {ring} packets beside a burst")]
     #[diagnostic(help("write at most {}, or a larger `ring`; `assist = false` switches assistance off", ring.saturating_sub(BURST)))]
     ThresholdAboveRing {

@@ -15,7 +15,7 @@ pub enum SubscribersProblem {
     #[error("{0} sites exceed the maximum")]
     #[diagnostic(help("at most {MOST_SITES} are possible"))]
     TooManySites(u64),
-    /// A referenced table is missing.
+    /// A table to which a group refers is missing.
     #[error("there is no [subscribers.{table}.{name}]")]
     #[diagnostic(help("{}", named(table, name, known)))]
     Unknown {
@@ -35,7 +35,7 @@ pub enum SubscribersProblem {
         /// Name of the table.
         name: String,
     },
-    /// The interface has neither a device nor a bond of its own.
+    /// The interface has neither its own device nor a bond.
     #[error("interface `{interface}` is {what}")]
     #[diagnostic(help("name the interface of the device or bond itself"))]
     Link {
@@ -44,7 +44,7 @@ pub enum SubscribersProblem {
         /// Kind of the interface.
         what: &'static str,
     },
-    /// Access and public interface of sites are in different routers.
+    /// The access interface and the public interface of sites are in different routers.
     #[error("`{access}` is in router `{router}`, and `{public}` in router `{other}`")]
     #[diagnostic(help("put both interfaces into one router"))]
     Routers {
@@ -61,7 +61,7 @@ pub enum SubscribersProblem {
     #[error("interface `{0}` has no IPv4 address, which terminals need as gateway")]
     #[diagnostic(help("add the gateway's address in the terminals' network: `addresses = [\"10.0.0.1/16\"]`"))]
     NoGateway(String),
-    /// A public interface has no IPv4 address of its own.
+    /// A public interface has no IPv4 address.
     #[error("interface `{0}` has no IPv4 address of its own")]
     #[diagnostic(help("add a static address as source of ARP requests on the link"))]
     NoOwnAddress(String),
@@ -88,14 +88,14 @@ pub enum SubscribersProblem {
     TagsTwice {
         /// Name of the interface.
         interface: String,
-        /// First tags that both groups have.
+        /// The first tags that both groups have.
         tags: Tags,
         /// The later group.
         group: String,
         /// The earlier group.
         other: String,
     },
-    /// A group has the tags of a VLAN interface.
+    /// A group has the same tags as a VLAN interface.
     #[error("the tags {tags} of `{interface}` belong to interface `{vlan}`")]
     #[diagnostic(help("narrow `tags`, or remove the VLAN"))]
     TagsOfVlan {
@@ -106,13 +106,13 @@ pub enum SubscribersProblem {
         /// Name of the VLAN interface.
         vlan: String,
     },
-    /// A group with all frames of an interface is not the only one there.
+    /// A group that has all frames of an interface is not the only group on it.
     #[error("all frames of `{interface}` belong to site `{whole}`, but group `{other}` also selects some of them")]
     #[diagnostic(help("write `tags` or `prefix` in both"))]
     NotAlone {
         /// Name of the interface.
         interface: String,
-        /// The group without tags and prefix.
+        /// The group that has neither tags nor a prefix.
         whole: String,
         /// The other group.
         other: String,
@@ -128,13 +128,13 @@ pub enum SubscribersProblem {
         /// Name of the other group.
         other: String,
     },
-    /// A group has the name of another group's site.
+    /// The name of a group equals the name of a site in another group.
     #[error("`{name}` is also the name of a site of group `{group}`")]
     #[diagnostic(help("give one of them another name"))]
     NameTwice {
         /// The group that is a single site.
         name: String,
-        /// The group with tags.
+        /// The group whose site has this name.
         group: String,
     },
     /// A group has both `public` and `pool`.
@@ -160,7 +160,7 @@ pub enum SubscribersProblem {
         /// Router of the sites.
         router: String,
     },
-    /// The pool of a group is deterministic.
+    /// The pool of a group is deterministic, which is not supported.
     #[error("pool `{0}` computes ports from inside addresses, which are not unique across sites")]
     #[diagnostic(help("use a pool without `deterministic`"))]
     PoolComputes(String),
@@ -179,7 +179,7 @@ pub enum SubscribersProblem {
         /// Name of the group.
         group: String,
     },
-    /// Two tables have the same file.
+    /// Two tables specify the same file.
     #[error("`{file}` is already the file of [subscribers.{table}.{other}]")]
     #[diagnostic(help("use one table in several groups"))]
     SameFile {

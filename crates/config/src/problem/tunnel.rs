@@ -15,7 +15,7 @@ pub enum TunnelProblem {
     #[error("VXLAN without an `id`")]
     #[diagnostic(help("write the network's identifier: `id = 42`"))]
     NoId,
-    /// The ends have different address families.
+    /// The two ends of the tunnel have different address families.
     #[error("`local` and `remote` are of two address families")]
     #[diagnostic(help("write two IPv4 or two IPv6 addresses; inner packets may be of both families"))]
     Families,
@@ -31,7 +31,7 @@ pub enum TunnelProblem {
     #[error("{0} is an address of `{1}`: both ends would be on this gateway")]
     #[diagnostic(help("use an inter-router link (`peer`) in place of the tunnel"))]
     ToItself(IpAddr, String),
-    /// Two tunnels have the same ends and identifier.
+    /// Two tunnels have the same end addresses and the same identifier.
     #[error("`{0}` has the same ends and identifier, so their packets can't be distinguished")]
     #[diagnostic(help("change `id`, or remove one of them"))]
     Twice(String),

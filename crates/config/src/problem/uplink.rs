@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use super::Problem;
 use crate::value::{Period, Prefix};
 
-/// A problem of an uplink, or of a route by uplinks.
+/// A problem of an uplink, or of a route that uses uplinks.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum UplinkProblem {
     /// There are more uplinks than supported.
     #[error("{0} uplinks exceed the maximum of {1}")]
     #[diagnostic(help("remove some"))]
     TooMany(usize, usize),
-    /// An uplink has no gateway, or several of one address family.
+    /// An uplink has no gateway, or several gateways of the same address family.
     #[error("an uplink needs one gateway, at most one of each address family")]
     #[diagnostic(help("write `via = [\"…\"]`, and an uplink for each further gateway"))]
     Gateways,
@@ -49,7 +49,7 @@ pub enum UplinkProblem {
     #[error("interface `{1}` has no source address of the family of `{0}`")]
     #[diagnostic(help("add an address to the interface, or remove the host"))]
     NoSource(IpAddr, String),
-    /// A route has uplinks and another next hop.
+    /// A route has both uplinks and another next hop.
     #[error("the route to `{0}` has both `uplinks` and another next hop")]
     #[diagnostic(help("keep only `uplinks`, with `from`, `balance` and `distance`; `weight` belongs to the uplink"))]
     Contradicts(Prefix),
@@ -62,7 +62,7 @@ pub enum UplinkProblem {
         /// Names of the uplinks.
         known: Vec<String>,
     },
-    /// A route names an uplink twice.
+    /// A route lists the same uplink twice.
     #[error("the route has uplink `{0}` twice")]
     #[diagnostic(help("name it once; set its share by `weight`"))]
     Twice(String),

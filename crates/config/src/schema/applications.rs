@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `[applications]`: nDPI examines the first packets of sessions through the given interfaces until it has identified
-/// their application.
+/// `[applications]`: nDPI examines the first packets of sessions through these interfaces, until it has identified the
+/// application of the session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Applications {
@@ -11,12 +11,12 @@ pub struct Applications {
     pub interfaces: Vec<String>,
     /// Maximum number of sessions that each worker examines at a time.
     pub flows: u32,
-    /// Memory of nDPI per worker in bytes. A TLS session needs 2 to 64 KiB while it is examined, most others some
-    /// hundred bytes.
+    /// Memory of nDPI in bytes, for each worker. While nDPI examines it, a TLS session needs 2 to 64 KiB, and most
+    /// other sessions need some hundred bytes.
     pub memory: u32,
     /// Maximum number of packets examined per TCP connection.
     pub tcp_packets: u8,
-    /// Maximum number of packets examined per session of other protocols.
+    /// Maximum number of packets examined per session of a protocol other than TCP.
     pub other_packets: u8,
 }
 

@@ -2,19 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `[bridges.NAME]`: frames received on one interface are sent unchanged by the other. The interfaces have no
-/// addresses, and the bridge is invisible to hosts. The tags of a VLAN interface are removed and added.
+/// `[bridges.NAME]`: frames received on one interface are sent unchanged on the other. The interfaces have no
+/// addresses, and hosts can't detect the bridge. The tags of a VLAN interface are removed on reception and added on
+/// transmission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Bridge {
     /// The two interfaces, each with a device, a bond or VLAN tags.
     pub interfaces: Vec<String>,
-    /// Whether the link of one side follows that of the other: when one goes down, the other is taken down until it is
-    /// up again. Hosts thus see the same link states as with a cable.
+    /// Whether the link of each side follows the link of the other side. If one link goes down, the other is taken down
+    /// until the first is up again. Hosts then see the same link states as with a cable.
     pub follow_link: bool,
-    /// Handling of invalid frames.
+    /// What happens to invalid frames.
     pub invalid: Invalid,
-    /// Handling of packets to be inspected while the session table is full.
+    /// What happens to packets that should be inspected while the session table is full.
     pub fail: Fail,
 }
 
@@ -29,17 +30,17 @@ impl Default for Bridge {
     }
 }
 
-/// Handling of invalid frames.
+/// What happens to invalid frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Invalid {
-    /// Forward them, and count them by reason.
+    /// Forward invalid frames, and count them for each reason.
     Pass,
-    /// Drop them, and count them by reason.
+    /// Drop invalid frames, and count them for each reason.
     Drop,
 }
 
-/// Handling of packets to be inspected that can't be inspected.
+/// What happens to packets that should be inspected but can't be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fail {

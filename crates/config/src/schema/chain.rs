@@ -1,4 +1,4 @@
-//! `[routers.NAME.chains]`: processing of a router's packets before sessions and routes.
+//! `[routers.NAME.chains]`: processing of a router's packets before session lookup and routing.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::rule::Class;
 use crate::value::BitRate;
 
-/// A step of a chain: a final action, or a table.
+/// A step of a chain: a word for a final action, or a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum ChainStep {
     /// Final action of the chain.
     Word(ChainWord),
-    /// An action that may be followed by further steps.
+    /// An action after which further steps may follow.
     Table(Box<ChainTable>),
 }
 
@@ -23,9 +23,9 @@ pub enum ChainStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChainWord {
-    /// Look up sessions if the router uses them, then route.
+    /// Look up the session, if the router uses sessions, then route.
     Sessions,
-    /// Route without sessions.
+    /// Route without a session lookup.
     Forward,
     /// Drop.
     Drop,
@@ -35,22 +35,22 @@ pub enum ChainWord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ChainTable {
-    /// Count packets under this name, which several steps of the router may share.
+    /// Count packets under this name. Several steps of the router may share the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<String>,
-    /// Matching packets continue at the chain `to`. Omitted conditions match everything.
+    /// Packets that match continue at the chain `to`. Omitted conditions match everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classify: Option<Class>,
-    /// Packets above this rate, or above that of `[policers.NAME]`, are dropped or continue at the chain `exceed`.
+    /// Packets above this rate, or above the rate of `[policers.NAME]`, are dropped, or continue at the chain `exceed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub police: Option<PoliceBy>,
-    /// Send an unmodified copy of each packet by this interface.
+    /// Send an unmodified copy of each packet on this interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<String>,
-    /// Chain at which packets continue: those that `classify` matches, or all.
+    /// Chain at which packets continue. With `classify`, only packets that match continue there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// With `police`: chain for packets above the rate.
+    /// Only with `police`: chain for packets above the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exceed: Option<String>,
 }
@@ -59,13 +59,13 @@ pub struct ChainTable {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum PoliceBy {
-    /// A rate of this step only.
+    /// A rate that applies only to this step.
     Rate(Police),
-    /// A policer in `[policers]`, which all steps with the same name share.
+    /// A policer in `[policers]`. All steps that name it share its rate.
     Name(String),
 }
 
-/// `[policers.NAME]`, or `police = { … }` of a step: a rate in packets or bits, shared by all workers.
+/// `[policers.NAME]`, or `police = { … }` of a step: a rate in packets or bits, which all workers share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Police {
@@ -75,7 +75,7 @@ pub struct Police {
     /// Bits per second, of frames without check sequence: `"100M"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits: Option<BitRate>,
-    /// Burst in packets or bytes; one second's amount if omitted.
+    /// Burst in packets or bytes. If omitted, the amount of one second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
 }

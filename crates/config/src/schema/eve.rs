@@ -1,4 +1,4 @@
-//! `[inspection.eve]`: records of inspection in EVE JSON format.
+//! `[inspection.eve]`: records of inspection in the EVE JSON format.
 
 use std::fmt;
 
@@ -8,31 +8,31 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::value::Period;
 
-/// `[inspection.eve]`: records in EVE JSON format, written to a file or a socket.
+/// `[inspection.eve]`: records in the EVE JSON format, written to a file or a socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Eve {
-    /// Path of a file that lines are appended to, created with mode 0640. SIGHUP reopens it.
+    /// Path of a file to which lines are appended. It is created with mode 0640. SIGHUP reopens it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Path of a Unix stream socket, which is reconnected after it was closed.
+    /// Path of a Unix stream socket. If the connection is closed, it is established again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
-    /// Path of a Unix datagram socket, which gets one datagram per line.
+    /// Path of a Unix datagram socket. Each line is sent as a datagram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagram: Option<String>,
-    /// Types of records to write.
+    /// Types of records that are written.
     pub types: Vec<EveType>,
-    /// Interval of `stats` records.
+    /// Interval between `stats` records.
     pub stats_interval: Period,
-    /// Maximum number of queued records other than alerts per worker, and of lines that wait to be written; further
-    /// ones are counted as lost.
+    /// Maximum number of queued records per worker (alerts excluded), and maximum number of lines that wait to be
+    /// written. Further ones are counted as lost.
     pub records: u32,
     /// Maximum size of the file in bytes. Before the file exceeds it, it is renamed to `FILE.1`, an older `FILE.1` to
     /// `FILE.2`, and so on. If omitted, the file grows until another program moves it and sends SIGHUP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_bytes: Option<u64>,
-    /// Number of old files kept.
+    /// Number of old files that are kept.
     pub rotate_kept: u32,
 }
 
@@ -52,7 +52,7 @@ impl Default for Eve {
 }
 
 impl Eve {
-    /// Whether a type is written.
+    /// Whether records of this type are written.
     pub fn writes(&self, wanted: EveType) -> bool {
         self.types.contains(&wanted)
     }
@@ -84,7 +84,7 @@ impl Eve {
     }
 }
 
-/// Type of records: a value of `types`, and the `event_type` of their lines.
+/// Type of records: a value of `types`, and the `event_type` in the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EveType {

@@ -8,23 +8,23 @@ use super::rule::FilterRule;
 use crate::value::{Addresses, FieldValues, OneOrMore, Period, Ports, SetElement, SetType};
 
 /// `[filter]`: rules for forwarded packets, evaluated in the order of the file. The first matching rule that accepts,
-/// drops or rejects decides. Packets to the gateway itself are matched only by rules with `out = "gateway"`, and
-/// accepted if none decides. Packets that the gateway originates always pass.
+/// drops or rejects determines the verdict. Packets to the gateway itself are matched only by rules with `out =
+/// "gateway"`, and are accepted if no such rule has a verdict. Packets that the gateway originates always pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Filter {
-    /// Verdict on packets that no rule decides about.
+    /// Verdict on packets for which no rule has a verdict.
     pub default: Verdict,
-    /// Whether only the first packet of a flow is filtered. Later packets in both directions and related ICMP errors
-    /// then pass. Otherwise every packet is filtered.
+    /// Whether only the first packet of a flow is filtered. If so, later packets in both directions and related ICMP
+    /// errors pass. Otherwise every packet is filtered.
     pub sessions: bool,
     /// Algorithm of the matcher.
     pub matcher: Matcher,
-    /// With `cached-trie`: number of entries in the list of each node.
+    /// Only with `cached-trie`: number of entries in the list of each node.
     pub list_size: u16,
-    /// With `cached-trie`: search algorithm of the lists.
+    /// Only with `cached-trie`: search algorithm of the lists.
     pub list_search: ListSearch,
-    /// Maximum memory of a `trie` or `cached-trie` in MiB; a larger set of rules is rejected.
+    /// Maximum memory of a `trie` or `cached-trie` in MiB. A larger set of rules is rejected.
     pub trie_memory: u32,
     /// Address groups by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
@@ -32,7 +32,7 @@ pub struct Filter {
     /// Port groups by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, OneOrMore<Ports>>,
-    /// Sets by name, which can change at run time. Rules refer to them in the same way as to groups.
+    /// Sets by name. They can change at run time. Rules refer to sets in the same way as to groups.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub sets: IndexMap<String, NamedSet>,
     /// The rules.
@@ -40,7 +40,7 @@ pub struct Filter {
     pub rules: Vec<FilterRule>,
 }
 
-/// `[filter.sets.NAME]`: a set whose elements commands and rules add and remove.
+/// `[filter.sets.NAME]`: a set of which commands and rules can add and remove elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct NamedSet {
@@ -49,10 +49,10 @@ pub struct NamedSet {
     pub kind: SetType,
     /// Maximum number of elements.
     pub size: u32,
-    /// Timeout of elements added at run time; if omitted, they remain until they are removed.
+    /// Timeout of elements that are added at run time. If omitted, they remain until they are removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
-    /// Initial elements, which have no timeout.
+    /// Initial elements. They have no timeout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<SetElement>,
 }
@@ -117,13 +117,13 @@ pub enum Action {
     Drop,
     /// Drop the packet, and reply to its sender.
     Reject,
-    /// Count the packet and continue with the next rule.
+    /// Count the packet, and continue with the next rule.
     Count,
-    /// Log a line, at most 10 per second and rule, and continue with the next rule.
+    /// Log a line, and continue with the next rule. At most 10 lines per second are logged for each rule.
     Log,
-    /// Drop packets above a rate, and continue with the next rule for the others.
+    /// Drop packets above a rate. For all others, continue with the next rule.
     RateLimit,
-    /// Set the mark of the session and continue with the next rule.
+    /// Set the mark of the session, and continue with the next rule.
     SetMark,
     /// Set the DSCP of the packet and of the session's later packets in this direction, and continue with the next
     /// rule.
@@ -131,7 +131,7 @@ pub enum Action {
     /// Set the ECN code point of the packet and of the session's later packets in this direction, and continue with the
     /// next rule.
     SetEcn,
-    /// Add the source address to a set and continue with the next rule.
+    /// Add the source address to a set, and continue with the next rule.
     AddToSet,
 }
 
@@ -139,7 +139,7 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RejectWith {
-    /// A reset for TCP, otherwise ICMP port unreachable.
+    /// A TCP reset for TCP packets, otherwise ICMP port unreachable.
     #[default]
     Reset,
     /// ICMP port unreachable.
@@ -152,7 +152,7 @@ pub enum RejectWith {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Matcher {
-    /// Three search trees, which are fast and small for any rules.
+    /// Three search trees. They are fast and small for any rules.
     Best,
     /// Linear search.
     Linear,
@@ -166,7 +166,7 @@ pub enum Matcher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ListSearch {
-    /// Linear search from the first entry.
+    /// Linear search that begins at the first entry.
     InOrder,
     /// Binary search.
     Bisection,
@@ -199,7 +199,7 @@ pub enum Part {
     Whole,
     /// First fragment.
     First,
-    /// Later fragment, which has no ports.
+    /// A later fragment, which contains no ports.
     Later,
 }
 

@@ -1,29 +1,30 @@
-//! `[gateway]`, `[neighbours]`, `[fragments]`: the gateway as a host and router on its links.
+//! `[gateway]`, `[neighbours]`, `[fragments]`: settings of the gateway as a host and router on its links.
 
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 use crate::value::{Mac, Period};
 
-/// A rate limit with a burst, of packets or sessions.
+/// A rate limit with a burst, for packets or sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rate {
-    /// Number per second, over all workers.
+    /// Number per second, summed over all workers.
     pub rate: u32,
-    /// Burst after a pause.
+    /// Burst that is available after a pause.
     pub burst: u32,
 }
 
-/// `[gateway]`: limits on packets that the gateway itself answers and sends.
+/// `[gateway]`: limits on packets that the gateway itself answers and originates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Gateway {
-    /// ICMP errors for packets received on an interface (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f). One
-    /// destination gets at most a tenth of the rate, and all interfaces of a router together eight times the rate.
+    /// Limit on ICMP errors for packets that are received on an interface (RFC 1812, section 4.3.2.8; RFC 4443, section
+    /// 2.4 f). A single destination gets at most a tenth of the rate. All interfaces of a router together get at most
+    /// eight times the rate.
     pub icmp_errors: Rate,
-    /// Limits on packets to the gateway by class and interface, so that a flood of one class does not affect the
-    /// others. All interfaces of a router together get eight times the rate.
+    /// Limits on packets to the gateway, for each class and interface, so that a flood of one class does not affect the
+    /// others. All interfaces of a router together get at most eight times the rate.
     pub policing: Policing,
 }
 
@@ -47,7 +48,7 @@ pub struct Policing {
     pub neighbours: Rate,
     /// Echo requests and replies.
     pub echo: Rate,
-    /// All other packets, including ICMP errors about the gateway's own packets.
+    /// All other packets, including ICMP errors caused by packets of the gateway.
     pub other: Rate,
 }
 
@@ -70,7 +71,7 @@ impl Default for Policing {
     }
 }
 
-/// `[neighbours]`: the tables of ARP and neighbour discovery, and the packets that wait for address resolution.
+/// `[neighbours]`: the tables for ARP and neighbour discovery, and the packets that wait for address resolution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Neighbours {
@@ -78,13 +79,13 @@ pub struct Neighbours {
     pub ipv4: u32,
     /// Maximum number of IPv6 neighbours.
     pub ipv6: u32,
-    /// Time for which a reply is valid (RFC 4861, REACHABLE_TIME).
+    /// Time for which a neighbour counts as reachable after a reply (RFC 4861, REACHABLE_TIME).
     pub reachable: Period,
     /// Interval between requests (RFC 4861, RETRANS_TIMER).
     pub retransmit: Period,
-    /// Number of unanswered requests until a neighbour is unreachable.
+    /// Number of unanswered requests after which a neighbour counts as unreachable.
     pub requests: u8,
-    /// Maximum number of packets that wait for one neighbour.
+    /// Maximum number of packets that wait for a single neighbour.
     pub parked_each: u16,
     /// Maximum number of packets that wait for all neighbours together.
     pub parked: u32,
@@ -108,7 +109,7 @@ impl Default for Neighbours {
     }
 }
 
-/// `[[neighbours.static]]`: a static neighbour, which is not resolved.
+/// `[[neighbours.static]]`: a neighbour with a configured MAC address, which is not resolved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StaticNeighbour {
@@ -116,7 +117,7 @@ pub struct StaticNeighbour {
     pub address: IpAddr,
     /// Ethernet address.
     pub mac: Mac,
-    /// Interface; required for link-local addresses.
+    /// Interface of the neighbour. Required for link-local addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
 }
@@ -127,7 +128,7 @@ pub struct StaticNeighbour {
 pub struct Fragments {
     /// Maximum number of fragmented packets that are tracked.
     pub packets: u32,
-    /// Maximum number of waiting fragments over all packets.
+    /// Maximum number of waiting fragments, over all packets.
     pub parked: u32,
     /// Time for which a fragmented packet is tracked, from its first received fragment (RFC 6146, FRAGMENT_MIN).
     pub timeout: Period,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Eve;
 use crate::value::{IpProtocol, PortRanges, Prefix};
 
-/// Names of the exceptions, as in the data plane.
+/// Names of the exceptions. They are the same in the data plane.
 pub const EXCEPTIONS: [&str; 17] = [
     "midstream",
     "handshake",
@@ -27,8 +27,8 @@ pub const EXCEPTIONS: [&str; 17] = [
     "unparsable",
 ];
 
-/// `[inspection]`: flows through the given interfaces are reassembled, searched for signatures, and dropped, rejected
-/// or reported according to the rules.
+/// `[inspection]`: flows through these interfaces are reassembled, searched for signatures, and dropped, rejected or
+/// reported according to the rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Inspection {
@@ -36,7 +36,7 @@ pub struct Inspection {
     pub interfaces: Vec<String>,
     /// Whether rules may drop and reject.
     pub mode: InspectionMode,
-    /// Rule files; the rules of all files are active together.
+    /// Rule files. The rules of all files are active together.
     pub signatures: Vec<Signatures>,
     /// Path of a `classification.config`, which sets the priorities of rule classes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,45 +47,46 @@ pub struct Inspection {
     /// Port variables of rules: `HTTP_PORTS = "[80,8080]"`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, String>,
-    /// Folder in which compiled rules are cached across restarts, created if absent. A relative path is relative to the
-    /// folder of the configuration. With "" the rules are compiled at each start.
+    /// Directory in which compiled rules are cached across restarts. It is created if it does not exist. A relative
+    /// path is relative to the directory of the configuration. If it is "", the rules are compiled at each start.
     pub cache: String,
-    /// Maximum number of concurrently inspected flows.
+    /// Maximum number of flows that are inspected at the same time.
     pub flows: u32,
-    /// Bytes kept per direction of a TCP connection, which rules can search again and which retransmissions are
-    /// compared with.
+    /// Number of bytes that are kept for each direction of a TCP connection. Rules can search them again, and
+    /// retransmissions are compared with them.
     pub window: u32,
-    /// Bytes of TCP streams kept in addition to the windows, over all connections: data ahead of a gap, and forwarded
-    /// data that is not acknowledged. Each shard gets an equal part, of which one connection may use half.
+    /// Number of bytes of TCP streams that are kept in addition to the windows, over all connections: data beyond a
+    /// gap, and forwarded data that is not acknowledged. Each shard gets an equal part, and one connection may use half
+    /// of this part.
     pub reassembly_bytes: u32,
-    /// Handling of the urgent pointer in TCP segments.
+    /// What happens to the urgent pointer in TCP segments.
     pub urgent_pointer: UrgentPointer,
-    /// Maximum number of concurrently parsed HTTP messages.
+    /// Maximum number of HTTP messages that are parsed at the same time.
     pub messages: u32,
-    /// Maximum number of concurrently decoded HTTP bodies (gzip, deflate, brotli).
+    /// Maximum number of HTTP bodies that are decoded at the same time (gzip, deflate, brotli).
     pub decoders: u16,
-    /// Number of bytes after which a clean flow is no longer inspected; 0 for no limit.
+    /// Number of bytes after which a flow without matches is no longer inspected. 0 means no limit.
     pub depth: u64,
-    /// Handling of connections that are encrypted in both directions.
+    /// What happens to connections that are encrypted in both directions.
     pub encrypted: Encrypted,
-    /// Maximum number of alerts per worker that wait to be logged; further ones are counted as lost.
+    /// Maximum number of alerts per worker that wait to be logged. Further ones are counted as lost.
     pub alerts: u32,
-    /// Maximum number of datagrams that each worker reassembles concurrently, with 64 KiB of memory each. Their
-    /// fragments wait meanwhile, up to `timeout` in `[fragments]`.
+    /// Maximum number of datagrams that each worker reassembles at the same time. Each takes 64 KiB of memory.
+    /// Fragments wait at most for `timeout` in `[fragments]`.
     pub fragments: u32,
     /// Maximum number of bytes of waiting fragments per worker.
     pub fragment_bytes: u32,
-    /// Handling of traffic that can't be inspected, by exception.
+    /// What happens to traffic that can't be inspected, for each exception.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub exceptions: IndexMap<String, ExceptionPolicy>,
     /// Classes of flows that are not inspected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bypass: Vec<BypassClass>,
-    /// Handling of traffic while a worker is overloaded.
+    /// What happens to traffic while a worker is overloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overload: Option<Overload>,
-    /// Target of records in EVE JSON format: the path of a file, which gets alerts only, or a table with further
-    /// settings.
+    /// Target of records in the EVE JSON format: either the path of a file, to which only alerts are written, or a
+    /// table with further settings.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "Eve::file_or_table")]
     pub eve: Option<Eve>,
 }
@@ -119,7 +120,7 @@ impl Default for Inspection {
     }
 }
 
-/// Actions that rules may take.
+/// Which actions rules may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InspectionMode {
@@ -129,38 +130,38 @@ pub enum InspectionMode {
     Detect,
 }
 
-/// Handling of the urgent pointer in TCP segments.
+/// What happens to the urgent pointer in TCP segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UrgentPointer {
-    /// Forward it unchanged. The receiving host may then remove the urgent byte from the stream that was inspected (RFC
-    /// 6093).
+    /// Forward it unchanged. The receiving host may then remove the urgent byte from a stream that was inspected with
+    /// this byte (RFC 6093).
     Keep,
-    /// Clear and count it, so that the urgent byte is ordinary data.
+    /// Clear the urgent pointer and count the segment, so that the urgent byte is ordinary data.
     Clear,
 }
 
-/// Handling of a TLS connection once both sides send only encrypted data.
+/// What happens to a TLS connection once both sides send only encrypted data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encrypted {
-    /// End the inspection. The hellos and certificates have been searched.
+    /// End the inspection. The hellos and certificates have been searched by then.
     Bypass,
     /// Continue the inspection.
     Inspect,
 }
 
-/// Handling of traffic while a worker is overloaded, applied before inspection.
+/// What happens to traffic while a worker is overloaded. This is applied before inspection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Overload {
-    /// Number of queued packets from which on a worker is overloaded.
+    /// Number of queued packets from which a worker counts as overloaded.
     #[serde(default = "begins")]
     pub threshold: u32,
     /// Number of queued packets at which the overload ends.
     #[serde(default = "ends")]
     pub ends: u32,
-    /// Traffic classes in order; the first match applies. Packets without a class are inspected.
+    /// Traffic classes. The first class that matches applies. Packets without a class are inspected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<OverloadClass>,
 }
@@ -182,31 +183,33 @@ pub struct OverloadClass {
     /// IP protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<IpProtocol>,
-    /// Ports of either end.
+    /// Ports. The source or the destination port must be among them.
     #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
     pub ports: PortRanges,
-    /// Networks of either end, with inside addresses before translation.
+    /// Networks. The source or the destination must be in one of them. For inside hosts, the address before translation
+    /// counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Prefix>,
     /// Action under overload.
     pub action: OverloadAction,
-    /// With `inspect-less`: number of bytes after which a clean flow is no longer inspected.
+    /// Only with `inspect-less`: number of bytes after which a flow without matches is no longer inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u64>,
 }
 
-/// `[[inspection.bypass]]`: a class of flows that is not inspected. Omitted conditions match everything; at least one
-/// is required.
+/// `[[inspection.bypass]]`: a class of flows that are not inspected. Omitted conditions match everything; at least one
+/// condition is required.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BypassClass {
     /// IP protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<IpProtocol>,
-    /// Ports of either end.
+    /// Ports. The source or the destination port must be among them.
     #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
     pub ports: PortRanges,
-    /// Networks of either end, with inside addresses before translation.
+    /// Networks. The source or the destination must be in one of them. For inside hosts, the address before translation
+    /// counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Prefix>,
 }
@@ -219,7 +222,7 @@ pub enum OverloadAction {
     Inspect,
     /// Inspect up to a smaller depth.
     InspectLess,
-    /// Forward without inspection; a TCP connection remains uninspected afterwards.
+    /// Forward without inspection. A TCP connection remains uninspected afterwards.
     Bypass,
     /// Drop.
     Drop,
@@ -229,11 +232,11 @@ pub enum OverloadAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Signatures {
-    /// Path of the file, relative to the folder of the configuration.
+    /// Path of the file, relative to the directory of the configuration.
     pub file: String,
     /// Language of the rules.
     pub dialect: SignatureDialect,
-    /// Whether the other rules stay active if a pass rule is rejected.
+    /// Whether the other rules of the file stay active if a pass rule in it is rejected.
     #[serde(default, skip_serializing_if = "is_false")]
     pub partial: bool,
 }
@@ -254,7 +257,7 @@ pub enum SignatureDialect {
     Snort3,
 }
 
-/// Handling of a packet that can't be inspected.
+/// What happens to a packet that can't be inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExceptionPolicy {
@@ -264,6 +267,6 @@ pub enum ExceptionPolicy {
     DropPacket,
     /// Forward the packet without inspection.
     Pass,
-    /// Forward the flow without inspection from this packet on.
+    /// Forward the flow without inspection, from this packet on.
     Bypass,
 }

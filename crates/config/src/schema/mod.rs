@@ -1,4 +1,5 @@
-//! The configuration as written: one structure per table, in which every key has a description and a default.
+//! The configuration as written: one structure for each table. Every key has a description and, if it is optional, a
+//! default.
 //!
 //! Keys are in kebab-case. Unknown keys are rejected.
 
@@ -80,26 +81,26 @@ pub struct Document {
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
-    /// Uplinks by name, which routes refer to.
+    /// Uplinks by name. Routes refer to them.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub uplinks: IndexMap<String, Uplink>,
     /// Neighbour tables (ARP and neighbour discovery).
     pub neighbours: Neighbours,
     /// Address translation.
     pub nat: Nat,
-    /// The packet filter; if omitted, all packets pass.
+    /// The packet filter. If omitted, all packets pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// Inspection of flows by signatures; if omitted, flows are not inspected.
+    /// Inspection of flows by signatures. If omitted, flows are not inspected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inspection: Option<Inspection>,
-    /// Identification of the applications of sessions; if omitted, applications are not identified.
+    /// Identification of the applications of sessions. If omitted, applications are not identified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applications: Option<Applications>,
-    /// Subscribers' sites and their addresses; if omitted, the subscriber service is disabled.
+    /// Subscribers' sites and their addresses. If omitted, the subscriber service is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscribers: Option<Subscribers>,
-    /// Limits on packets that the gateway itself answers and sends.
+    /// Limits on packets that the gateway itself answers and originates.
     pub gateway: Gateway,
     /// Fragments that wait for their first fragment.
     pub fragments: Fragments,
@@ -108,65 +109,66 @@ pub struct Document {
 }
 
 impl Document {
-    /// The document as TOML, with every default.
+    /// The document as TOML, including all defaults.
     pub fn print(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
     }
 }
 
-/// A static route by a gateway, by a link, or without forwarding. Routes to the same network with the same distance
-/// form one multipath route.
+/// A static route through a gateway, onto a link, or without forwarding. Routes to the same network with the same
+/// distance form one multipath route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
-    /// Destination network; `0.0.0.0/0` and `::/0` are default routes. Default routes do not apply to 169.254.0.0/16
+    /// Destination network. `0.0.0.0/0` and `::/0` are default routes. Default routes do not apply to 169.254.0.0/16
     /// (RFC 3927, section 2.7), which requires a separate route.
     pub to: Prefix,
-    /// Source network of the packets that the route applies to, before translation; all sources if omitted. Such routes
-    /// precede all routes without `from`, those with the longest `from` first, but not connected networks.
+    /// Source network, before translation, of the packets to which the route applies. If omitted, all sources. Routes
+    /// with `from` take precedence over all routes without it, except connected networks. Among them, the longest
+    /// `from` takes precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Prefix>,
-    /// Address of the gateway, which must be on the link of an interface: in one of its networks, or in a network with
-    /// a route by that link. IPv4 routes may have IPv6 gateways (RFC 8950). The interface of a link-local address is
-    /// appended as in `fe80::1%wan` (RFC 4007), or given by `interface`.
+    /// Address of the gateway. It must be on the link of an interface: in a network of the interface, or in a network
+    /// with a route onto that link. IPv4 routes may have IPv6 gateways (RFC 8950). The interface of a link-local
+    /// address is appended, as in `fe80::1%wan` (RFC 4007), or specified with `interface`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<ScopedAddress>,
-    /// Whether the gateway is resolved recursively by the router's other routes, except the default route. The route
-    /// follows their changes.
+    /// Whether the gateway is resolved recursively with the router's other routes, except the default route. If these
+    /// routes change, it is resolved again.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recursive: bool,
     /// Whether the gateway is on the link of `interface` although it is in none of the interface's networks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub onlink: bool,
-    /// Output interface. Required for a link-local gateway without a zone, and for a route by a link.
+    /// Output interface. Required for a link-local gateway without a zone, and for a route onto a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Instead of a gateway: uplinks over which packets are balanced by their `weight` while they are up.
+    /// Uplinks, instead of a gateway. Packets are balanced by `weight` over the uplinks that are up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uplinks: Vec<String>,
-    /// Unit of balancing over uplinks: source address or flow.
+    /// What is balanced over uplinks: source addresses or flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<RouteBalance>,
-    /// Instead of a gateway: action for the packets.
+    /// Action for the packets, instead of a gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<RouteAction>,
-    /// Weight relative to other next hops for the same network, 1 to 255; default 1.
+    /// Weight relative to other next hops for the same network, 1 to 255. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
-    /// Administrative distance, 1 to 255; default 1. Among static and learned routes to a network, the usable ones with
-    /// the lowest distance are selected.
+    /// Administrative distance, 1 to 255. Default: 1. Among static and learned routes to a network, the usable ones
+    /// with the lowest distance are selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distance: Option<u8>,
 }
 
-/// Action of a route without forwarding.
+/// Action of a route that does not forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteAction {
-    /// Drop without reply.
+    /// Drop the packet without a reply.
     Blackhole,
-    /// Drop and reply with ICMP host unreachable.
+    /// Drop the packet, and reply with ICMP host unreachable.
     Unreachable,
-    /// Drop and reply with ICMP communication administratively prohibited.
+    /// Drop the packet, and reply with ICMP communication administratively prohibited.
     Prohibit,
 }

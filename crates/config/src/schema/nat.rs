@@ -12,24 +12,26 @@ use crate::value::{OneOrMore, Period, Port, PortRange, Prefix, Target, Transport
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Nat {
-    /// Number of addresses that pools may gain by `sluice apply` after the start. The memory for their port allocations
-    /// is reserved at start, about 50 KiB each. A change of pools that needs more is rejected until a restart.
+    /// Number of addresses that pools may gain by `sluice apply` after the start. The memory for their port
+    /// allocations, about 50 KiB each, is reserved at start. A change of pools that needs more addresses requires a
+    /// restart.
     pub spare_addresses: u32,
-    /// Prefix length of the inside network that forms one subscriber, with one paired address, its port blocks and its
-    /// limits.
+    /// Prefix length of the inside network that counts as one subscriber. A subscriber has one paired address, its own
+    /// port blocks and its own limits.
     pub subscriber_prefix: u8,
-    /// Maximum number of subscribers with sessions. Memory is reserved at start.
+    /// Maximum number of subscribers that have sessions. Memory is reserved at start.
     pub subscribers: u32,
-    /// Maximum number of port blocks of all subscribers. Memory is reserved at start.
+    /// Maximum number of port blocks, over all subscribers. Memory is reserved at start.
     pub port_blocks: u32,
-    /// Maximum number of ports and port blocks in quarantine (`quarantine` of a pool). Beyond it, released ports are
-    /// free immediately, which is counted.
+    /// Maximum number of ports and port blocks in quarantine (`quarantine` of a pool). If it is reached, released ports
+    /// are free immediately; this is counted.
     pub quarantined_ports: u32,
-    /// Reply to an inbound SYN that no inside host expects (RFC 5382, REQ-4).
+    /// Reply to an inbound SYN that matches no session or mapping (RFC 5382, REQ-4).
     pub unsolicited_syn: UnsolicitedSyn,
-    /// Maximum number of such SYNs that wait for their reply (see `tcp-incoming-syn`); further ones are dropped.
+    /// Maximum number of unsolicited SYNs that wait for their reply (see `tcp-incoming-syn`). Further ones are dropped.
     pub unsolicited_syns: u32,
-    /// Handling of packets from outside to the untranslated address of an inside host whose source is translated.
+    /// What happens to packets from outside that are addressed to the untranslated address of an inside host whose
+    /// source is translated.
     pub untranslated_inbound: UntranslatedInbound,
     /// Limits of all translation together.
     #[serde(skip_serializing_if = "is_default")]
@@ -37,13 +39,13 @@ pub struct Nat {
     /// Pools of outside addresses by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub pools: IndexMap<String, Pool>,
-    /// Source rules; the most specific match applies: the longest prefix, then a rule with a protocol, then a rule with
-    /// an interface.
+    /// Source rules. If several match, the most specific rule applies: the longest prefix, then a rule with a protocol,
+    /// then a rule with an interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<SourceRule>,
-    /// Destination rules (port forwarding), evaluated before source rules. The most specific match applies: a rule with
-    /// an address precedes one without, then likewise for a port, a protocol and `in`, and finally the rule with the
-    /// fewest ports.
+    /// Destination rules (port forwarding), evaluated before source rules. If several match, the most specific rule
+    /// applies: first a rule with an address, then with a port, then with a protocol, then with `in`, and finally the
+    /// rule with the fewest ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
     /// Networks that are translated one to one.
@@ -75,42 +77,43 @@ impl Default for Nat {
     }
 }
 
-/// Reply to an inbound SYN that no inside host expects.
+/// Reply to an inbound SYN that matches no session or mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnsolicitedSyn {
-    /// ICMP port unreachable after a delay, unless an inside host opens the connection meanwhile.
+    /// ICMP port unreachable after a delay, unless an inside host opens the connection before.
     #[default]
     Unreachable,
     /// No reply.
     Drop,
 }
 
-/// Handling of packets from outside to the untranslated address of an inside host whose source is translated.
+/// What happens to packets from outside that are addressed to the untranslated address of an inside host whose source
+/// is translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UntranslatedInbound {
-    /// Forward them. Such a connection gets a session, and its replies keep the host's inside address.
+    /// Forward them. Such a connection gets a session, and its replies keep the inside address of the host.
     #[default]
     Pass,
     /// Drop them with the reason `untranslated-inbound`.
     Drop,
 }
 
-/// `[[nat.source]]`: connections from a network by an output interface are translated to a pool.
+/// `[[nat.source]]`: connections from a network that leave through an output interface are translated to a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceRule {
     /// Network of the inside hosts.
     pub from: Prefix,
-    /// TCP or UDP; any protocol if omitted.
+    /// TCP or UDP. If omitted, any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// Output interface; any if omitted.
+    /// Output interface. If omitted, any interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
-    /// Whether the rule applies to packets of the gateway's own host stack from one of its addresses in `from`;
-    /// requires `out`.
+    /// Whether the rule applies to packets of the gateway's own host stack whose source is one of the gateway's
+    /// addresses in `from`. Requires `out`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub local: bool,
     /// Pool of the outside addresses and ports.
@@ -122,63 +125,64 @@ pub struct SourceRule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DestinationRule {
-    /// TCP or UDP. If omitted, both with a port, and any protocol without one.
+    /// TCP or UDP. If omitted, both if `port` is set, otherwise any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// Outside address; if omitted, any destination of packets received on `in`.
+    /// Outside address. If omitted, any destination of packets that are received on `in`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
-    /// Input interfaces; any if omitted.
+    /// Input interfaces. If omitted, any interface.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<Name>,
-    /// Whether the rule applies to packets of the gateway's own host stack; any destination if `address` is omitted.
+    /// Whether the rule applies to packets of the gateway's own host stack. If `address` is omitted, it applies to any
+    /// destination.
     #[serde(default, skip_serializing_if = "is_default")]
     pub local: bool,
-    /// Outside port or ports; all if omitted.
+    /// Outside port or ports. If omitted, all ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,
-    /// Inside host; or `"gateway"` for the gateway's own address on the input interface; or a list of hosts, each an
-    /// address or `{ host = …, weight = … }`.
+    /// Inside host, or `"gateway"` for the gateway's own address on the input interface, or a list of hosts. Each host
+    /// of a list is an address or `{ host = …, weight = … }`.
     pub to: Target,
-    /// Inside port, or the first one of a range; the outside port if omitted.
+    /// Inside port, or the first inside port of a range. If omitted, the outside port is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_port: Option<Port>,
-    /// With several hosts: key of the balancing.
+    /// Only with several hosts: what the balancing depends on.
     #[serde(default, skip_serializing_if = "is_default")]
     pub balance: Balance,
-    /// With several hosts: health checks. If omitted, all hosts count as up.
+    /// Only with several hosts: health checks. If omitted, all hosts count as up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
 }
 
-/// Key by which connections are balanced over hosts.
+/// What the balancing of connections over hosts depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
     /// Each connection is balanced individually.
     #[default]
     Random,
-    /// Source address: a client always gets the same host.
+    /// The source address: a client always gets the same host.
     Source,
 }
 
-/// `health` of a destination rule: the router's host stack checks the hosts, and new connections go to those that are
-/// up.
+/// `health` of a destination rule: the router's host stack checks the hosts. New connections are sent only to hosts
+/// that are up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Health {
-    /// Method of the check.
+    /// How hosts are checked.
     pub protocol: HealthProtocol,
-    /// With TCP: port to connect to; the target port of the rule if omitted.
+    /// Only with TCP: port to which checks connect. If omitted, the target port of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<Port>,
     /// Interval between checks.
     pub interval: Period,
     /// Time after which a check without reply fails.
     pub timeout: Period,
-    /// Consecutive failures until a host is down.
+    /// Number of consecutive failures after which a host counts as down.
     pub failures: u32,
-    /// Consecutive successes until a host is up again.
+    /// Number of consecutive successes after which a host counts as up again.
     pub successes: u32,
 }
 
@@ -195,7 +199,7 @@ impl Default for Health {
     }
 }
 
-/// Method of a health check.
+/// How a host is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HealthProtocol {
@@ -213,9 +217,9 @@ pub enum HealthProtocol {
 pub struct StaticRule {
     /// Network of the inside hosts.
     pub inside: Prefix,
-    /// Network of their outside addresses, with the same size.
+    /// Network of their outside addresses. It has the same size.
     pub outside: Prefix,
-    /// Output interface; any if omitted.
+    /// Output interface. If omitted, any interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }
@@ -227,16 +231,16 @@ pub struct ExemptRule {
     /// Destination network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Prefix>,
-    /// Network of the inside hosts, instead of `to`.
+    /// Network of the inside hosts. Only without `to`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Prefix>,
-    /// TCP or UDP. If omitted, both with a port, and any protocol without one.
+    /// TCP or UDP. If omitted, both if `port` is set, otherwise any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// Destination port or ports; all if omitted.
+    /// Destination port or ports. If omitted, all ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,
-    /// With `from`, the output interface; any if omitted.
+    /// Only with `from`: the output interface. If omitted, any interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }

@@ -9,62 +9,62 @@ use crate::value::{AddressRange, ByProtocol, Key, Period, PortRange, PortRanges,
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Pool {
-    /// Addresses, ranges and prefixes, which need not be contiguous. They may include an address of the output
-    /// interface of the pool's rules, since the gateway opens no TCP or UDP connections from it.
+    /// Addresses, ranges and prefixes. They need not be contiguous. They may include an address of the output interface
+    /// of the pool's rules, since the gateway opens no TCP or UDP connections from it.
     pub addresses: Vec<AddressRange>,
     /// Ports and ICMP identifiers to allocate, as a range or a list of ranges. Ports that destination rules forward
-    /// must be outside of it, or reserved.
+    /// must be outside of these ranges, or reserved.
     #[serde(default = "unprivileged")]
     pub ports: PortRanges,
-    /// Ports among them that are not allocated.
+    /// Ports in `ports` that are not allocated.
     #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
     pub reserved_ports: PortRanges,
-    /// Handling of an inside host whose paired address has no free port.
+    /// What happens if the paired address of an inside host has no free port.
     #[serde(default)]
     pub pairing: Pairing,
-    /// Mapping behaviour, for all protocols or for each; default endpoint-independent.
+    /// Mapping behaviour, for all protocols or for each of them. Default: endpoint-independent.
     #[serde(default, skip_serializing_if = "ByProtocol::is_empty")]
     pub mapping: ByProtocol<Mapping>,
-    /// Filtering behaviour, for all protocols or for each. Default: endpoint-independent, or address-and-port-dependent
-    /// if the mapping is address-and-port-dependent.
+    /// Filtering behaviour, for all protocols or for each of them. Default: endpoint-independent, or
+    /// address-and-port-dependent if the mapping behaviour is address-and-port-dependent.
     #[serde(default, skip_serializing_if = "ByProtocol::is_empty")]
     pub filtering: ByProtocol<Filtering>,
-    /// Whether flows to different destinations may share an outside port (RFC 7857, section 3), for protocols with
+    /// Whether flows to different destinations may share an outside port (RFC 7857, section 3), if the protocol has
     /// address-and-port-dependent mapping.
     #[serde(default)]
     pub overlap: bool,
-    /// Selection of a free port for a mapping.
+    /// How a free port is selected for a mapping.
     #[serde(default)]
     pub port_selection: PortSelection,
-    /// For UDP: whether outside ports keep the parity of inside ports (RFC 4787, REQ-4).
+    /// Whether outside UDP ports keep the parity of inside ports (RFC 4787, REQ-4).
     #[serde(default)]
     pub parity: bool,
-    /// Port blocks, each assigned to one subscriber; ports are allocated individually if omitted.
+    /// Port blocks, each of which is assigned to one subscriber. If omitted, ports are allocated individually.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<Block>,
-    /// Quarantine of a port or block after its last mapping (RFC 6888, REQ-8). TCP ports and those of filtered
-    /// protocols have none.
+    /// Time for which a port or block is in quarantine after its last mapping has ended (RFC 6888, REQ-8). TCP ports,
+    /// and ports of protocols with a filtering behaviour, are not put into quarantine.
     #[serde(default = "hold")]
     pub quarantine: Period,
     /// Inside addresses with computed outside addresses and ports (RFC 7422).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<Deterministic>,
     /// Whether the gateway replaces the IP ID of IPv4 datagrams that are or may be fragmented, so that fragments of
-    /// hosts that share an address are never reassembled together (RFC 6864, section 5.3.1).
+    /// different hosts that share an address are never reassembled together (RFC 6864, section 5.3.1).
     #[serde(default = "yes")]
     pub rewrite_ip_id: bool,
-    /// Protocols without ports that are translated by address only, such as `["gre", "esp", "sctp"]`; others are
-    /// dropped. Two hosts behind one outside address can't use such a protocol to the same remote host at the same
-    /// time.
+    /// Protocols without ports, such as `["gre", "esp", "sctp"]`. Only the address of their packets is translated;
+    /// packets of other protocols without ports are dropped. Two hosts that share an outside address can't use such a
+    /// protocol to the same remote host at the same time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protocols: Vec<Protocol>,
     /// Limits of each subscriber.
     #[serde(default, skip_serializing_if = "is_default")]
     pub subscriber: SubscriberLimits,
-    /// Limits of the pool.
+    /// Limits of all subscribers of the pool together.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: SessionLimits,
-    /// Idle timeouts of the pool's sessions; omitted values are those of `[sessions.timeouts]`.
+    /// Idle timeouts of the pool's sessions. Omitted values are those of `[sessions.timeouts]`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub timeouts: Timeouts,
 }
@@ -110,7 +110,7 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Handling of an inside host whose paired address (RFC 4787, REQ-2) has no free port.
+/// What happens if the paired address (RFC 4787, REQ-2) of an inside host has no free port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pairing {
@@ -125,10 +125,10 @@ pub enum Pairing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mapping {
-    /// Flows to all destinations share it (REQ-1).
+    /// Flows to all destinations share the outside port (REQ-1).
     #[default]
     EndpointIndependent,
-    /// Only flows to the same address and port share it.
+    /// Only flows to the same address and port share the outside port.
     AddressAndPortDependent,
 }
 
@@ -136,31 +136,31 @@ pub enum Mapping {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Filtering {
-    /// All (REQ-8, for transparency).
+    /// All endpoints may send (REQ-8, for transparency).
     #[default]
     EndpointIndependent,
-    /// Addresses that the inside host has sent to from the mapped port (REQ-8, for strictness).
+    /// Only addresses to which the inside host has sent packets from the mapped port may send (REQ-8, for strictness).
     AddressDependent,
-    /// Addresses and ports that the inside host has sent to from the mapped port.
+    /// Only addresses and ports to which the inside host has sent packets from the mapped port may send.
     AddressAndPortDependent,
 }
 
-/// Selection of a free port for a mapping.
+/// How a free port is selected for a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortSelection {
-    /// Random, so that it is hard to guess (RFC 6056; RFC 6888, REQ-15).
+    /// A random port, so that it is hard to guess (RFC 6056; RFC 6888, REQ-15).
     #[default]
     Random,
-    /// The inside port if it is free.
+    /// The inside port, if it is free.
     Preserve,
 }
 
-/// `block`: port blocks, each assigned to one subscriber.
+/// `block`: port blocks, each of which is assigned to one subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Block {
-    /// Number of ports per block: a power of two, at least 64.
+    /// Number of ports per block. It must be a power of two, and at least 64.
     pub size: u16,
     /// Maximum number of blocks per subscriber.
     pub maximum: u16,
@@ -183,47 +183,48 @@ impl Default for Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Deterministic {
-    /// Inside addresses: a prefix or a range.
+    /// Inside addresses, as a prefix or a range.
     pub inside: AddressRange,
-    /// Number of inside addresses per outside address.
+    /// Number of inside addresses that share an outside address.
     pub compression: u16,
     /// Number of shares of each outside address that are reserved for dynamic port blocks.
     #[serde(default)]
     pub dynamic: u16,
-    /// Assignment of inside addresses to outside addresses and ports.
+    /// How inside addresses are assigned to outside addresses and ports.
     #[serde(default)]
     pub algorithm: Algorithm,
     /// Maximum number of ports per inside address and protocol, including those of dynamic blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_ports: Option<u32>,
-    /// Key of `algorithm = "random"`. The assignment can be computed only with the key.
+    /// Key for `algorithm = "random"`. Without it, the assignment can't be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
 }
 
-/// Assignment of inside addresses to outside addresses and ports (RFC 7422, section 2.2).
+/// How inside addresses are assigned to outside addresses and ports (RFC 7422, section 2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// The first inside addresses share the first outside address, in ascending port ranges.
+    /// The first inside addresses share the first outside address. Each has a contiguous range of ports, in ascending
+    /// order.
     #[default]
     Sequential,
-    /// The first inside addresses share the first outside address; each has every `compression`-th port.
+    /// The first inside addresses share the first outside address. Each has every `compression`-th port.
     Staggered,
-    /// An inside address has the same ports on all outside addresses.
+    /// Each inside address has the same ports on all outside addresses.
     RoundRobin,
-    /// An inside address has every `compression`-th port, on the outside addresses in turn.
+    /// Each inside address has every `compression`-th port. The outside addresses alternate from port to port.
     Interlaced,
-    /// The first inside addresses share the first outside address; a key determines the ports of each.
+    /// The first inside addresses share the first outside address. A key determines the ports of each.
     Random,
 }
 
-/// `[nat.pools.NAME.subscriber]`: limits of each subscriber (RFC 6888, REQ-4 and REQ-5). Without a limit, only those of
-/// the pool apply.
+/// `[nat.pools.NAME.subscriber]`: limits of each subscriber (RFC 6888, REQ-4 and REQ-5). If a limit is omitted, only
+/// the limits of the pool apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct SubscriberLimits {
-    /// Maximum number of outside ports per protocol, as one number for all or one for each.
+    /// Maximum number of outside ports per protocol, as one number for all protocols or one for each.
     #[serde(skip_serializing_if = "ByProtocol::is_empty")]
     pub ports: ByProtocol<u32>,
     /// Maximum number of sessions.

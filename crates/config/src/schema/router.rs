@@ -10,22 +10,23 @@ use super::pool::{SessionLimits, is_default};
 use super::{ChainStep, Filter, Rate, Route};
 use crate::value::{BitRate, Period};
 
-/// `[routers.NAME]`: a virtual router. Interfaces belong to it by their key `router`. It has its own routes,
-/// neighbours, translation, packet filter and sessions, and its addresses may overlap those of other routers. The top
-/// level configures the router `default`, which always exists; `[routers.default]` contains only settings.
+/// `[routers.NAME]`: a virtual router. The key `router` of an interface assigns the interface to it. It has its own
+/// routes, neighbours, translation, packet filter and sessions, and its addresses may overlap those of other routers.
+/// The top level configures the router `default`, which always exists; `[routers.default]` contains only settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Router {
     /// Whether the router has a network namespace `sluice-NAME` for routing daemons and services, with an interface for
-    /// each of the router's. Packets addressed to the router that Sluice doesn't answer itself are punted there.
+    /// each interface of the router. Packets to the router's addresses that Sluice does not answer itself are punted to
+    /// it.
     pub daemon: bool,
-    /// Limits on packets to that namespace.
+    /// Limits on packets to this namespace.
     #[serde(skip_serializing_if = "is_default")]
     pub host: RouterHost,
     /// FPM server for a routing daemon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fpm: Option<Fpm>,
-    /// Whether routes of the namespace's routing table are used, such as those of BIRD or `ip route`. Default: yes if
+    /// Whether routes of the namespace's routing table are used, such as those of BIRD or `ip route`. Default: true if
     /// the router has a namespace and no FPM server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_routes: Option<bool>,
@@ -35,14 +36,14 @@ pub struct Router {
     /// Address translation.
     #[serde(skip_serializing_if = "is_default")]
     pub nat: RouterNat,
-    /// The packet filter; if omitted, all packets pass.
+    /// The packet filter. If omitted, all packets pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// Chains by name, which process packets before sessions and routes. Packets received on an interface of the router
-    /// enter the chain `input`. If omitted, packets go directly to sessions and routes.
+    /// Chains by name. They process packets before session lookup and routing. Packets received on an interface of the
+    /// router enter the chain `input`. If omitted, packets are passed directly to session lookup and routing.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub chains: IndexMap<String, Vec<ChainStep>>,
-    /// Share of the workers' capacity relative to other routers.
+    /// Share of the workers' capacity, relative to other routers.
     #[serde(skip_serializing_if = "is_default")]
     pub share: RouterShare,
     /// Limits of the router.
@@ -54,7 +55,7 @@ pub struct Router {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterHost {
-    /// Packets per second and burst by class, over all workers.
+    /// Packets per second and burst of each class, summed over all workers.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: HostLimits,
     /// Multicast groups whose packets are punted.
@@ -62,26 +63,26 @@ pub struct RouterHost {
     pub multicast: HostMulticast,
 }
 
-/// `limits = { … }` of a router's host stack. Omitted classes have their default; a rate of 0 blocks a class.
+/// `limits = { … }` of a router's host stack. Omitted classes have their default limit. A rate of 0 blocks a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct HostLimits {
-    /// Routing protocols; default: rate 20,000, burst 4,000.
+    /// Routing protocols. Default: rate 20,000, burst 4,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<Rate>,
-    /// Bidirectional forwarding detection (RFC 5880); default: rate 10,000, burst 1,000.
+    /// Bidirectional forwarding detection (RFC 5880). Default: rate 10,000, burst 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bfd: Option<Rate>,
-    /// DHCP of both address families; default: rate 1,000, burst 200.
+    /// DHCP of both address families. Default: rate 1,000, burst 200.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dhcp: Option<Rate>,
-    /// All other packets; default: rate 5,000, burst 1,000.
+    /// All other packets. Default: rate 5,000, burst 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<Rate>,
 }
 
 impl HostLimits {
-    /// The given limits, with the names of their classes.
+    /// The configured limits, each with the name of its class.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, Rate)> {
         let all = [
             ("routing", self.routing),
@@ -97,17 +98,18 @@ impl HostLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostMulticast {
-    /// Link-local groups 224.0.0.0/24 and ff02::/16, which switches don't filter either (RFC 4541), and broadcast DHCP.
+    /// The link-local groups 224.0.0.0/24 and ff02::/16, which switches do not filter either (RFC 4541), and broadcast
+    /// DHCP.
     #[default]
     LinkLocal,
     /// All groups, and broadcast DHCP.
     All,
-    /// None: only routing protocols between configured neighbours work.
+    /// No groups. Routing protocols then work only with configured neighbours.
     None,
 }
 
 /// `[routers.NAME.share]`: share of a router while a worker is overloaded. Shares are enforced only if at least one
-/// router has a weight; the others then have 10.
+/// router has a weight. The weight of all others is then 10.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterShare {
@@ -116,7 +118,7 @@ pub struct RouterShare {
     pub weight: Option<u8>,
 }
 
-/// `[routers.NAME.limits]`: limits of a router. For the router `default`, `[nat.limits]` contains the session limits.
+/// `[routers.NAME.limits]`: limits of a router. The session limits of the router `default` are in `[nat.limits]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterLimits {
@@ -126,16 +128,16 @@ pub struct RouterLimits {
     /// New sessions per second, and burst.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_sessions: Option<Rate>,
-    /// Traffic received on its interfaces, over all workers.
+    /// Maximum traffic received on the router's interfaces, summed over all workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<TrafficRate>,
-    /// Maximum number of routes learned from daemons and the kernel; default 2,000,000.
+    /// Maximum number of routes learned from daemons and the kernel. Default: 2,000,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routes: Option<u32>,
     /// Maximum number of neighbours, including unresolved ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<u32>,
-    /// Maximum number of waiting packets per worker.
+    /// Maximum number of packets that wait, for each worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffers: Option<u32>,
 }
@@ -149,7 +151,7 @@ impl RouterLimits {
         }
     }
 
-    /// The same limits with other session limits.
+    /// The same limits, but with other session limits.
     pub fn with_sessions(self, limits: SessionLimits) -> Self {
         Self {
             sessions: limits.sessions,
@@ -187,23 +189,25 @@ impl Default for TrafficRate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Fpm {
-    /// TCP listening address and port, in the router's namespace if it has one, otherwise of this host.
+    /// TCP address and port on which the server listens, in the router's namespace if it has one, otherwise on this
+    /// host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-    /// Addresses of allowed peers, which can change the router's routes. Other connections are rejected.
+    /// Addresses of peers that may connect and change the router's routes. Other connections are rejected.
     #[serde(default = "loopback")]
     pub peers: Vec<IpAddr>,
-    /// Files with the TCP-MD5 keys of peers (RFC 2385), by peer address; the kernel drops unsigned segments of these
-    /// peers. A file contains one line of 1 to 80 bytes, and must be readable by its owner only.
+    /// Files with the TCP-MD5 keys of peers (RFC 2385), by peer address. The kernel drops unsigned segments of these
+    /// peers. A file contains one line of 1 to 80 bytes, and only its owner may have access.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub md5_key_files: IndexMap<IpAddr, String>,
-    /// Path of a Unix socket, for daemons that support FPM over one; FRR 8 does not.
+    /// Path of a Unix socket, for daemons that support FPM over a Unix socket. FRR 8 does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
-    /// Names or IDs of users allowed on the Unix socket, in addition to root and the user that runs Sluice.
+    /// Names or IDs of users that may connect to the Unix socket, in addition to root and the user that runs Sluice.
     #[serde(default = "frr")]
     pub users: Vec<String>,
-    /// Time for which routes are kept after the daemon has disconnected, or if the daemon does not send them again.
+    /// Time for which stale routes are kept after the daemon has disconnected, or if a reconnected daemon does not send
+    /// them again.
     #[serde(default = "grace")]
     pub grace: Period,
 }
@@ -220,8 +224,8 @@ fn grace() -> Period {
     Period::seconds(120)
 }
 
-/// `[routers.NAME.nat]`: translation rules as in `[nat]`. Their pools are in `[nat.pools]` and are used by this router
-/// only.
+/// `[routers.NAME.nat]`: translation rules as in `[nat]`. Their pools are in `[nat.pools]`, and other routers can't use
+/// these pools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterNat {

@@ -1,4 +1,5 @@
-//! A rule of the packet filter, and what a step of a chain matches: keys of their own, and those of header fields.
+//! A rule of the packet filter, and the class of packets that a step of a chain matches. Both have keys of their own, and the keys
+//! of header fields.
 
 use serde::{Deserialize, Serialize};
 use sluice_filter::Field;
@@ -10,16 +11,16 @@ use crate::value::{
     Addresses, Dscp, Ecn, FieldValues, IpProtocol, Mac, Mark, Message, Numbers, OneOrMore, OrNot, Ports, TcpFlags,
 };
 
-/// What the key of a header field says.
+/// The value of a header field's key in a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderField {
     /// The key.
     pub key: &'static str,
     /// The field.
     pub field: Field,
-    /// What a value of it is called.
+    /// Word for one of its values in messages.
     pub value: &'static str,
-    /// Its values; none where any will do.
+    /// Values that match. Empty if any value matches.
     pub ranges: Vec<(u32, u32)>,
 }
 
@@ -33,15 +34,15 @@ macro_rules! rules {
             import: $import:tt
         }
     )+) => {
-        /// `[[filter.rules]]`: what is not named may be anything. Of several values of a key any may hold, of several keys all must.
-        /// With `!` before all values of a key, none of them may hold.
+        /// `[[filter.rules]]`: a rule. Conditions that are omitted match everything. If a key has several values, one of them must
+        /// match. All keys must match. If all values of a key begin with `!`, none of them may match.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct FilterRule {
-            /// What it is called in lists, counters and the log; its number where not given.
+            /// Name of the rule in lists, counters and the log. If omitted, its number is used.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub name: Option<String>,
-            /// What it does.
+            /// Action of the rule.
             pub action: Action,
             /// Source addresses.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
@@ -69,52 +70,55 @@ macro_rules! rules {
                 #[serde(default, skip_serializing_if = "FieldValues::is_any")]
                 pub $key: $type,
             )+
-            /// MAC addresses of senders: neighbours, which routers are too. What no Ethernet frame brought has none.
+            /// MAC addresses of senders. These are neighbours, including routers. Packets that did not arrive in an Ethernet frame
+            /// have no MAC address.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
             pub from_mac: OneOrMore<OrNot<Mac>>,
-            /// MAC addresses that frames came to.
+            /// Destination MAC addresses of received frames.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
             pub to_mac: OneOrMore<OrNot<Mac>>,
-            /// Interfaces that it came in by.
+            /// Input interfaces.
             #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
             pub incoming: OneOrMore<OrNot<Name>>,
-            /// Interfaces that it leaves by; or `gateway`: it is addressed to the gateway itself.
+            /// Output interfaces, or `gateway` for packets to the gateway itself.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
             pub out: OneOrMore<OrNot<Name>>,
-            /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is asked when a session's is known.
+            /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is evaluated once the application of
+            /// a session is known.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
             pub application: OneOrMore<Name>,
-            /// The mark that rules before it have set.
+            /// The mark, which earlier rules may have set.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub mark: Option<OrNot<Mark>>,
-            /// With `accept`: whether the flow becomes a session. Without one all its packets are asked about, in both directions.
+            /// Only with `accept`: whether a session is created for the flow. Without a session, all packets of the flow are
+            /// filtered, in both directions.
             #[serde(default = "yes", skip_serializing_if = "is_yes")]
             pub track: bool,
-            /// With `reject`: what the sender is told.
+            /// Only with `reject`: the reply to the sender.
             #[serde(default, skip_serializing_if = "is_default")]
             pub with: RejectWith,
-            /// With `rate-limit`: packets a second, all together.
+            /// Only with `rate-limit`: packets per second, over all packets that match.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub rate: Option<u32>,
-            /// With `rate-limit`: packets at once; as many as a second's where not given.
+            /// Only with `rate-limit`: burst in packets. If omitted, the number of packets of one second.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub burst: Option<u32>,
-            /// With `set-mark`: the mark; bits outside its mask stay as they are.
+            /// Only with `set-mark`: the mark. Bits outside of its mask are not changed.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub new_mark: Option<Mark>,
-            /// With `set-dscp`: the code point.
+            /// Only with `set-dscp`: the DSCP.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub new_dscp: Option<Dscp>,
-            /// With `set-ecn`: the code point of congestion.
+            /// Only with `set-ecn`: the ECN code point.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub new_ecn: Option<Ecn>,
-            /// With `add-to-set`: the set.
+            /// Only with `add-to-set`: the set.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub set: Option<String>,
         }
 
         impl FilterRule {
-            /// A rule that does something with all packets.
+            /// A rule with this action and without conditions.
             pub fn of(action: Action) -> Self {
                 Self {
                     name: None,
@@ -144,7 +148,7 @@ macro_rules! rules {
                 }
             }
 
-            /// What the keys of header fields say, in order.
+            /// The values of the keys of header fields, in order.
             pub fn header_fields(&self) -> [HeaderField; HeaderField::GUIDE.len()] {
                 [$(HeaderField {
                     key: stringify!($key),
@@ -156,18 +160,19 @@ macro_rules! rules {
         }
 
         impl HeaderField {
-            /// The keys and their values, as the filter's guide explains them.
+            /// The keys and their values, as explained in docs/filter.md.
             pub const GUIDE: [(&str, &str); [$(stringify!($key)),+].len()] = [$((stringify!($key), $guide)),+];
         }
 
-        /// What packets match, by the keys of a filter rule: of several values of a key any may hold, of several keys all must.
+        /// Packets that match, by the keys of a filter rule. If a key has several values, one of them must match. All keys must
+        /// match.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
         pub struct Class {
             /// Source addresses.
             #[serde(skip_serializing_if = "OneOrMore::is_empty")]
             pub from: OneOrMore<OrNot<Addresses>>,
-            /// Destination addresses, as they came.
+            /// Destination addresses, as received.
             #[serde(skip_serializing_if = "OneOrMore::is_empty")]
             pub to: OneOrMore<OrNot<Addresses>>,
             /// Protocols.
@@ -176,7 +181,7 @@ macro_rules! rules {
             /// Source ports.
             #[serde(skip_serializing_if = "OneOrMore::is_empty")]
             pub from_port: OneOrMore<OrNot<Ports>>,
-            /// Destination ports, as they came.
+            /// Destination ports, as received.
             #[serde(skip_serializing_if = "OneOrMore::is_empty")]
             pub to_port: OneOrMore<OrNot<Ports>>,
             /// ICMP and ICMPv6 messages.
@@ -190,13 +195,13 @@ macro_rules! rules {
                 #[serde(skip_serializing_if = "FieldValues::is_any")]
                 pub $key: $type,
             )+
-            /// Interfaces that it came in by.
+            /// Input interfaces.
             #[serde(rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
             pub incoming: OneOrMore<OrNot<Name>>,
         }
 
         impl Class {
-            /// A filter rule that matches the same.
+            /// A filter rule with the same conditions.
             pub fn rule(&self) -> FilterRule {
                 let own = self.clone();
                 FilterRule {
@@ -219,7 +224,7 @@ macro_rules! rules {
 header_fields!(rules);
 
 impl FilterRule {
-    /// What it matches, by key, as it is written.
+    /// The conditions by key, as text in the notation of the configuration.
     pub fn matches(&self) -> Vec<(String, String)> {
         let Ok(table) = toml::Table::try_from(self) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! `[subscribers]`: sites, and the sources of their private and public addresses.
+//! `[subscribers]`: sites, and how they get their private and public addresses.
 
 use std::net::IpAddr;
 
@@ -10,31 +10,31 @@ use super::Rate;
 use crate::limits::MOST_TERMINALS;
 use crate::value::{MacPrefix, Period, Prefix, SiteTags};
 
-/// Default number of terminals per site on average.
+/// Default average number of terminals per site.
 const TERMINALS_EACH: u64 = 4;
 
-/// Minimum of the default number of terminals.
+/// Lower bound of the default number of terminals.
 const TERMINALS: u64 = 1_024;
 
-/// `[subscribers]`: sites whose terminals get private addresses from a DHCP server and share a public address per site.
-/// Sites may use the same private addresses.
+/// `[subscribers]`: sites. The terminals of a site get private addresses from a DHCP server, and share a public
+/// address. Different sites may use the same private addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Subscribers {
-    /// Maximum number of terminals of all sites together; default four per site, and at least 1024.
+    /// Maximum number of terminals of all sites together. Default: four per site, and at least 1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminals: Option<u32>,
-    /// Prefix of virtual MACs: one to three bytes. Sites differ in all remaining bits.
+    /// Prefix of virtual MACs, one to three bytes long. The addresses of sites differ in the remaining bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_mac_prefix: Option<MacPrefix>,
-    /// Whether terminals, or bridges and relays within sites, may add option 82, which is then replaced. Otherwise such
-    /// messages are dropped.
+    /// Whether terminals, or bridges and relays within sites, may add option 82. The option is then replaced. Otherwise
+    /// such messages are dropped.
     #[serde(rename = "trust-option-82")]
     pub trust_option_82: bool,
-    /// Site groups by name. The name of a site with tags contains both: `homes-100.7`.
+    /// Site groups by name. The name of a site with tags consists of the group's name and the tags: `homes-100.7`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub sites: IndexMap<String, SiteGroup>,
-    /// DHCP servers of private addresses, by name.
+    /// DHCP servers for private addresses, by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub dhcp: IndexMap<String, LeaseServer>,
     /// Interfaces on which sites get public addresses by DHCP.
@@ -49,7 +49,7 @@ impl Subscribers {
         self.sites.values().map(count).sum()
     }
 
-    /// Number of public addresses that sites may have.
+    /// Maximum number of public addresses that sites may have.
     pub fn public_addresses(&self) -> u64 {
         let addresses = |prefix: &Prefix| match prefix.net() {
             IpNet::V4(net) => 1u64 << (32 - net.prefix_len()),
@@ -59,7 +59,7 @@ impl Subscribers {
         prefixes.map(addresses).sum()
     }
 
-    /// Maximum number of terminals, as configured or by default.
+    /// Maximum number of terminals, either configured or the default.
     pub fn most_terminals(&self) -> u32 {
         let usual = self.count().saturating_mul(TERMINALS_EACH).max(TERMINALS);
         let usual = u32::try_from(usual).unwrap_or(u32::MAX).min(MOST_TERMINALS);
@@ -67,26 +67,26 @@ impl Subscribers {
     }
 }
 
-/// `[subscribers.sites.NAME]`: sites that differ in their tags only. Without `tags` it is a single site, with the
-/// frames from addresses in `prefix`, or all frames on the interface.
+/// `[subscribers.sites.NAME]`: sites that differ only in their tags. Without `tags`, the group is a single site. Its
+/// frames are those from addresses in `prefix`, or all frames on the interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SiteGroup {
-    /// Access interface of the terminals: a device or a bond. Its address is the gateway of all terminals.
+    /// Access interface of the terminals, which is a device or a bond. Its address is the gateway of all terminals.
     pub interface: String,
-    /// One site per pair of an S-tag and a C-tag (`"100-109.1-1000"`), or per single tag (`"7-9"`).
+    /// Tags. Each pair of an S-tag and a C-tag (`"100-109.1-1000"`), or each single tag (`"7-9"`), is a site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<SiteTags>,
-    /// Network of the terminals, instead of tags.
+    /// Network of the terminals. Only without `tags`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Prefix>,
     /// Name of the DHCP server in `[subscribers.dhcp]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhcp: Option<String>,
-    /// Interface in `[subscribers.public]` on which each site gets a public address; alternative to `pool`.
+    /// Interface in `[subscribers.public]` on which each site gets a public address. Only without `pool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public: Option<String>,
-    /// Pool from which each site gets outside addresses and ports as a subscriber; alternative to `public`.
+    /// Pool from which each site, as a subscriber, gets outside addresses and ports. Only without `public`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
 }
@@ -95,13 +95,13 @@ pub struct SiteGroup {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LeaseServer {
-    /// Address that terminals' messages are relayed to.
+    /// Address to which messages from terminals are relayed.
     pub server: IpAddr,
-    /// Address of the relay in the sites, by which the server selects a subnet (`giaddr`); default the first address of
-    /// the sites' interface.
+    /// Address of the relay in the sites, with which the server selects a subnet (`giaddr`). Default: the first address
+    /// of the sites' interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<IpAddr>,
-    /// Path of the server's lease file, relative to the folder of the configuration.
+    /// Path of the server's lease file, relative to the directory of the configuration.
     pub leases: String,
     /// Format of the lease file.
     pub format: LeaseFormat,
@@ -131,34 +131,34 @@ pub enum LeaseFormat {
     Dhcpd,
 }
 
-/// `[subscribers.public.INTERFACE]`: DHCP clients of sites on an interface that has an address itself. Each site uses
-/// its virtual MAC there.
+/// `[subscribers.public.INTERFACE]`: DHCP clients of sites on an interface that itself has an address. Each site uses
+/// its virtual MAC on this interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PublicClient {
-    /// Networks of the public addresses; leases of other addresses are rejected.
+    /// Networks of the public addresses. Leases of other addresses are rejected.
     pub prefixes: Vec<Prefix>,
-    /// DHCP servers whose replies are accepted; all if empty.
+    /// DHCP servers whose replies are accepted. If empty, all servers.
     pub servers: Vec<IpAddr>,
     /// Client identifier of a site (option 61).
     pub identifier: ClientIdentifier,
-    /// Whether to request broadcast replies for sites without an address.
+    /// Whether servers must broadcast replies to sites without an address.
     pub broadcast: bool,
-    /// Prefix of the sites' host names (option 12), followed by a hyphen and the digits of the MAC. If omitted, no host
+    /// Prefix of the sites' host names (option 12). A hyphen and the digits of the MAC follow it. If omitted, no host
     /// name is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,
-    /// Maximum number of messages per second over all sites.
+    /// Maximum number of messages per second, over all sites.
     pub rate: u32,
     /// Time for which a site without terminals keeps its address.
     pub hold: Period,
-    /// Time to collect offers before the best is selected; 0s selects the first.
+    /// Time for which offers are collected before the best is selected. With 0s, the first offer is selected.
     pub window: Period,
     /// Minimum lease time accepted.
     pub minimum_lease: Period,
-    /// Whether leases from before a restart are used while the server is asked to confirm them.
+    /// Whether leases from before a restart may be used before the server has confirmed them.
     pub use_while_confirming: bool,
-    /// Path of a file that stores leases across restarts, relative to the folder of the configuration. If omitted,
+    /// Path of a file that stores leases across restarts, relative to the directory of the configuration. If omitted,
     /// leases are not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
@@ -191,6 +191,6 @@ pub enum ClientIdentifier {
     Mac,
     /// A node-specific identifier derived from the virtual MAC (RFC 4361).
     Node,
-    /// None: the server identifies the site by its hardware address.
+    /// No identifier. The server identifies the site by its hardware address.
     None,
 }

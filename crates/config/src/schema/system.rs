@@ -13,34 +13,36 @@ use crate::value::{Period, Port, Workers};
 pub struct System {
     /// Name of the gateway in `show` and in the log.
     pub name: String,
-    /// Number of workers, or their cores: `2` or `[2, 3]`.
+    /// Number of workers, or a list of their cores: `2` or `[2, 3]`.
     pub workers: Workers,
-    /// Assignment of workers to the stages of packet processing.
+    /// How the stages of packet processing are assigned to workers.
     pub model: Model,
     /// Stages of a pipeline, in the order of processing.
     pub stages: Vec<Stage>,
-    /// Cores for I/O and for inspection, with `model = "role-split"`.
+    /// Cores for I/O and cores for inspection. Only with `model = "role-split"`.
     pub roles: Roles,
     /// Capacity in packets of the ring from one worker to another.
     pub ring: u32,
-    /// Number of shards of the session table, each owned by one worker: a power of two, at least the number of workers.
-    /// Default: 1 for a single worker, otherwise 16 or the number of workers if that is larger.
+    /// Number of shards of the session table. Each shard is owned by one worker. The number must be a power of two, and
+    /// at least the number of workers. Default: 1 for a single worker, otherwise 16 or the number of workers, whichever
+    /// is larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shards: Option<u16>,
-    /// Fields of the cards' hash, which determine the packets that are in the same shard.
+    /// Fields over which the cards' hash is computed. They determine which packets are in the same shard.
     pub steering: Steering,
     /// Whether packet buffers are in huge pages.
     pub hugepages: Hugepages,
-    /// Whether workers poll without sleeping: lowest latency, but each worker's core is always busy.
+    /// Whether workers poll without sleeping. This gives the lowest latency, but the core of each worker is always
+    /// busy.
     pub busy_poll: bool,
     /// How idle workers wait.
     pub idle: Idle,
-    /// When shards move from busy workers to others.
+    /// When shards move from busy workers to other workers.
     pub rebalance: Rebalance,
     /// Watchdog of the workers.
     pub watchdog: Watchdog,
-    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. Otherwise packets from and to them are dropped, and
-    /// they can't be configured.
+    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. If not, packets from and to them are dropped, and they
+    /// can't be configured.
     pub allow_reserved_ranges: bool,
 }
 
@@ -65,16 +67,16 @@ impl Default for System {
     }
 }
 
-/// Assignment of workers to the stages of packet processing.
+/// How the stages of packet processing are assigned to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
     /// Each worker performs all stages for the packets of its shards.
     RunToCompletion,
-    /// Workers perform the stages given by `stages`, and hand packets over.
+    /// Workers perform the stages that `stages` assigns to them, and hand packets over to each other.
     Pipeline,
-    /// Some workers receive and parse, others own the sessions and inspect, as given by `roles`. Receiving workers
-    /// assist when the others are overloaded.
+    /// Some workers receive and parse; others own the sessions and inspect. `roles` assigns the cores. Receiving
+    /// workers assist when the others are overloaded.
     RoleSplit,
     /// The placement that `sluice plan` chooses at each start.
     Auto,
@@ -84,13 +86,14 @@ pub enum Model {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Stage {
-    /// Parts of the stage: `receive`, `parse`, `session`, `transmit`, or several consecutive ones.
+    /// Parts of packet processing that the stage performs: `receive`, `parse`, `session`, `transmit`, or several
+    /// consecutive ones.
     pub parts: Vec<String>,
     /// Cores of the stage.
     pub cores: Vec<u16>,
 }
 
-/// `[system.roles]`: cores by role.
+/// `[system.roles]`: cores of each role.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Roles {
@@ -98,15 +101,15 @@ pub struct Roles {
     pub io: Vec<u16>,
     /// Cores that own the sessions and inspect.
     pub inspect: Vec<u16>,
-    /// Cores that transmit the packets of the `inspect` cores: these themselves, or those of `io`.
+    /// Which cores transmit the packets of the `inspect` cores: these cores themselves, or the `io` cores.
     pub transmit: Transmit,
     /// Whether the `io` cores take over shards when the `inspect` cores are overloaded.
     pub assist: bool,
-    /// Number of packets in the ring from an `io` core to an `inspect` core above which it assists; default a quarter
-    /// of `ring`.
+    /// Number of packets in the ring from an `io` core to an `inspect` core above which the `io` core assists. Default:
+    /// a quarter of `ring`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assist_threshold: Option<u32>,
-    /// Time for which an `io` core works on such shards before it receives again.
+    /// Time for which an `io` core processes shards that it has taken over, before it receives again.
     pub time_slice: Period,
 }
 
@@ -123,7 +126,7 @@ impl Default for Roles {
     }
 }
 
-/// Default number of shards for several workers: a multiple of the workers that most machines have.
+/// Default number of shards for several workers. It is a multiple of the number of workers on most machines.
 const SHARDS: u16 = 16;
 
 impl System {
@@ -145,8 +148,8 @@ impl System {
         self.shards_among(workers)
     }
 
-    /// Number of shards for a number of workers with sessions. A single worker needs one shard, since each shard gets
-    /// only a part of an address's ports.
+    /// Number of shards if this number of workers has sessions. A single worker uses one shard, because each further
+    /// shard would only divide the ports of an address.
     pub fn shards_among(&self, workers: usize) -> u16 {
         let workers = workers.min(1 << 15) as u16;
         let by_itself = match workers {
@@ -156,23 +159,23 @@ impl System {
         self.shards.unwrap_or(by_itself)
     }
 
-    /// Number of shards independent of the number of workers, so that measurements and replays do not depend on it.
+    /// Number of shards that does not depend on the number of workers. It is used for measurements and replays.
     pub fn shards_of_many(&self) -> u16 {
         self.shards.unwrap_or(SHARDS)
     }
 
-    /// Whether receiving cores assist inspecting cores, according to the configuration.
+    /// Whether the configuration lets receiving cores assist inspecting cores.
     pub fn assists(&self) -> bool {
         self.model == Model::RoleSplit && self.roles.assist
     }
 
-    /// Number of packets in a ring above which cores assist.
+    /// Number of packets in a ring above which receiving cores assist.
     pub fn assist_threshold(&self) -> u32 {
         self.roles.assist_threshold.unwrap_or(self.ring / 4)
     }
 }
 
-/// Transmitting cores with cores split by role.
+/// Which cores transmit if roles are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transmit {
@@ -186,14 +189,14 @@ pub enum Transmit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Idle {
-    /// Number of rounds without a packet before a worker pauses.
+    /// Number of rounds without a packet after which a worker begins to pause.
     pub spin: u32,
-    /// Number of further rounds with a processor pause in between, before a worker sleeps.
+    /// Number of further rounds, with a processor pause between them, after which a worker sleeps.
     pub pause: u32,
-    /// Duration of a sleep. Devices queue received frames meanwhile: 1,024 frames per queue.
+    /// Duration of a sleep. In this time, devices queue up to 1,024 received frames per queue.
     pub sleep: Period,
-    /// Whether workers sleep until a device interrupts, at most a millisecond or `sleep` if that is longer; only if all
-    /// devices support it.
+    /// Whether workers sleep until a device raises an interrupt, but at most for a millisecond or for `sleep`,
+    /// whichever is longer. It has an effect only if all devices support interrupts.
     pub interrupt: bool,
 }
 
@@ -208,15 +211,15 @@ impl Default for Idle {
     }
 }
 
-/// `[system.rebalance]`: when shards move from busy workers to others.
+/// `[system.rebalance]`: when shards move from busy workers to other workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Rebalance {
     /// Whether shards move.
     pub enabled: bool,
-    /// Minimum load of the busiest worker in percent of its core.
+    /// Load of the busiest worker, in percent of its core, below which no shard moves.
     pub busy: u32,
-    /// Minimum load difference between the busiest and the least busy worker in percent.
+    /// Difference between the loads of the busiest and the least busy worker, in percent, below which no shard moves.
     pub difference: u32,
 }
 
@@ -230,15 +233,16 @@ impl Default for Rebalance {
     }
 }
 
-/// Fields of the cards' hash.
+/// Fields over which the cards' hash is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Steering {
-    /// The inside source address, or the outside destination address and port, if the card supports it: all flows of a
-    /// host are in the same shard.
+    /// The inside source address, or the outside destination address and port, if the card supports this. All flows of
+    /// a host are then in the same shard.
     Subset,
-    /// Addresses and ports, which every card supports. Flows of a host are in different shards, and outside ports are
-    /// chosen so that replies reach the shard of their flow, unless a pool requires all flows of a host in one shard.
+    /// Addresses and ports, which every card supports. The flows of a host are then in different shards, and outside
+    /// ports are selected so that replies arrive at the shard of their flow. If a pool requires all flows of a host in
+    /// one shard, they are handed over.
     FiveTuple,
 }
 
@@ -246,11 +250,11 @@ pub enum Steering {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hugepages {
-    /// If the machine has enough of them.
+    /// Use huge pages if the machine has enough of them.
     Auto,
     /// Never.
     Off,
-    /// Always; the start fails without them.
+    /// Use huge pages always. The start fails if there are too few.
     Require,
 }
 
@@ -258,7 +262,7 @@ pub enum Hugepages {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Watchdog {
-    /// Time without a completed burst after which a worker is reported as stuck.
+    /// A worker that completes no burst within this time is reported as stuck.
     pub limit: Period,
 }
 
@@ -278,7 +282,7 @@ pub struct Sessions {
     pub ipv4: u32,
     /// Maximum number of IPv6 sessions. Memory is reserved at start.
     pub ipv6: u32,
-    /// Idle timeouts of sessions; pools may override them.
+    /// Idle timeouts of sessions. Pools may override them.
     pub timeouts: Timeouts,
 }
 
@@ -292,37 +296,37 @@ impl Default for Sessions {
     }
 }
 
-/// Idle timeouts of sessions by protocol and port, in whole seconds. A pool's omitted values are those of
-/// `[sessions.timeouts]`, whose omitted values are those of the standards.
+/// Idle timeouts of sessions by protocol and port, in whole seconds. A value that is omitted for a pool is that of
+/// `[sessions.timeouts]`. A value that is omitted there is that of the standards.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Timeouts {
-    /// Established TCP: default and minimum 2 h 4 min (RFC 5382, REQ-5).
+    /// Timeout of an established TCP connection. Default and minimum: 2 h 4 min (RFC 5382, REQ-5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_established: Option<Period>,
-    /// Partially open TCP: default 4 min (RFC 7857, section 2.1).
+    /// Timeout of a partially open TCP connection. Default: 4 min (RFC 7857, section 2.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_transitory_open: Option<Period>,
-    /// Closing or reset TCP: default 4 min (RFC 7857, sections 2.1 and 2.2).
+    /// Timeout of a closing or reset TCP connection. Default: 4 min (RFC 7857, sections 2.1 and 2.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_transitory_close: Option<Period>,
-    /// Unanswered inbound TCP SYN: default and minimum 6 s (RFC 5382, REQ-4).
+    /// Timeout of an inbound TCP SYN that is not answered. Default and minimum: 6 s (RFC 5382, REQ-4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_incoming_syn: Option<Period>,
-    /// UDP: default 5 min, minimum 2 min (RFC 4787, REQ-5).
+    /// UDP timeout. Default: 5 min; minimum: 2 min (RFC 4787, REQ-5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp: Option<Period>,
-    /// UDP by server port, instead of `udp`: `{ 53 = "10s" }`. Below 2 min for ports below 1024 only (RFC 4787,
-    /// REQ-5a). At most 8 ports.
+    /// UDP timeouts for individual server ports, which replace `udp`: `{ 53 = "10s" }`. Only ports below 1024 may have
+    /// less than 2 min (RFC 4787, REQ-5a). At most 8 ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp_ports: Option<IndexMap<Port, Period>>,
-    /// ICMP queries: default and minimum 60 s (RFC 5508, REQ-2).
+    /// Timeout of ICMP queries. Default and minimum: 60 s (RFC 5508, REQ-2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icmp: Option<Period>,
-    /// Other protocols: default 5 min.
+    /// Timeout of other protocols. Default: 5 min.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<Period>,
-    /// Whether inbound packets refresh a session as well; default yes (RFC 4787, REQ-6).
+    /// Whether inbound packets also refresh a session. Default: true (RFC 4787, REQ-6).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inbound_refresh: Option<bool>,
 }
@@ -331,7 +335,7 @@ pub struct Timeouts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Control {
-    /// Path of the Unix socket; only its owner may connect.
+    /// Path of the Unix socket. Only its owner may connect.
     pub socket: PathBuf,
     /// Log level.
     pub log: LogLevel,
@@ -356,14 +360,14 @@ impl Default for Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
-    /// Errors that stop an operation.
+    /// Log errors that stop an operation.
     Error,
     /// Additionally warnings.
     Warn,
     /// Additionally events.
     Info,
-    /// Additionally reasons of events.
+    /// In addition, log the causes of events.
     Debug,
-    /// Additionally every step.
+    /// In addition, log every step.
     Trace,
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::{Period, Prefix, ScopedAddress};
 
-/// `[uplinks.NAME]`: an Internet connection by an interface. Routes balance flows over several uplinks. While an uplink
-/// is down, neither static nor learned routes use its gateways.
+/// `[uplinks.NAME]`: an Internet connection through an interface. Routes balance flows over several uplinks. While an
+/// uplink is down, neither static nor learned routes use its gateways.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Uplink {
@@ -18,7 +18,7 @@ pub struct Uplink {
     /// Weight for new flows relative to other uplinks of a route, 1 to 255.
     #[serde(default = "one")]
     pub weight: u8,
-    /// Health checks. If omitted, the uplink is up while its interface has a link.
+    /// Health checks. If omitted, the uplink is up as long as the link of its interface is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<UplinkHealth>,
 }
@@ -31,20 +31,20 @@ fn one() -> u8 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct UplinkHealth {
-    /// Hosts beyond the uplink that are sent echo requests through its gateway. One reply is sufficient.
+    /// Hosts that are probed with echo requests through the gateway of the uplink. The reply of one host is sufficient.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ping: Vec<IpAddr>,
-    /// Network to which a routing daemon has a route by this uplink while the uplink is up. BGP withdraws the route on
+    /// Network to which a routing daemon must have a route through this uplink. BGP withdraws the route after a
     /// failure, immediately if BFD detects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Prefix>,
     /// Interval between checks, 100 ms to one hour.
     pub interval: Period,
-    /// Time to wait for a reply, at most `interval`.
+    /// Time to wait for a reply. It is at most `interval`.
     pub timeout: Period,
-    /// Consecutive failed checks until the uplink is down, 1 to 100.
+    /// Number of consecutive failed checks after which the uplink is down, 1 to 100.
     pub failures: u8,
-    /// Consecutive successful checks until the uplink is up again, 1 to 100.
+    /// Number of consecutive successful checks after which the uplink is up again, 1 to 100.
     pub successes: u8,
 }
 
@@ -61,13 +61,14 @@ impl Default for UplinkHealth {
     }
 }
 
-/// Unit of balancing over several uplinks.
+/// What is balanced over several uplinks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteBalance {
-    /// All flows of a source address use the same uplink, for web sites that bind a login to an address.
+    /// Source addresses: all flows of an address use the same uplink, because some web sites bind a login to the
+    /// address.
     #[default]
     Host,
-    /// Each flow is balanced individually.
+    /// Flows: each flow is balanced individually.
     Flow,
 }

@@ -6,7 +6,7 @@ use crate::problem::{InspectionProblem, Problem};
 use crate::read::place;
 
 impl Check<'_> {
-    /// Application identification with interfaces by index; `None` if it is not configured.
+    /// Settings of application identification, with interfaces by index. `None` if it is not configured.
     pub(super) fn applications(&mut self, interfaces: &[Interface]) -> Option<Applications> {
         let written = self.document.applications.as_ref()?;
         let at = |key| place!["applications", key].to_vec();
@@ -31,7 +31,8 @@ impl Check<'_> {
         Some(Applications { interfaces })
     }
 
-    /// By interface, whether the key `interfaces` of a table names it; reports interfaces named twice.
+    /// For each interface, whether the key `interfaces` of a table lists it. Interfaces that are listed twice are
+    /// reported.
     pub(super) fn chosen(&mut self, table: &str, names: &[String], interfaces: &[Interface]) -> Vec<bool> {
         let mut chosen = vec![false; interfaces.len()];
         for (k, name) in names.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Validation of bridges, each of which has two interfaces of its own.
+//! Validation of bridges. Each bridge has two interfaces that are in no other bridge.
 
 use super::Check;
 use crate::config::{Bridged, DEFAULT_ROUTER, Interface, InterfaceIndex, Link};
@@ -61,7 +61,8 @@ impl Check<'_> {
         }
     }
 
-    /// Check that a bridge that changes tags is not inspected, since a flow would have different tags on its two sides.
+    /// Check that a bridge that changes tags is not inspected, because the two directions of a flow would have
+    /// different tags.
     fn is_not_watched(&mut self, at: &[Step<'_>], members: [String; 2]) {
         let inspection = self.document.inspection.as_ref().map(|table| &table.interfaces);
         let applications = self.document.applications.as_ref().map(|table| &table.interfaces);

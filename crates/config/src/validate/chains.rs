@@ -14,10 +14,10 @@ use crate::problem::ChainProblem;
 use crate::read::{Step, place};
 use crate::schema::{ChainStep, ChainTable, ChainWord, Filter, Police, PoliceBy};
 
-/// Chain that packets enter.
+/// Chain at which packets enter.
 const INPUT: &str = "input";
 
-/// Minimum burst in bytes when bits are policed: the longest Ethernet frame.
+/// Minimum burst in bytes of a policer for bits: the length of the longest Ethernet frame.
 const LEAST_BYTES: u64 = 1_514;
 
 /// Maximum burst in packets or bytes.
@@ -30,7 +30,8 @@ const MOST_BITS: u64 = 10_000_000_000_000;
 type Chains = IndexMap<String, Vec<ChainStep>>;
 
 impl Check<'_> {
-    /// Chains of all routers. `interfaces`, `inspection` and `applications` are the validated parts of the file.
+    /// Chains of all routers. `interfaces`, `inspection` and `applications` are the parts of the file that were
+    /// validated before.
     pub(super) fn chains(
         &mut self,
         interfaces: &[Interface],
@@ -56,7 +57,7 @@ impl Check<'_> {
             let is_watched = watched
                 .flat_map(|chosen| interfaces.iter().zip(chosen))
                 .any(|(interface, chosen)| *chosen && interface.router == scope.router && interface.bridge.is_none());
-            // In the table of the default router, only the keys of that table apply.
+            // For the table of the default router, only the settings in that table are validated here.
             self.scope = Scope {
                 table: Some(name),
                 ..scope
@@ -80,7 +81,7 @@ impl Check<'_> {
         if !written.contains_key(INPUT) {
             self.refuse_chain(place!["chains"], ChainProblem::NoInput);
         }
-        // Problems of groups are reported where the groups are defined.
+        // Problems of groups are not reported again here, because they are reported at the definition of the groups.
         let told = self.found.len();
         let nothing = Filter::default();
         let groups = self.groups_of(self.scope.filter.unwrap_or(&nothing)).without_sets();
@@ -114,7 +115,7 @@ impl Check<'_> {
         self.report(at, problem.into());
     }
 
-    /// Check that a chain ends with a final action, at its end, without bypassing a filter.
+    /// Check that a chain has a final action at its end and nowhere else, and that it does not bypass a filter.
     fn ends(&mut self, name: &str, steps: &[ChainStep], is_stateful: bool) {
         let is_end = |step: &ChainStep| match step {
             ChainStep::Word(ChainWord::Sessions) => false,
@@ -149,7 +150,7 @@ impl Check<'_> {
         }
     }
 
-    /// Action of a step in a table; `None` if a problem was reported.
+    /// Action of a step that is written as a table. `None` if a problem was reported.
     fn chain_table(
         &mut self,
         at: &[Step<'_>],
@@ -216,7 +217,7 @@ impl Check<'_> {
         table.to.clone().map(StepAction::To)
     }
 
-    /// A step with a named policer. Problems of the policer are reported where it is defined.
+    /// A step with a named policer. Problems of the policer are reported at its definition.
     fn police_by(&mut self, at: &[Step<'_>], name: &str, exceed: Option<String>) -> Option<StepAction> {
         let policers = &self.document.policers;
         let Some(police) = policers.get(name) else {
@@ -273,7 +274,7 @@ impl Check<'_> {
         }
     }
 
-    /// A mirror step. Copies leave by devices, but not to a link from which the router receives traffic.
+    /// A mirror step. Copies are sent on devices, but not to a link from which the router receives traffic.
     fn mirror(&mut self, at: &[Step<'_>], name: &str, interfaces: &[Interface]) -> Option<StepAction> {
         let index = self.interface_index(at, name)?;
         let interface = interfaces.get(usize::from(index))?;
@@ -294,7 +295,7 @@ impl Check<'_> {
         Some(StepAction::Mirror(index))
     }
 
-    /// Check that packets reach every chain, and that there is no loop.
+    /// Check that packets reach every chain, and that chains do not form a loop.
     fn ways(&mut self, chains: &[Chain]) {
         let mut ways = Ways {
             chains,
@@ -304,7 +305,7 @@ impl Check<'_> {
         };
         ways.follow(INPUT);
         let (mut round, done) = (ways.round.take(), ways.done);
-        // Unreachable chains may contain a loop as well.
+        // Chains that packets do not reach may also form a loop.
         for chain in chains.iter().filter(|chain| !done.contains(chain.name.as_str())) {
             if done.contains(INPUT) {
                 let problem = ChainProblem::Unreached(chain.name.clone());
@@ -331,14 +332,14 @@ fn only_to(table: &ChainTable) -> ChainTable {
     }
 }
 
-/// Traversal of chains from the one that packets enter.
+/// Traversal of chains, beginning at the chain at which packets enter.
 struct Ways<'c> {
     chains: &'c [Chain],
-    /// Chains on the present path, in order.
+    /// Chains on the current path, in order.
     within: Vec<&'c str>,
     /// Chains that packets reach.
     done: HashSet<&'c str>,
-    /// First loop: the chain that closes it, and the path.
+    /// The first loop: the chain that closes it, and the path of the loop.
     round: Option<(&'c str, String)>,
 }
 
@@ -364,7 +365,7 @@ impl<'c> Ways<'c> {
     }
 }
 
-/// Text of a step in lists.
+/// Text that describes a step in lists.
 fn text(step: &ChainStep) -> String {
     let table = match step {
         ChainStep::Word(ChainWord::Sessions) => return "sessions".into(),

@@ -13,7 +13,7 @@ use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{PortRange, Target, TargetHost, Transport};
 
-/// Input interfaces of a rule without `in`.
+/// Input interfaces of a rule without the key `in`.
 const ANY_INTERFACE: &[Option<InterfaceIndex>] = &[None];
 
 impl Check<'_> {
@@ -95,7 +95,8 @@ impl Check<'_> {
         }
     }
 
-    /// Check a rule for packets of the router's host stack, which have no input interface and must not lead back to it.
+    /// Check a rule for packets of the router's host stack. They have no input interface, and must not be translated to
+    /// the host stack itself.
     fn own_destination(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) {
         let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
@@ -137,7 +138,8 @@ impl Check<'_> {
         found
     }
 
-    /// Rules that lead to the gateway itself: for TCP and UDP only, since the gateway answers echo requests.
+    /// Rules that translate to the gateway itself. They are only for TCP and UDP, since the gateway answers echo
+    /// requests.
     fn rules_to_gateway(
         &mut self,
         to: &[Step<'_>],
@@ -186,7 +188,7 @@ impl Check<'_> {
         made
     }
 
-    /// Whether the router being checked has a host stack.
+    /// Whether the router that is being checked has a host stack.
     fn has_host(&self) -> bool {
         let router = self.document.routers.get(self.scope.table.unwrap_or(DEFAULT));
         router.is_some_and(|router| router.daemon)
@@ -279,7 +281,8 @@ impl Check<'_> {
         })
     }
 
-    /// Check that no pool allocates the rule's ports, since such a port could belong to a session of an inside host.
+    /// Check that no pool allocates the rule's ports. Such a port could otherwise belong to a session of an inside
+    /// host.
     fn forwards_lent_port(
         &mut self,
         k: usize,
@@ -287,7 +290,7 @@ impl Check<'_> {
         incoming: &[Option<InterfaceIndex>],
         interfaces: &[Interface],
     ) {
-        // On an interface that is no output of a source rule, no packets to a pool arrive.
+        // No packets to a pool arrive on an interface that is not an output interface of a source rule.
         let meets_pools = |index: InterfaceIndex| {
             let name = interfaces.get(usize::from(index)).map(|interface| &interface.name);
             let mut out = self.scope.source.iter().map(|rule| rule.out.as_ref());

@@ -25,7 +25,7 @@ use crate::schema::{Action, RejectWith};
 const MAX_RULE_COMBINATIONS: u64 = 1 << 16;
 /// Maximum number of combinations of all rules.
 const MAX_FILTER_COMBINATIONS: u64 = 1 << 20;
-/// Maximum number of entries in a list.
+/// Maximum number of entries in a cache list.
 const MOST_ENTRIES: u16 = 255;
 
 impl Check<'_> {
@@ -33,7 +33,7 @@ impl Check<'_> {
     pub(super) fn filters(&mut self) -> Vec<FilterRule> {
         let scopes = self.scopes();
         let mut filters = scopes.iter().filter(|scope| scope.filter.is_some());
-        // With a single filter of the default router, rules need no condition on the router.
+        // If only the default router has a filter, the rules need no condition on the router.
         let alone = filters.next().is_none_or(|first| first.router == DEFAULT_ROUTER) && filters.next().is_none();
         let mut all = Vec::new();
         for scope in scopes {
@@ -53,7 +53,7 @@ impl Check<'_> {
         all
     }
 
-    /// Check the settings that all filters share, because one matcher contains the rules of all routers.
+    /// Check the settings that all filters must share, because a single matcher contains the rules of all routers.
     fn shares_settings(&mut self) {
         let scopes = self.scopes();
         let first = scopes.iter().find_map(|scope| scope.filter);
@@ -138,7 +138,7 @@ impl Check<'_> {
         rules
     }
 
-    /// A name qualified by its router.
+    /// A name, with its router's name as a prefix.
     fn in_router(&self, name: String) -> String {
         match self.scope.table {
             Some(router) => format!("{router}/{name}"),
@@ -151,7 +151,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether later rules are evaluated after this action.
+/// Whether evaluation continues with later rules after this action.
 fn goes_on(action: Action) -> bool {
     matches!(
         action,

@@ -1,5 +1,5 @@
-//! Resolution of the gateways of static routes: the link of each gateway, by connected networks and routes by links,
-//! and whether recursive gateways can be resolved.
+//! Resolution of the gateways of static routes: the link of each gateway, according to connected networks and routes
+//! onto links, and whether recursive gateways can be resolved.
 
 use std::net::IpAddr;
 
@@ -13,10 +13,11 @@ use crate::read::{Step, place};
 use crate::schema::TunnelType;
 use crate::value::Prefix;
 
-/// Maximum number of gateways between a route and its link, as in the daemon.
+/// Maximum number of gateways between a route and its link. The daemon has the same limit.
 const DEPTH: usize = 8;
 
-/// Interface whose link an address is on, by the longest network that is connected or routed by a link.
+/// Interface on whose link an address is. The longest network that is connected, or that a route assigns to a link,
+/// determines this.
 pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAddr) -> Option<InterfaceIndex> {
     let router = scope.router;
     let attached = of_router(interfaces, router)
@@ -25,14 +26,14 @@ pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAd
         let is_onto = route.via.is_none() && route.action.is_none() && !route.recursive;
         let name = route.interface.as_ref().filter(|_| is_onto)?;
         let (index, _) = of_router(interfaces, router).find(|(_, interface)| interface.name == *name)?;
-        // A default route by a link does not make every address a neighbour there.
+        // A default route onto a link does not make every address a neighbour on that link.
         (route.to.net().prefix_len() > 0).then_some((route.to.net(), index))
     });
     let covering = attached.chain(onto).filter(|(net, _)| net.contains(&address));
     covering.max_by_key(|(net, _)| net.prefix_len()).map(|(_, index)| index)
 }
 
-/// Hosts that the router resolves on a link because of a route.
+/// Hosts that the router must resolve on a link because of a route.
 #[derive(Clone, Copy)]
 pub(super) enum Asked {
     /// A gateway.
@@ -57,8 +58,8 @@ impl Check<'_> {
         true
     }
 
-    /// Whether the router can resolve IPv4 hosts on an interface, which requires an IPv4 address on this interface or
-    /// on another one.
+    /// Whether the router can resolve IPv4 hosts on an interface. This requires an IPv4 address on this interface or on
+    /// another one.
     pub(super) fn can_ask(
         &mut self,
         at: &[Step<'_>],
@@ -89,7 +90,7 @@ impl Check<'_> {
         false
     }
 
-    /// Report recursive gateways that can't be resolved, if the router learns no routes.
+    /// Report recursive gateways that can't be resolved. Only for routers that do not learn routes.
     pub(super) fn recursive(&mut self, routes: &[(usize, Route)], interfaces: &[Interface]) {
         if self.learns() {
             return;
@@ -110,7 +111,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether an interface is a point-to-point link, which needs no address resolution.
+/// Whether an interface is a point-to-point link, on which addresses need not be resolved.
 fn is_pair(interface: &Interface) -> bool {
     match &interface.link {
         Link::Tunnel(tunnel) => tunnel.kind != TunnelType::Vxlan,
@@ -118,7 +119,8 @@ fn is_pair(interface: &Interface) -> bool {
     }
 }
 
-/// Whether routes resolve a gateway, in the same way as the daemon: by the longest usable route except default routes.
+/// Whether routes resolve a gateway in the same way as in the daemon, which uses the longest usable route except
+/// default routes.
 fn leads(
     gateway: IpAddr,
     routes: &[(usize, Route)],

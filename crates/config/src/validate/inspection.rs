@@ -10,7 +10,7 @@ use crate::schema;
 use crate::schema::EXCEPTIONS;
 
 impl Check<'_> {
-    /// Inspection with interfaces by index; `None` if it is not configured.
+    /// Settings of inspection, with interfaces by index. `None` if it is not configured.
     pub(super) fn inspection(&mut self, interfaces: &[Interface]) -> Option<Inspection> {
         let written = self.document.inspection.as_ref()?;
         self.inspection_sizes(written);
@@ -43,7 +43,7 @@ impl Check<'_> {
         })
     }
 
-    /// Target of EVE records; exactly one must be given.
+    /// Target of EVE records. Exactly one must be specified.
     fn eve(&mut self, written: &schema::Eve, at: impl Fn(&str) -> PathBuf) -> Option<EveTarget> {
         let place = |key| place!["inspection", "eve", key].to_vec();
         self.whole_seconds(
@@ -118,7 +118,7 @@ impl Check<'_> {
             ..
         } = *written;
         let at = place!["inspection", "overload", "threshold"];
-        // Devices deliver bursts of 64 packets, so a smaller threshold would always be exceeded.
+        // Devices deliver bursts of 64 packets, so a smaller threshold would be exceeded all the time.
         self.in_range(at, "a number of packets", begins, 64..=1 << 20);
         if ends >= begins {
             let marks = InspectionProblem::Marks { begins, ends };

@@ -16,11 +16,11 @@ use crate::value::{Device, DeviceKind, InterfaceAddress, Period, TagProtocol};
 /// Default MTU of Ethernet (RFC 894).
 const ETHERNET_MTU: u16 = 1_500;
 
-/// Maximum number of nested tunnels whose headers are considered; packets pass no more than these.
+/// Maximum number of nested tunnels whose headers are taken into account. Packets do not pass more tunnels than this.
 const MOST_TUNNELS: usize = 3;
 
 impl Check<'_> {
-    /// All interfaces by number; `None` if one of them is invalid.
+    /// All interfaces by number. `None` if one of them is invalid.
     pub(super) fn interfaces(&mut self, workers: usize) -> Option<Vec<Interface>> {
         let document = self.document;
         if document.interfaces.is_empty() {
@@ -46,8 +46,8 @@ impl Check<'_> {
     fn interface(&mut self, name: &str, written: &schema::Interface, workers: usize) -> Option<Interface> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         self.name(place!["interfaces", name], name);
-        // RFC 791, section 3.1: every host accepts 576 bytes. The maximum is the longest frame that the buffers of all
-        // drivers hold.
+        // RFC 791, section 3.1: every host accepts 576 bytes. The maximum is the length of the longest frame that fits
+        // into the buffers of all drivers.
         let mtu = self.mtu(written);
         self.in_range(&at("mtu"), "an MTU", mtu, 576..=9_216);
         let ipv6 = written.addresses.iter().any(|address| address.address().is_ipv6());
@@ -90,7 +90,7 @@ impl Check<'_> {
         self.mtu_over(written, MOST_TUNNELS)
     }
 
-    /// MTU of an interface that may be a tunnel over this number of others.
+    /// MTU of an interface, which may be a tunnel. `tunnels` is the number of tunnels above it.
     fn mtu_over(&self, written: &schema::Interface, tunnels: usize) -> u16 {
         if let (None, Some(tunnel)) = (written.mtu, &written.tunnel) {
             let holder = self.holder(tunnel, tunnel.local).filter(|_| tunnels > 0);
@@ -197,7 +197,7 @@ impl Check<'_> {
         }
     }
 
-    /// An end of a virtual link. The other end must name it as peer and be in another router.
+    /// An end of a virtual link. The other end must specify this one as its peer, and must be in another router.
     fn virtual_link(&mut self, name: &str, written: &schema::Interface, peer: &str) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         for (key, is_there) in [
@@ -254,7 +254,7 @@ impl Check<'_> {
                 self.report(base, Problem::NotAutonomous(network));
             }
         }
-        // RFC 4861, section 6.2.1; RFC 8319 raises the maximum lifetime to 65,535 s.
+        // Limits of RFC 4861, section 6.2.1; RFC 8319 raises the maximum lifetime to 65,535 s.
         let (least, most) = (Period::seconds(4), Period::seconds(1_800));
         self.in_range(&at("interval"), "an interval", settings.interval, least..=most);
         if settings.lifetime != Period::seconds(0) {
@@ -280,7 +280,7 @@ impl Check<'_> {
         Some(settings.clone())
     }
 
-    /// Check that each device belongs to one interface.
+    /// Check that each device belongs to only one interface.
     fn devices(&mut self) {
         let mut seen: Vec<(&Device, &String)> = Vec::new();
         for (name, written) in &self.document.interfaces {
@@ -357,10 +357,10 @@ impl Check<'_> {
         }
     }
 
-    /// Check that addresses of a router are unique and that its links have no common networks. Link-local addresses are
-    /// compared per link.
+    /// Check that addresses of a router are unique, and that the networks of its links do not overlap. Link-local
+    /// addresses must be unique only on their link.
     fn links(&mut self) {
-        // Routers are compared by name; an unknown router is reported elsewhere.
+        // Routers are compared by name. An unknown router is reported elsewhere.
         let mut seen: Vec<(&String, Option<&String>, InterfaceAddress)> = Vec::new();
         for (name, written) in &self.document.interfaces {
             for (k, &address) in written.addresses.iter().enumerate() {
@@ -403,7 +403,7 @@ fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
 }
 
-/// Interface whose link an address is on, by the longest matching network.
+/// Interface on whose link an address is. The longest matching network determines this.
 pub(super) fn attached(interfaces: &[Interface], router: RouterIndex, address: IpAddr) -> Option<InterfaceIndex> {
     of_router(interfaces, router)
         .flat_map(|(index, interface)| interface.addresses.iter().map(move |own| (index, own.net())))

@@ -1,5 +1,5 @@
 //! Conversion of a [`Document`] to a [`Valid`] configuration. All references, ranges and cross-field rules are checked
-//! here, and no later code checks them again.
+//! here. Other crates need not check them again.
 
 mod applications;
 mod bridges;
@@ -40,7 +40,7 @@ use crate::read::{Places, Step, place, read};
 use crate::schema::Document;
 use crate::value::Period;
 
-/// Properties of the machine that a configuration must fit.
+/// Properties of the machine with which a configuration must be compatible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Cores that this process may use, in ascending order.
@@ -60,18 +60,18 @@ pub struct Checked {
     pub advice: Diagnosis,
 }
 
-/// Check a configuration. `name` identifies the text in messages: the path of its file.
+/// Check a configuration. `name` identifies the text in messages, and is the path of its file.
 ///
 /// # Errors
-/// All problems that can be found in one pass.
+/// Returns all problems that can be found in one run.
 pub fn check(name: &str, text: &str, machine: &Machine) -> Result<Checked, Diagnosis> {
     check_numbered(name, text, machine, &Numbering::default())
 }
 
-/// Check a configuration for a running process, in which existing items keep their numbers.
+/// Check a configuration for a running process. Existing items keep their numbers.
 ///
 /// # Errors
-/// The same as [`check`].
+/// Returns the errors of [`check`].
 pub fn check_numbered(name: &str, text: &str, machine: &Machine, numbering: &Numbering) -> Result<Checked, Diagnosis> {
     let (document, places) = read(text).map_err(|found| Diagnosis::new(name, text, found))?;
     let mut check = Check {
@@ -98,7 +98,7 @@ pub fn check_numbered(name: &str, text: &str, machine: &Machine, numbering: &Num
     }
 }
 
-/// State of a check. Each part reports its problems and the check continues.
+/// State of a check. Each part reports its problems, and then the check continues.
 struct Check<'a> {
     /// Path of the file.
     name: &'a str,
@@ -106,15 +106,15 @@ struct Check<'a> {
     places: Places<'a>,
     machine: &'a Machine,
     found: Vec<Located>,
-    /// The part of the file being checked.
+    /// The part of the file that is being checked.
     scope: Scope<'a>,
     /// Numbers of interfaces and routers.
     numbering: Numbering,
-    /// Pools that site groups refer to, with the router of the first such group.
+    /// Pools to which site groups refer, with the router of the first such group.
     site_pools: HashMap<&'a str, RouterIndex>,
 }
 
-/// Numbering for the items of a file.
+/// Numbering of the items of a file.
 fn numbering_of(document: &Document, before: &Numbering) -> Numbering {
     let others = document
         .routers
@@ -134,7 +134,7 @@ fn numbering_of(document: &Document, before: &Numbering) -> Numbering {
 }
 
 impl Check<'_> {
-    /// The configuration; `None` only if a problem was reported.
+    /// The configuration. `None` only if a problem was reported.
     fn config(&mut self) -> Option<Config> {
         let (cores, stages) = self.cores();
         self.sizes();
@@ -183,7 +183,7 @@ impl Check<'_> {
         })
     }
 
-    /// Report a problem; `path` is relative to the part being checked.
+    /// Report a problem. `path` is relative to the part that is being checked.
     fn report(&mut self, path: &[Step<'_>], problem: Problem) {
         let span = self.places.value(&self.scope.place(path));
         self.found.push(Located::new(problem, span));
@@ -218,7 +218,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check that a period has whole seconds, the resolution of the data plane's timers.
+    /// Check that a period consists of whole seconds, because this is the resolution of the data plane's timers.
     fn whole_seconds(&mut self, path: &[Step<'_>], what: &'static str, period: Period) {
         let duration = period.duration();
         if duration.subsec_nanos() != 0 || duration.as_secs() == 0 || duration.as_secs() > u64::from(u32::MAX / 2) {
@@ -234,7 +234,7 @@ impl Check<'_> {
         }
     }
 
-    /// Index of an interface by name; reports an unknown name.
+    /// Index of an interface by name. An unknown name is reported.
     fn interface_index(&mut self, path: &[Step<'_>], name: &str) -> Option<InterfaceIndex> {
         let index = self.numbering.interfaces.of(name);
         if index.is_none() {
@@ -250,7 +250,7 @@ impl Check<'_> {
         index.and_then(|index| InterfaceIndex::try_from(index).ok())
     }
 
-    /// Check a name, which is used in command lines, counters and file names.
+    /// Check a name. Names are used in command lines, counters and file names.
     fn name(&mut self, path: &[Step<'_>], name: &str) {
         let plain = name
             .bytes()
@@ -260,7 +260,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check that an address is valid for a host; reports it otherwise.
+    /// Check that an address is valid for a host. If not, this is reported.
     fn host(&mut self, path: &[Step<'_>], address: IpAddr) -> bool {
         let Some(reason) = self.unusable(address) else {
             return true;
@@ -269,7 +269,7 @@ impl Check<'_> {
         false
     }
 
-    /// Why an address is not valid for a host in this configuration; `None` if it is valid.
+    /// Why an address is not valid for a host in this configuration. `None` if it is valid.
     fn unusable(&self, address: IpAddr) -> Option<&'static str> {
         let reason = unusable(address);
         let allows = self.document.system.allow_reserved_ranges;
@@ -280,7 +280,7 @@ impl Check<'_> {
 /// Description of addresses in 240.0.0.0/4.
 const RESERVED: &str = "in the reserved block 240.0.0.0/4";
 
-/// Why an address is not valid for any host (RFC 6890); `None` if it is valid.
+/// Why an address is not valid for any host (RFC 6890). `None` if it is valid.
 pub(crate) fn unusable(address: IpAddr) -> Option<&'static str> {
     match address {
         _ if address.is_unspecified() => Some("unspecified"),

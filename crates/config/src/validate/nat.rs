@@ -1,4 +1,4 @@
-//! Validation of pools against one another and against interfaces.
+//! Validation of pools in relation to each other and to interfaces.
 
 use std::net::IpAddr;
 
@@ -12,14 +12,14 @@ use crate::read::place;
 use crate::schema;
 use crate::value::AddressRange;
 
-/// Maximum number of addresses per pool, each of which needs a port bitmap.
+/// Maximum number of addresses per pool. Each address needs a port bitmap.
 const MOST_ADDRESSES: u64 = 1 << 20;
 
-/// Maximum number of pools. Each has a meter for its limits, and a removed pool keeps its meter until its last session
+/// Maximum number of pools. Each pool has a meter for its limits. A removed pool keeps its meter until its last session
 /// ends.
 const MOST_POOLS: usize = 512;
 
-/// Maximum number of entries in the tables of translation.
+/// Maximum number of entries in the tables of the translation.
 const MOST_ENTRIES: u32 = 1 << 24;
 
 /// Maximum number of packets that wait in the data plane.
@@ -104,8 +104,8 @@ impl Check<'_> {
     }
 
     /// Check a pool against the interfaces. A pool may contain the address of its rules' output interface, because the
-    /// gateway opens no connections from it. With an address of another interface, hosts would reach the pool instead
-    /// of the gateway.
+    /// gateway opens no connections from it. If it contained an address of another interface, packets of hosts to the
+    /// gateway would match the pool.
     fn pool_beside_interfaces(
         &mut self,
         (pool, router): (&str, RouterIndex),
@@ -164,7 +164,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a pool allocates ephemeral ports of the router's host stack, if the router has one.
+    /// Whether the router has a host stack, and a pool allocates ports in the ephemeral range of that host stack.
     fn lends_ports_of_host(&self, pool: &str, router: RouterIndex) -> bool {
         let name = self.numbering.routers.names().nth(router.into()).flatten();
         let router = name.and_then(|name| self.document.routers.get(name));
@@ -182,7 +182,7 @@ impl Check<'_> {
             .any(|lent| lent.first() <= HOST_PORTS.1 && HOST_PORTS.0 <= lent.last())
     }
 
-    /// Check that pools with common addresses belong to one router and have different ports.
+    /// Check that pools with common addresses belong to the same router and have different ports.
     fn pool_beside_pools(
         &mut self,
         (index, routers): (usize, &[RouterIndex]),
@@ -214,8 +214,8 @@ impl Check<'_> {
     }
 }
 
-/// Whether the port ranges of two pools overlap, from the lowest to the highest port of each, since a pool's port
-/// allocations are stored as one range.
+/// Whether the ranges from the lowest to the highest port of two pools overlap. The whole ranges are compared, because
+/// the port allocations of a pool are stored as one range.
 fn ports_overlap(one: &schema::Pool, other: &schema::Pool) -> bool {
     let hulls = one.ports.hull().zip(other.ports.hull());
     hulls.is_some_and(|(one, other)| one.overlap(&other).is_some())

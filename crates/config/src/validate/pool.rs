@@ -1,4 +1,4 @@
-//! Validation of port allocation: settings of a pool against one another, its ports and the shards.
+//! Validation of port allocation: settings of a pool in relation to each other, to its ports and to the shards.
 
 use std::net::IpAddr;
 
@@ -12,17 +12,17 @@ use crate::schema::{
 };
 use crate::value::{AddressRange, ByProtocol, PortRange, PortRanges};
 
-/// Maximum number of sessions or ports in a limit, as in the tables.
+/// Maximum number of sessions or ports in a limit. It is the same in the tables.
 const MOST: u32 = 1 << 30;
 
-/// Number of consecutive ports that belong to one shard in a pool without blocks.
+/// In a pool without blocks, number of consecutive ports that belong to one shard.
 const UNIT: u16 = 64;
 
-/// Maximum number of addresses from which a subscriber gets ports.
+/// Maximum number of addresses from which a subscriber may get ports.
 const ADDRESSES: u64 = 8;
 
 impl Check<'_> {
-    /// The validated pool; `None` only if a problem was reported.
+    /// The validated pool. `None` only if a problem was reported.
     pub(super) fn pool(&mut self, name: &str, written: &schema::Pool, inherited: &Timeouts) -> Option<Pool> {
         let at = place!["nat", "pools", name];
         let free = written.ports.without(&written.reserved_ports);
@@ -73,8 +73,8 @@ impl Check<'_> {
         })
     }
 
-    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries. A configured filtering behaviour must be the
-    /// effective one.
+    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries. If a filtering behaviour is configured, it must
+    /// also be the effective one.
     fn behaviour(&mut self, at: &[Step<'_>], written: &schema::Pool) -> [(Mapping, Filtering); 3] {
         let filtering = written.filtering.each();
         let mapping = written.mapping.each().map(Option::unwrap_or_default);
@@ -93,7 +93,7 @@ impl Check<'_> {
                 };
                 let problem = PoolProblem::FilteringIgnored { protocol, filtering };
                 self.report(&[at, place!["filtering", protocol]].concat(), problem.into());
-                // A value for all protocols is reported once.
+                // A value that is configured for all protocols is reported only once.
                 if written.filtering.is_one() {
                     break;
                 }
@@ -174,8 +174,8 @@ impl Check<'_> {
     }
 
     /// Check the division of ports among shards. A subscriber gets ports from its shard's part of its address, and from
-    /// the ports that shards share. If ports are preserved or computed, shards have whole addresses or are not
-    /// involved.
+    /// the ports that shards share. If ports are preserved, each shard has whole addresses. If ports are computed,
+    /// shards do not matter.
     fn divided(&mut self, at: &[Step<'_>], written: &schema::Pool, ports: PortRange) {
         let size = written.block.map_or(UNIT, |block| block.size);
         let whole = written.port_selection == PortSelection::Preserve || written.deterministic.is_some();
@@ -300,7 +300,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check the port blocks that use the ports beyond the computed shares.
+    /// Check the port blocks that use the ports outside of the computed shares.
     fn dynamic_shares(&mut self, at: &[Step<'_>], written: &schema::Pool, dynamic: u16, kept: Option<PortRange>) {
         match (written.block, dynamic) {
             (None, 1..) => self.report(
@@ -318,7 +318,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check that rules lead all inside addresses with computed ports to the pool.
+    /// Check that all inside addresses with computed ports match rules that use the pool.
     fn inside_is_led(&mut self, name: &str, inside: AddressRange) {
         let mut from: Vec<_> = self
             .document
@@ -397,7 +397,7 @@ fn whole_blocks(size: u16, ports: PortRange) -> Option<PortRange> {
     (first < end).then(|| PortRange::new(first.max(1) as u16, (end - 1) as u16))?
 }
 
-/// Range from the port after the first `count` free ports to the last one.
+/// The ports that remain of `free` after its first `count` ports, as a range from the first to the last.
 fn behind(free: &[PortRange], mut count: u32) -> Option<PortRange> {
     let last = free.last()?.last();
     for range in free {

@@ -1,4 +1,4 @@
-//! Validation of virtual routers: numbering, membership of interfaces, and the part of the file for each router.
+//! Validation of virtual routers: numbering, interfaces of each router, and the part of the file for each router.
 
 use super::Check;
 use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Router, RouterIndex};
@@ -7,7 +7,7 @@ use crate::problem::RouterProblem;
 use crate::read::{Step, place};
 use crate::schema::{self, Document};
 
-/// Maximum length of a Linux interface name (IFNAMSIZ less the terminating zero).
+/// Maximum length of a Linux interface name (IFNAMSIZ without the terminating zero).
 const LONGEST_NAME: usize = 15;
 
 /// The part of the file that configures one router.
@@ -15,7 +15,7 @@ const LONGEST_NAME: usize = 15;
 pub(super) struct Scope<'a> {
     /// Number of the router.
     pub router: RouterIndex,
-    /// Name of the router's table; `None` if the top level configures it.
+    /// Name of the router's table. `None` if the top level configures the router.
     pub table: Option<&'a str>,
     pub routes: &'a [schema::Route],
     pub source: &'a [schema::SourceRule],
@@ -26,7 +26,7 @@ pub(super) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The part for the default router.
+    /// The part of the file for the default router.
     pub fn top(document: &'a Document) -> Self {
         let nat = &document.nat;
         Self {
@@ -60,7 +60,7 @@ impl<'a> Scope<'a> {
         self.source.iter().any(|rule| rule.pool == pool)
     }
 
-    /// Path of an item within the part.
+    /// Full path of an item, given its path within the part.
     pub fn place<'s>(&self, path: &[Step<'s>]) -> Vec<Step<'s>>
     where
         'a: 's,
@@ -76,7 +76,7 @@ impl<'a> Scope<'a> {
 pub const DEFAULT: &str = "default";
 
 impl<'a> Check<'a> {
-    /// Parts of the file: that of the default router first, the others in order.
+    /// Parts of the file: first that of the default router, then the others in order.
     pub(super) fn scopes(&self) -> Vec<Scope<'a>> {
         let document = self.document;
         let others = document.routers.iter().filter(|(name, _)| *name != DEFAULT);
@@ -120,7 +120,7 @@ impl<'a> Check<'a> {
             if let Some(fpm) = &written.fpm {
                 self.md5_keys(name, fpm);
             }
-            // Routers with namespaces listen there, so their addresses don't conflict.
+            // Routers with namespaces listen in their namespace, so their addresses can't conflict.
             let listens =
                 |other: &schema::Router| other.fpm.as_ref().filter(|_| !other.daemon).and_then(|fpm| fpm.listen);
             let mut others = document.routers.iter().take_while(|(other, _)| *other != name);
@@ -187,7 +187,7 @@ impl<'a> Check<'a> {
         number.unwrap_or(DEFAULT_ROUTER)
     }
 
-    /// Router of an interface, whose name must be valid in Linux if the router has a namespace.
+    /// Router of an interface. If the router has a namespace, the name of the interface must be valid in Linux.
     pub(super) fn router_in_namespace(&mut self, name: &str, written: &schema::Interface) -> RouterIndex {
         let of = written.router.as_deref().unwrap_or(DEFAULT);
         let has_namespace = self.document.routers.get(of).is_some_and(|router| router.daemon);
@@ -198,7 +198,7 @@ impl<'a> Check<'a> {
         self.router_of(name, written)
     }
 
-    /// Check that TCP-MD5 keys belong to peers that connect by TCP.
+    /// Check that TCP-MD5 keys belong to peers that can connect by TCP.
     fn md5_keys(&mut self, name: &str, fpm: &schema::Fpm) {
         for peer in fpm.md5_key_files.keys() {
             let is_peer = fpm
@@ -221,7 +221,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Index of an interface that must belong to the router being checked.
+    /// Index of an interface, which must belong to the router that is being checked.
     pub(super) fn own_interface(&mut self, path: &[Step<'_>], name: &str) -> Option<InterfaceIndex> {
         let index = self.interface_index(path, name)?;
         let written = self.document.interfaces.get(name)?;
@@ -234,7 +234,7 @@ impl<'a> Check<'a> {
         Some(index)
     }
 
-    /// Pools that rules or sites of the router being checked use.
+    /// Pools that rules or sites of the current router use.
     pub(super) fn own_pools(&self) -> Vec<(&'a String, &'a schema::Pool)> {
         let is_named = |(name, _): &(&'a String, &'a schema::Pool)| {
             self.scope.names(name) || self.site_pools.get(name.as_str()) == Some(&self.scope.router)
@@ -242,7 +242,7 @@ impl<'a> Check<'a> {
         self.document.nat.pools.iter().filter(is_named).collect()
     }
 
-    /// Router whose rules or sites use a pool; reports a pool that rules of two routers use.
+    /// Router whose rules or sites use a pool. If rules of two routers use the pool, this is reported.
     pub(super) fn pool_router(&mut self, pool: &str) -> RouterIndex {
         let scopes = self.scopes();
         let mut naming = scopes.iter().filter(|scope| scope.names(pool));

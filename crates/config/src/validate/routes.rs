@@ -75,7 +75,7 @@ impl Check<'_> {
         routes
     }
 
-    /// Whether the source network of a route is valid.
+    /// Check the source network of a route. Returns whether it is valid.
     fn source(&mut self, k: usize, written: &schema::Route) -> bool {
         let Some(from) = written.from else { return true };
         let to = written.to;
@@ -89,7 +89,7 @@ impl Check<'_> {
         false
     }
 
-    /// Number of different sources in a router's routes; reports too many.
+    /// Number of different sources in a router's routes. If it exceeds the maximum, this is reported.
     fn sources(&mut self, routes: &[(usize, Route)]) -> usize {
         let mut known: HashSet<Prefix> = HashSet::new();
         for (k, route) in routes {
@@ -213,7 +213,7 @@ impl Check<'_> {
             let at = place!["neighbours", "static", k, "address"];
             let router = named.and_then(|named| interfaces.get(usize::from(named)));
             let router = router.map_or(DEFAULT_ROUTER, |interface| interface.router);
-            // The neighbour may be an on-link gateway outside of the interface's networks.
+            // The neighbour may be an on-link gateway that is not in the interface's networks.
             let is_beyond = attached(interfaces, router, written.address).is_none();
             let interface = match named.filter(|_| is_beyond) {
                 Some(_) => {
@@ -262,7 +262,7 @@ impl Check<'_> {
         true
     }
 
-    /// Interface of a router whose link a neighbour is on. It must be the named one, if any.
+    /// Interface on whose link a neighbour is. If the neighbour specifies an interface, it must be the same.
     pub(super) fn on_link(
         &mut self,
         at: &[Step<'_>],
@@ -321,7 +321,7 @@ impl Check<'_> {
     }
 }
 
-/// Problem of a next hop beside the others for the same network.
+/// Check a next hop in relation to the other next hops for the same network. Returns the problem, if there is one.
 fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> Option<Problem> {
     let to = route.to;
     if beside.iter().any(|other| other.way == route.way) {

@@ -1,4 +1,4 @@
-//! Validation of translation rules against one another and against pools.
+//! Validation of translation rules in relation to each other and to pools.
 
 use ipnet::Ipv4Net;
 use std::collections::{HashMap, HashSet};
@@ -13,19 +13,19 @@ use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{AddressRange, PortRange, Prefix, Transport};
 
-/// Conditions of a rule except ports: address, whether it applies to the host stack, protocol and interface.
+/// Conditions of a rule except its ports: network, whether the rule applies to the host stack, protocol, and interface.
 type Part = (Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>);
 
-/// Rules validated so far.
+/// Rules that were validated so far.
 #[derive(Default)]
 pub(super) struct Rules {
     pub source: Vec<SourceRule>,
     pub destination: Vec<DestinationRule>,
     /// Conditions of the source rules.
     sources: HashSet<Part>,
-    /// Ports of the destination rules with the same conditions.
+    /// Ports of the destination rules that have the same other conditions.
     ports: HashMap<Part, Vec<Option<PortRange>>>,
-    /// Sets of hosts that destination rules balance flows over.
+    /// Sets of hosts over which destination rules balance flows.
     pub host_sets: Vec<HostSet>,
 }
 
@@ -35,7 +35,7 @@ impl Check<'_> {
         let mut all = Rules::default();
         for scope in self.scopes() {
             self.scope = scope;
-            // Sets of hosts are numbered across all routers.
+            // Sets of hosts are numbered consecutively over all routers.
             let host_sets = std::mem::take(&mut all.host_sets);
             let rules = self.rules_of(scope, interfaces, host_sets);
             all.host_sets = rules.host_sets;
@@ -85,7 +85,7 @@ impl Check<'_> {
         self.add_source(&[at, place!["from"]].concat(), part, SourceAction::Pool(pool), rules);
     }
 
-    /// Rules for a static mapping: one for connections from the hosts, one for connections to them.
+    /// Rules for a static mapping: one for connections from the hosts, and one for connections to them.
     fn static_rule(&mut self, k: usize, written: &schema::StaticRule, rules: &mut Rules) {
         let inside = self.network(place!["nat", "static", k, "inside"], written.inside);
         let outside = self.network(place!["nat", "static", k, "outside"], written.outside);
@@ -165,7 +165,7 @@ impl Check<'_> {
         }
     }
 
-    /// An IPv4 network.
+    /// Convert a network to IPv4. An IPv6 network is reported.
     fn network(&mut self, at: &[Step<'_>], written: Prefix) -> Option<Ipv4Net> {
         let net = written.ipv4();
         if net.is_none() {
@@ -174,7 +174,7 @@ impl Check<'_> {
         net
     }
 
-    /// Output interface of a rule; `None` if it names none.
+    /// Output interface of a rule. `None` if the rule specifies none.
     fn leaves_by(&mut self, at: &[Step<'_>], out: Option<&String>) -> Option<InterfaceIndex> {
         out.and_then(|out| self.own_interface(at, out))
     }
@@ -200,8 +200,8 @@ impl Check<'_> {
         });
     }
 
-    /// Add a destination rule. The ports of two rules with the same conditions must be disjoint, or one must contain
-    /// the other.
+    /// Add a destination rule. If two rules have the same other conditions, their ports must be disjoint, or one must
+    /// contain the ports of the other.
     pub(super) fn add_destination(&mut self, at: &[Step<'_>], rule: DestinationRule, rules: &mut Rules) {
         let others = rules
             .ports

@@ -6,14 +6,14 @@ use crate::read::place;
 use crate::schema;
 use crate::value::{BitRate, Period};
 
-/// Valid bit rates, from that of a modem to more than any link supports.
+/// Valid bit rates. They range from the rate of a modem to more than any link supports.
 const RATES: std::ops::RangeInclusive<BitRate> = BitRate::of(8_000)..=BitRate::of(4_000_000_000_000);
 
-/// Maximum number of routes per router, and of neighbours and packets, beyond the size of tables and memory.
+/// Maximum number of routes per router, and also of neighbours and packets. It exceeds what tables and memory can hold.
 const MOST_ROUTES: u32 = 1 << 24;
 const MOST: u32 = 1 << 20;
 
-/// Maximum rate of punted packets, beyond the capacity of the thread that serves all host stacks.
+/// Maximum rate of punted packets. It exceeds the capacity of the thread that serves all host stacks.
 const MOST_PUNTED: u32 = 10_000_000;
 
 impl Check<'_> {
@@ -66,7 +66,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check the shares of interfaces on their links.
+    /// Check the shares of interfaces on their output links.
     pub(super) fn link_shares(&mut self) {
         let document = self.document;
         for (name, written) in &document.interfaces {

@@ -1,4 +1,4 @@
-//! Validation of site groups: references, numbering, and assignment of frames.
+//! Validation of site groups: references, numbering, and the assignment of frames to sites.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{Prefix, Tags};
 
-/// References that site groups use.
+/// Interfaces, pools, servers and clients to which site groups may refer.
 #[derive(Clone, Copy)]
 pub(super) struct Named<'s> {
     pub written: &'s schema::Subscribers,
@@ -25,7 +25,7 @@ pub(super) struct Named<'s> {
     pub pools: &'s [Pool],
 }
 
-/// Frames claimed by the groups checked so far, by interface.
+/// Frames of the groups that were checked so far, by interface.
 #[derive(Default)]
 struct Claims<'a> {
     tags: HashMap<(InterfaceIndex, Tags), &'a str>,
@@ -35,7 +35,7 @@ struct Claims<'a> {
 }
 
 impl Check<'_> {
-    /// Site groups with their rows; `None` only if a problem was reported.
+    /// Site groups with their rows. `None` only if a problem was reported.
     pub(super) fn sites(&mut self, named: Named<'_>) -> Option<(Vec<SiteGroup>, Vec<SiteRow>)> {
         let Named {
             written, interfaces, ..
@@ -44,7 +44,7 @@ impl Check<'_> {
             self.report(place!["subscribers"], SubscribersProblem::NoSites.into());
         }
         let count = written.count();
-        // Overlapping tags are searched only if the number of sites is within its limit.
+        // Overlapping tags are searched for only if the number of sites is within its limit.
         let few = count <= u64::from(MOST_SITES);
         if !few {
             let problem = SubscribersProblem::TooManySites(count);
@@ -72,7 +72,7 @@ impl Check<'_> {
         Some((groups, rows)).filter(|(groups, _)| groups.len() == written.sites.len())
     }
 
-    /// A group, given the number of its first site.
+    /// Validate a group, given the number of its first site.
     fn site_group(
         &mut self,
         named: Named<'_>,
@@ -118,7 +118,7 @@ impl Check<'_> {
         })
     }
 
-    /// DHCP server of a group's terminals.
+    /// Index of the DHCP server of a group's terminals.
     fn lease_server(
         &mut self,
         written: &schema::Subscribers,
@@ -169,7 +169,7 @@ impl Check<'_> {
         }
     }
 
-    /// Source of the outside addresses of a group's sites; `None` only if a problem was reported.
+    /// How the sites of a group get their outside addresses. `None` only if a problem was reported.
     fn outside(
         &mut self,
         named: Named<'_>,
@@ -211,7 +211,7 @@ impl Check<'_> {
         }
     }
 
-    /// Pool of a group's sites. It must belong to their router and must not be deterministic.
+    /// Pool of a group's sites. It must belong to the router of the sites, and must not be deterministic.
     fn pool_of_sites(
         &mut self,
         at: &[Step<'_>],
@@ -248,7 +248,7 @@ impl Check<'_> {
         name.unwrap_or(DEFAULT).to_owned()
     }
 
-    /// Check that the name of a group without tags differs from the name of any other group's site.
+    /// Check that the name of a group without tags differs from the names of all sites in other groups.
     fn name_alone(&mut self, name: &str, entry: &schema::SiteGroup, written: &schema::Subscribers) {
         let Some((group, tags)) = name.rsplit_once('-').filter(|_| entry.tags.is_none()) else {
             return;
@@ -274,7 +274,7 @@ impl Check<'_> {
         }
     }
 
-    /// Claim the frames of a group, and check that no other group or VLAN has them.
+    /// Record the frames of a group, and check that they belong to no other group or VLAN.
     fn claim<'a>(
         &mut self,
         index: InterfaceIndex,
@@ -326,8 +326,8 @@ impl Check<'_> {
         }
     }
 
-    /// Check that prefixes don't overlap. Of two networks, one contains the other or they are disjoint. In sorted order
-    /// it is therefore sufficient to compare each with the last network that is not contained in another.
+    /// Check that prefixes don't overlap. Two networks are either disjoint, or one contains the other. It is therefore
+    /// sufficient to sort them and compare each with the last network that is not contained in another.
     fn prefixes_apart(&mut self, mut prefixes: Vec<(InterfaceIndex, Ipv4Net, &str)>) {
         prefixes.sort_by_key(|&(interface, net, _)| (interface, net.network(), net.prefix_len()));
         let mut widest: Option<(InterfaceIndex, Ipv4Net, &str)> = None;
@@ -348,7 +348,7 @@ impl Check<'_> {
 }
 
 impl<'a> Check<'a> {
-    /// Pools that site groups refer to, with the router of the first such group.
+    /// Pools to which site groups refer, with the router of the first such group.
     pub(super) fn pools_of_sites(&self) -> HashMap<&'a str, RouterIndex> {
         let mut pools = HashMap::new();
         let subscribers = self.document.subscribers.iter();

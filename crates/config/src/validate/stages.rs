@@ -1,4 +1,4 @@
-//! Validation of pipeline stages and of cores by role, which form a pipeline of two stages.
+//! Validation of pipeline stages, and of cores by role. Cores by role form a pipeline of two stages.
 
 use super::Check;
 use crate::problem::{BURST, Problem, StageProblem};
@@ -6,10 +6,10 @@ use crate::read::{Step, place};
 use crate::schema::{Model, Transmit};
 use crate::value::{Period, Workers};
 
-/// Parts of packet processing, between which a pipeline can be divided.
+/// Parts of packet processing. A pipeline can be divided between them.
 pub(crate) const PARTS: [&str; 4] = ["receive", "parse", "session", "transmit"];
 
-/// Nodes within `session`, with the state that would have two writers if the pipeline were divided there.
+/// Nodes of the part `session`. For each, the state that two workers would write if the pipeline were divided there.
 const INSIDE: [(&str, &str); 10] = [
     ("virtual-reassembly", "the table of datagrams in fragments"),
     ("session-lookup", "the session's record"),
@@ -24,7 +24,8 @@ const INSIDE: [(&str, &str); 10] = [
 ];
 
 impl Check<'_> {
-    /// Cores in the order of their stages, and the workers of each part; `None` for run-to-completion.
+    /// Cores in the order of their stages, and the workers of each part of packet processing. `None` for
+    /// run-to-completion.
     pub(super) fn stages(&mut self) -> Option<(Vec<u16>, [Vec<u16>; 4])> {
         let system = &self.document.system;
         let at = place!["system", "stages"];
@@ -92,7 +93,7 @@ impl Check<'_> {
         }
     }
 
-    /// Cores and workers for cores by role.
+    /// Cores, and the workers of each part, for cores by role.
     fn roles(&mut self) -> (Vec<u16>, [Vec<u16>; 4]) {
         self.no_workers("roles");
         let roles = &self.document.system.roles;
@@ -116,7 +117,7 @@ impl Check<'_> {
         (cores, [io.clone(), io, inspect, last])
     }
 
-    /// Check the assist settings, which a planned placement may use as well.
+    /// Check the assist settings. They apply also if the placement is planned.
     fn assist(&mut self) {
         let system = &self.document.system;
         let (ring, slice) = (system.ring, system.roles.time_slice);
@@ -131,7 +132,7 @@ impl Check<'_> {
         self.in_range(place!["system", "roles", "time-slice"], "a time", slice, range);
     }
 
-    /// Workers of a stage; cores without a worker get a new one.
+    /// Workers of a stage. A core that has no worker yet gets one.
     fn stage_cores(&mut self, stage: usize, wanted: &[u16], cores: &mut Vec<u16>) -> Vec<u16> {
         if wanted.is_empty() {
             self.report(place!["system", "stages", stage, "cores"], StageProblem::NoCores.into());
@@ -139,7 +140,7 @@ impl Check<'_> {
         self.known_cores(place!["system", "stages", stage, "cores"], wanted, cores)
     }
 
-    /// Workers of the listed cores.
+    /// Workers of the listed cores. Invalid cores are reported.
     fn known_cores(&mut self, list: &[Step<'_>], wanted: &[u16], cores: &mut Vec<u16>) -> Vec<u16> {
         let mut workers = Vec::new();
         for (place, &core) in wanted.iter().enumerate() {
@@ -161,7 +162,7 @@ impl Check<'_> {
     }
 }
 
-/// Problem for a name that is not a part.
+/// Problem to report for a name that is not a part of packet processing.
 fn inside(name: &str) -> StageProblem {
     match INSIDE.iter().find(|(node, _)| *node == name) {
         Some(&(node, written)) => StageProblem::Cut { node, written },

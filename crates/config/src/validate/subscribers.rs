@@ -22,7 +22,7 @@ const MOST_MESSAGES: u32 = 1_000_000;
 const LONGEST_NAME: usize = 200;
 
 impl Check<'_> {
-    /// Subscribers with interfaces and pools by index; `None` if they are not configured.
+    /// Settings of subscribers, with interfaces and pools by index. `None` if they are not configured.
     pub(super) fn subscribers(&mut self, interfaces: &[Interface], pools: &[Pool]) -> Option<Subscribers> {
         let document = self.document;
         let written = document.subscribers.as_ref()?;
@@ -64,7 +64,7 @@ impl Check<'_> {
         }
     }
 
-    /// DHCP servers; `None` only if a problem was reported.
+    /// DHCP servers. `None` only if a problem was reported.
     fn lease_servers(&mut self, written: &schema::Subscribers) -> Option<Vec<LeaseServer>> {
         let mut files: Vec<(PathBuf, &String)> = Vec::new();
         let mut servers = Vec::new();
@@ -92,7 +92,7 @@ impl Check<'_> {
         servers.into_iter().collect()
     }
 
-    /// DHCP clients; `None` only if a problem was reported.
+    /// DHCP clients. `None` only if a problem was reported.
     fn public_clients(&mut self, written: &schema::Subscribers, interfaces: &[Interface]) -> Option<Vec<PublicClient>> {
         let mut files: Vec<(PathBuf, &String)> = Vec::new();
         let mut clients = Vec::new();
@@ -154,7 +154,7 @@ impl Check<'_> {
         clients.into_iter().collect()
     }
 
-    /// Index of an interface for sites: a device or a bond that is in no bridge.
+    /// Index of an interface for sites. It must be a device or a bond that is in no bridge.
     pub(super) fn interface_of_sites(
         &mut self,
         at: &[Step<'_>],
@@ -175,7 +175,7 @@ impl Check<'_> {
         None
     }
 
-    /// IPv4 address of a host; reports an invalid one.
+    /// IPv4 address of a host. An invalid address is reported.
     fn host_ipv4(&mut self, at: &[Step<'_>], address: IpAddr) -> Option<Ipv4Addr> {
         match address {
             IpAddr::V4(four) => self.host(at, address).then_some(four),
@@ -186,7 +186,7 @@ impl Check<'_> {
         }
     }
 
-    /// IPv4 network of hosts; reports an invalid one.
+    /// IPv4 network of hosts. An invalid network is reported.
     pub(super) fn network_ipv4(&mut self, at: &[Step<'_>], written: Prefix) -> Option<Ipv4Net> {
         let Some(net) = written.ipv4() else {
             self.report(at, SubscribersProblem::NotIpv4(written.to_string()).into());
@@ -222,13 +222,13 @@ impl Check<'_> {
         );
     }
 
-    /// Path of a file relative to the folder of the configuration.
+    /// Path of a file, which is relative to the directory of the configuration.
     fn beside(&self, file: &str) -> PathBuf {
         let folder = Path::new(self.name).parent().unwrap_or(Path::new(""));
         folder.join(file)
     }
 
-    /// Path of a file that no earlier entry uses.
+    /// Path of a file. No earlier entry may have the same file.
     fn file_alone(
         &mut self,
         at: &[Step<'_>],

@@ -12,7 +12,7 @@ use crate::schema;
 use crate::value::{Period, Workers};
 
 impl Check<'_> {
-    /// Cores of the workers, and the workers of each part.
+    /// Cores of the workers, and the workers of each part of packet processing.
     pub(super) fn cores(&mut self) -> (Vec<u16>, [Vec<u16>; 4]) {
         let (cores, stages) = match self.stages() {
             Some(staged) => staged,
@@ -43,7 +43,7 @@ impl Check<'_> {
                         },
                     );
                 }
-                // The first core is reserved for the kernel and the control plane if there are others.
+                // If there are other cores, the first core is reserved for the kernel and the control plane.
                 let spared = usize::from(count < present.len());
                 present.iter().copied().skip(spared).take(count).collect()
             }
@@ -110,11 +110,11 @@ impl Check<'_> {
         self.in_range(place!["system", "idle", "sleep"], "a time", idle.sleep, range);
     }
 
-    /// Check capacities against one another and against the memory.
+    /// Check the capacities in relation to each other and to the available memory.
     pub(super) fn sizes(&mut self) {
         let document = self.document;
         let shards = u32::from(document.system.shards());
-        // The maximum is given by the 32-bit index of a record with its direction.
+        // The index of a record together with its direction has 32 bits, which limits the number of records.
         let most = 1 << 30;
         for (family, capacity) in [("ipv4", document.sessions.ipv4), ("ipv6", document.sessions.ipv6)] {
             if capacity != 0 {
@@ -206,7 +206,7 @@ impl Check<'_> {
             fragments.parked,
             0..=65_536,
         );
-        // At most 60 s (RFC 8200, section 4.5).
+        // The maximum is 60 s (RFC 8200, section 4.5).
         self.in_range(
             place!["fragments", "timeout"],
             "a time",
@@ -217,7 +217,7 @@ impl Check<'_> {
 
     fn memory(&mut self) {
         let mut tables = memory::tables(self.document, &self.machine.entry);
-        // With more workers than cores, the size of the rings is meaningless.
+        // If there are more workers than cores, the size of the rings is not checked.
         let too_many = |located: &Located| matches!(located.problem, Problem::TooManyWorkers { .. });
         if self.found.iter().any(too_many) {
             tables.retain(|table| table.key != ["system", "ring"]);
@@ -262,7 +262,7 @@ impl Check<'_> {
         self.in_range(place!["system", "watchdog", "limit"], "a limit", limit, range);
     }
 
-    /// Timeouts with all defaults; omitted values are those of `inherited`.
+    /// Timeouts with all defaults. Omitted values are those of `inherited`.
     pub(super) fn timeouts(
         &mut self,
         at: &[Step<'_>],
@@ -318,7 +318,7 @@ impl Check<'_> {
             }
             for (port, period) in ports {
                 let key = port.to_string();
-                // RFC 4787, REQ-5a: shorter timeouts are permitted for well-known ports only.
+                // RFC 4787, REQ-5a: only well-known ports may have shorter timeouts.
                 let least = if port.number() < 1024 { 1 } else { 120 };
                 let at = [at, place!["udp-ports", &key]].concat();
                 self.timeout(&at, "udp-ports", *period, least, "RFC 4787, REQ-5");

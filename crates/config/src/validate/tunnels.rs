@@ -1,4 +1,4 @@
-//! Validation of tunnels: their ends, their MTU, and conflicts between tunnels.
+//! Validation of tunnels: their end addresses, their MTU, and conflicts between tunnels.
 
 use std::net::IpAddr;
 
@@ -28,7 +28,7 @@ pub(super) fn overhead(tunnel: &schema::Tunnel) -> u16 {
         }
 }
 
-/// Fields that distinguish the packets of a tunnel from those of other tunnels.
+/// Fields in which the packets of a tunnel differ from those of other tunnels.
 fn mark(tunnel: &schema::Tunnel) -> impl PartialEq + use<> {
     let underlay = tunnel.underlay.clone().unwrap_or_else(|| DEFAULT.to_owned());
     let port = tunnel.port.unwrap_or(VXLAN_PORT);
@@ -106,7 +106,7 @@ impl Check<'_> {
         }))
     }
 
-    /// Interface with the local address of a tunnel. Its MTU must be large enough for outer packets.
+    /// Interface that has the local address of a tunnel. Its MTU must be large enough for outer packets.
     fn underlay(&mut self, name: &str, written: &schema::Interface, tunnel: &schema::Tunnel) -> Option<InterfaceIndex> {
         let at = place!["interfaces", name, "tunnel", "local"];
         let Some(holder) = self.holder(tunnel, tunnel.local) else {

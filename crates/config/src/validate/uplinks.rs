@@ -14,7 +14,7 @@ use crate::value::{Period, ScopedAddress};
 /// Maximum number of probed hosts per uplink.
 const MOST_TARGETS: usize = 8;
 
-/// Maximum number of uplinks, each of which may be checked ten times per second.
+/// Maximum number of uplinks. Each may be checked ten times per second.
 const MOST_UPLINKS: usize = 64;
 
 impl Check<'_> {
@@ -55,7 +55,8 @@ impl Check<'_> {
             .scopes()
             .into_iter()
             .find(|scope| scope.router == interface.router)?;
-        // Gateways are resolved in the uplink's router, but problems are reported at the top level of the file.
+        // Gateways are resolved in the uplink's router, but problems are reported at the top level of the file, where
+        // uplinks are configured.
         self.scope = Scope { table: None, ..scope };
         let via = place!["uplinks", name, "via"];
         let gateways: Vec<_> = written.via.iter().map(ScopedAddress::address).collect();
@@ -134,7 +135,7 @@ impl Check<'_> {
         }
     }
 
-    /// Next hops of a route by uplinks, with their weights; empty if a problem was reported.
+    /// Next hops of a route that uses uplinks, with their weights. Empty if a problem was reported.
     pub(super) fn by_uplinks(&mut self, k: usize, written: &schema::Route, uplinks: &[Uplink]) -> Vec<(Way, u8)> {
         let others = written.via.is_some() || written.interface.is_some() || written.action.is_some();
         if others || written.recursive || written.onlink || written.weight.is_some() {
@@ -152,7 +153,7 @@ impl Check<'_> {
             let at = place!["routes", k, "uplinks"];
             let is_again = written.uplinks.iter().take(place).any(|other| other == name);
             let Some(uplink) = uplinks.iter().find(|uplink| uplink.name == *name) else {
-                // A problem of a configured uplink has already been reported.
+                // If the uplink is configured but invalid, its problem has already been reported.
                 if !self.document.uplinks.contains_key(name) {
                     let known = self.document.uplinks.keys().cloned().collect();
                     let name = name.clone();
@@ -187,7 +188,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether a link carries Ethernet frames, which echo requests are sent in.
+/// Whether a link carries Ethernet frames, which is required for echo requests.
 fn has_frames(link: &Link) -> bool {
     !matches!(link, Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone)
 }

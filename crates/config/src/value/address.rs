@@ -13,17 +13,17 @@ use super::{ValueError, written_as_text};
 pub struct Prefix(IpNet);
 
 impl Prefix {
-    /// The network that contains an address, given by its prefix length.
+    /// The network of this prefix length that contains an address.
     pub fn of(net: IpNet) -> Self {
         Self(net.trunc())
     }
 
-    /// The network as a type of the crate `ipnet`.
+    /// The network in the type of the crate `ipnet`.
     pub fn net(&self) -> IpNet {
         self.0
     }
 
-    /// The network if it is IPv4; `None` for IPv6.
+    /// The network if it is IPv4. `None` for IPv6.
     pub fn ipv4(&self) -> Option<Ipv4Net> {
         match self.0 {
             IpNet::V4(net) => Some(net),
@@ -105,7 +105,7 @@ written_as_text!(
     "an address with prefix length such as \"192.0.2.1/24\""
 );
 
-/// An inclusive range of IPv4 addresses. Written as one address, `first-last`, or a prefix.
+/// An inclusive range of IPv4 addresses. It is written as one address, as `first-last`, or as a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AddressRange {
     first: Ipv4Addr,
@@ -113,7 +113,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// A range; `None` if `last` is below `first`.
+    /// Creates a range. `None` if `last` is less than `first`.
     pub fn new(first: Ipv4Addr, last: Ipv4Addr) -> Option<Self> {
         (first <= last).then_some(Self { first, last })
     }
@@ -189,7 +189,7 @@ written_as_text!(
 pub struct Mac([u8; 6]);
 
 impl Mac {
-    /// An address from its bytes in network byte order; `None` for a group address or all zeros.
+    /// Creates an address from its bytes in network byte order. `None` for a group address or all zeros.
     pub fn of(bytes: [u8; 6]) -> Option<Self> {
         (bytes != [0; 6] && bytes[0] & 1 == 0).then_some(Self(bytes))
     }

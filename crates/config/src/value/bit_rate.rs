@@ -35,7 +35,7 @@ impl FromStr for BitRate {
         let (number, unit) = known.unwrap_or((text, 1));
         let (whole, part) = number.split_once('.').unwrap_or((number, ""));
         let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
-        // The resolution is one bit.
+        // The smallest representable part is one bit.
         let finest = 10u64
             .checked_pow(part.len() as u32)
             .filter(|finest: &u64| unit.is_multiple_of(*finest));

@@ -1,4 +1,4 @@
-//! A value for all protocols, or one value per protocol.
+//! A value for all protocols, or one value for each protocol.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +7,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Written as one value for TCP, UDP and ICMP queries, or as a table: `{ tcp = …, udp = …, icmp = … }`.
+/// A value per protocol. It is written as one value for TCP, UDP and ICMP queries, or as a table: `{ tcp = …, udp = …,
+/// icmp = … }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByProtocol<T> {
     /// Value for TCP.
@@ -60,7 +61,7 @@ impl<T> From<[Option<T>; 3]> for ByProtocol<T> {
     }
 }
 
-/// Form of the value as a table.
+/// The notation as a table.
 #[derive(Serialize, Deserialize)]
 #[serde(
     deny_unknown_fields,

@@ -1,4 +1,4 @@
-//! Devices that send and receive frames, as named in the configuration.
+//! Devices that send and receive frames, in the notation of the configuration.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,13 +14,13 @@ pub enum DeviceKind {
     Pci,
     /// A capture file: `pcap:…`.
     Capture,
-    /// A TAP interface that is created: `tap:…`.
+    /// A TAP interface that Sluice creates: `tap:…`.
     Tap,
     /// Shared memory with another process: `memif:…`.
     Memif,
-    /// The vhost-user socket of a virtual machine's network card: `vhost:…`.
+    /// A vhost-user socket that Sluice creates for the network card of a virtual machine: `vhost:…`.
     Vhost,
-    /// The other end of such a socket: `virtio:…`.
+    /// A client of such a vhost-user socket: `virtio:…`.
     Virtio,
     /// A ring within this process: `ring:…`.
     Ring,
@@ -41,7 +41,7 @@ impl DeviceKind {
     ];
 }
 
-/// A device with its kind, and the text for the driver layer.
+/// A device: its kind, and the text for the driver layer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Device {
     kind: DeviceKind,

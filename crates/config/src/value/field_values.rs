@@ -1,18 +1,18 @@
-//! What the key of a header field says.
+//! Types of the keys of header fields.
 
 use super::{Dscp, Ecn, Numbers, OneOrMore};
 
-/// What the key of a header field says: some values of it, or any.
+/// The value of a header field's key: some values of the field, or any value.
 pub trait FieldValues: Sized {
-    /// The values as ranges; none where any will do.
+    /// The values as ranges. Empty if any value matches.
     fn ranges(&self) -> Vec<(u32, u32)>;
 
-    /// Whether any value will do.
+    /// Whether any value matches.
     fn is_any(&self) -> bool {
         self.ranges().is_empty()
     }
 
-    /// What says the same as some ranges, where one rule has one of them.
+    /// Keys that together match the given ranges. There are several if a key can have only one range.
     fn of(ranges: &[(u128, u128)]) -> Vec<Self>;
 }
 
@@ -42,7 +42,7 @@ impl FieldValues for Option<Numbers> {
     }
 }
 
-/// Code points, of which there are fewer than bytes.
+/// Implements the trait for code points, which have fewer than 256 values.
 macro_rules! code_point {
     ($type:ident, $last:literal) => {
         impl From<u8> for $type {

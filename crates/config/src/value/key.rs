@@ -38,7 +38,7 @@ impl fmt::Display for Key {
 }
 
 impl fmt::Debug for Key {
-    /// The digits are not shown, because the output may be logged.
+    /// The digits are not printed, because the output may be logged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key")
     }

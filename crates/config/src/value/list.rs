@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ValueError;
 
-/// One value or a list.
+/// One value, or a list of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneOrMore<T>(pub Vec<T>);
 
@@ -68,7 +68,7 @@ impl<'de, T: Deserialize<'de> + FromStr<Err = ValueError>> Deserialize<'de> for 
     }
 }
 
-/// A value, or its negation with a leading `!`.
+/// A value. With a leading `!` it is negated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrNot<T> {
     /// Whether the value is negated.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// Maximum length of a prefix in bytes; sites differ in the remaining bytes.
+/// Maximum length of a prefix in bytes. The addresses of sites differ in the remaining bytes.
 const MOST: usize = 3;
 
 /// The first one to three bytes of locally administered unicast addresses.

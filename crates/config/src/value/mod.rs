@@ -1,4 +1,5 @@
-//! Values of the configuration: each has a separate type that is parsed once and printed as written.
+//! Values of the configuration. Each has a separate type, which is parsed once and printed in the notation of the
+//! configuration.
 
 mod address;
 mod bit_rate;
@@ -44,22 +45,22 @@ pub use workers::Workers;
 
 use ipnet::IpNet;
 
-/// Why a value is invalid. [`std::fmt::Display`] is the message, [`ValueError::hint`] the remedy.
+/// Why a value is invalid. [`std::fmt::Display`] is the message, and [`ValueError::hint`] the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// Not an IP address.
+    /// The text is not an IP address.
     #[error("`{0}` is not an IP address")]
     Address(String),
-    /// A zone on an address that is not link-local.
+    /// An address has a zone although it is not link-local.
     #[error("`{0}` is not link-local and takes no interface")]
     ZoneOfAll(String),
-    /// A zone separator without an interface.
+    /// An address has a zone separator, but no interface follows.
     #[error("`{0}` names no interface")]
     ZoneMissing(String),
-    /// Not an address with a prefix length.
+    /// The text is not an address with a prefix length.
     #[error("`{0}` is not an address with a prefix length")]
     Prefix(String),
-    /// A network whose host bits are not zero.
+    /// The host bits of a network are not zero.
     #[error("`{text}` has bits set behind its prefix length")]
     HostBits {
         /// Text as written.
@@ -67,103 +68,103 @@ pub enum ValueError {
         /// Network that contains the address.
         network: IpNet,
     },
-    /// A network or broadcast address instead of a host address.
+    /// The address is a network or broadcast address instead of a host address.
     #[error("`{0}` is the address of a network, not of a host in it")]
     NotAHost(String),
-    /// Not a range of IPv4 addresses.
+    /// The text is not a range of IPv4 addresses.
     #[error("`{0}` is not an IPv4 address, range or prefix")]
     AddressRange(String),
-    /// Neither an address range nor a group.
+    /// The text is neither an address range nor a group.
     #[error("`{0}` is not an address, a range, a prefix or a group")]
     Addresses(String),
-    /// A range whose ends are of different address families.
+    /// The two ends of a range are of different address families.
     #[error("`{0}` mixes IPv4 and IPv6")]
     Families(String),
-    /// Not a number or a range of numbers.
+    /// The text is not a number or a range of numbers.
     #[error("`{0}` is not a number or a range of numbers")]
     Numbers(String),
-    /// Not an IP protocol.
+    /// The text is not an IP protocol.
     #[error("`{0}` is not a protocol")]
     Protocol(String),
-    /// Not an ICMP message type.
+    /// The text is not an ICMP message type.
     #[error("`{0}` is not a type of ICMP messages")]
     Message(String),
-    /// Not TCP flags, or flags that can't match.
+    /// The text is not TCP flags, or the flags can't match.
     #[error("`{0}` are not TCP flags")]
     Flags(String),
-    /// Not a mark, or a mark with bits outside its mask.
+    /// The text is not a mark, or the mark has bits outside of its mask.
     #[error("`{0}` is not a mark")]
     Mark(String),
-    /// Not a set element.
+    /// The text is not a set element.
     #[error("`{0}` is no element of a set")]
     SetElement(String),
-    /// Not an ECN code point.
+    /// The text is not an ECN code point.
     #[error("`{0}` is not a code point of explicit congestion notification")]
     Ecn(String),
-    /// Not a DSCP.
+    /// The text is not a DSCP.
     #[error("`{0}` is not a differentiated services code point")]
     Dscp(String),
-    /// A range whose end is below its start.
+    /// The end of a range is below its start.
     #[error("the range `{0}` ends before it begins")]
     Reversed(String),
-    /// Not an Ethernet address.
+    /// The text is not an Ethernet address.
     #[error("`{0}` is not an Ethernet address")]
     Mac(String),
-    /// A multicast or all-zero Ethernet address.
+    /// The Ethernet address is a multicast address or consists of zeros.
     #[error("`{0}` is not a unicast MAC address")]
     MacNotUnicast(String),
-    /// Not a prefix of Ethernet addresses, or too long a prefix.
+    /// The text is not a prefix of Ethernet addresses, or the prefix is too long.
     #[error("`{0}` is not one to three bytes of an Ethernet address")]
     MacPrefix(String),
-    /// A prefix of globally administered or group addresses.
+    /// The prefix is one of globally administered or group addresses.
     #[error("`{0}` is not a prefix of locally administered unicast MAC addresses")]
     MacPrefixNotLocal(String),
-    /// Not a port or a port range.
+    /// The text is not a port or a port range.
     #[error("`{0}` is not a port or a range of ports")]
     Ports(String),
-    /// Not a protocol with ports.
+    /// The text is not a protocol with ports.
     #[error("`{0}` is not a transport protocol")]
     Transport(String),
-    /// Not a port.
+    /// The text is not a port.
     #[error("`{0}` is not a port")]
     Port(String),
-    /// Not a valid target of a destination rule.
+    /// The text is not a valid target of a destination rule.
     #[error("`{0}` is neither an IPv4 address nor `gateway`")]
     Target(String),
-    /// Not a TCP segment size.
+    /// The text is not a TCP segment size.
     #[error("`{0}` is not a size of TCP segments")]
     MssClamp(String),
-    /// Not a bit rate.
+    /// The text is not a bit rate.
     #[error("`{0}` is not a number of bits a second")]
     BitRate(String),
-    /// Not a duration.
+    /// The text is not a duration.
     #[error("`{0}` is not a length of time")]
     Period(String),
-    /// Not a key; the message does not repeat the text.
+    /// The text is not a key. The message does not repeat the text.
     #[error("this is not a key")]
     Key,
-    /// Not one or two VLAN tags.
+    /// The text is not one or two VLAN tags.
     #[error("`{0}` is not one or two VLAN tags")]
     Tags(String),
-    /// Not a tag protocol.
+    /// The text is not a tag protocol.
     #[error("`{0}` is not a type of VLAN tags")]
     TagProtocol(String),
-    /// Not a tag priority.
+    /// The text is not a tag priority.
     #[error("`{0}` is not a priority of VLAN tags")]
     VlanPriority(String),
-    /// Not tags of sites.
+    /// The text is not a list of tags of sites.
     #[error("`{0}` is not a tag or a range of tags")]
     SiteTags(String),
-    /// A VLAN ID out of range.
+    /// A VLAN ID is out of range.
     #[error("VLAN {0} is out of range")]
     TagRange(u32),
-    /// An unknown kind of device.
+    /// The kind of a device is unknown.
     #[error("`{0}:` is not a kind of device")]
     DeviceKind(String),
-    /// A device without a part behind the colon.
+    /// A device has no text after the colon.
     #[error("`{0}` names no device")]
     DeviceIncomplete(String),
-    /// Not a valid name of a kernel interface.
+    /// The text is not a valid name of a kernel interface.
     #[error("`{0}` cannot be the name of a network interface")]
     DeviceName(String),
 }
@@ -231,8 +232,8 @@ impl ValueError {
     }
 }
 
-/// Serialise a value by its `Display`, and deserialise it by its `FromStr` from a string, or from the digits of a
-/// number. The message has the error in its first line and the hint in its second.
+/// Implements serialisation with `Display`, and deserialisation with `FromStr`, from a string or from the digits of a
+/// number. The first line of an error message is the error, the second line the hint.
 macro_rules! written_as_text {
     ($type:ty, $expecting:literal) => {
         impl serde::Serialize for $type {

@@ -6,16 +6,16 @@ use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// Maximum MSS in SYNs on an interface.
+/// Maximum MSS in SYN segments on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MssClamp {
     /// The MSS that fits the interface's MTU.
     Mtu,
-    /// Bytes of data, for IPv4.
+    /// A number of bytes, for IPv4.
     Bytes(u16),
 }
 
-/// Valid values: from Linux's minimum to that of the longest frames.
+/// Valid values: from the minimum of Linux to the MSS of the longest frames.
 const RANGE: RangeInclusive<u16> = 88..=9_176;
 
 /// Length of the IPv4 and TCP headers without options.

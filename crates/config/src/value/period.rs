@@ -26,7 +26,7 @@ impl Period {
         Self(Duration::from_micros(microseconds))
     }
 
-    /// The duration as a type of the standard library.
+    /// The duration in the type of the standard library.
     pub const fn duration(self) -> Duration {
         self.0
     }

@@ -49,7 +49,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// An inclusive range of ports. Written as one port or `first-last`.
+/// An inclusive range of ports. It is written as one port or as `first-last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortRange {
     first: u16,
@@ -57,7 +57,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// A range; `None` if `last` is below `first` or `first` is 0.
+    /// Creates a range. `None` if `last` is less than `first` or `first` is 0.
     pub const fn new(first: u16, last: u16) -> Option<Self> {
         if first == 0 || last < first {
             None
@@ -66,7 +66,7 @@ impl PortRange {
         }
     }
 
-    /// A range of one port; `None` for port 0.
+    /// Creates a range of one port. `None` for port 0.
     pub const fn one(port: u16) -> Option<Self> {
         Self::new(port, port)
     }
@@ -97,7 +97,7 @@ impl PortRange {
         Self::new(self.first.max(other.first), self.last.min(other.last))
     }
 
-    /// A range of equal size from `first` on; `None` if it would exceed port 65535.
+    /// A range of the same size that begins at `first`. `None` if it would exceed port 65535.
     pub fn moved_to(&self, first: u16) -> Option<Self> {
         Self::new(first, first.checked_add(self.last - self.first)?)
     }
@@ -128,7 +128,7 @@ impl fmt::Display for PortRange {
 
 written_as_text!(PortRange, "a port or a range such as \"1024-65535\"");
 
-/// Port ranges in any order. Written as one range or a list.
+/// Port ranges in any order. They are written as one range or as a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortRanges(pub Vec<PortRange>);
 
@@ -138,13 +138,13 @@ impl PortRanges {
         self.0.is_empty()
     }
 
-    /// Range from the lowest to the highest port; `None` for an empty list.
+    /// Range from the lowest to the highest port. `None` for an empty list.
     pub fn hull(&self) -> Option<PortRange> {
         let first = self.0.iter().map(PortRange::first).min()?;
         PortRange::new(first, self.0.iter().map(PortRange::last).max()?)
     }
 
-    /// Ports that are not in `others`, as ascending ranges that are neither overlapping nor adjacent.
+    /// Ports that are not in `others`, as ascending ranges that neither overlap nor are adjacent.
     pub fn without(&self, others: &Self) -> Vec<PortRange> {
         let mut free: Vec<PortRange> = Vec::new();
         for port in self.merged() {
@@ -163,7 +163,7 @@ impl PortRanges {
         free
     }
 
-    /// The same ports as ascending ranges that are neither overlapping nor adjacent.
+    /// The same ports, as ascending ranges that neither overlap nor are adjacent.
     fn merged(&self) -> Vec<PortRange> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! IP protocols of pools, sessions and requests, by name or number.
+//! IP protocols of pools, sessions and requests. They are written as a name or a number.
 
 use std::fmt;
 use std::str::FromStr;

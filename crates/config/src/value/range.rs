@@ -8,10 +8,11 @@ use ipnet::IpNet;
 
 use super::{ValueError, written_as_text};
 
-/// A range of addresses, or the name of an address group. Written as an address, `first-last`, a prefix, or `@name`.
+/// A range of addresses, or the name of an address group. It is written as an address, as `first-last`, as a prefix, or
+/// as `@name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// From the first to the last address, of one family.
+    /// From the first to the last address, both of the same family.
     Range(IpAddr, IpAddr),
     /// Name of an address group.
     Group(String),
@@ -64,7 +65,7 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// The prefix that consists of exactly these addresses; `None` if there is none.
+/// The prefix that consists of exactly these addresses. `None` if no prefix does.
 fn prefix_of(first: IpAddr, last: IpAddr) -> Option<IpNet> {
     let most = if first.is_ipv4() { 32 } else { 128 };
     let nets = (0..=most).filter_map(|length| IpNet::new(first, length).ok());
@@ -74,7 +75,8 @@ fn prefix_of(first: IpAddr, last: IpAddr) -> Option<IpNet> {
 
 written_as_text!(Addresses, "addresses such as \"192.0.2.0/24\", or \"@group\"");
 
-/// A range of ports including 0, or the name of a port group. Written as a port, `first-last`, or `@name`.
+/// A range of ports (including 0), or the name of a port group. It is written as a port, as `first-last`, or as
+/// `@name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ports {
     /// From the first to the last port.
@@ -115,12 +117,12 @@ impl fmt::Display for Ports {
 
 written_as_text!(Ports, "ports such as 80 or \"1024-65535\", or \"@group\"");
 
-/// A range of numbers. Written as one number or `first-last`.
+/// A range of numbers. It is written as one number or as `first-last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// First number.
     pub first: u16,
-    /// Last number, inclusive.
+    /// Last number of the range, which is included.
     pub last: u16,
 }
 

@@ -1,4 +1,4 @@
-//! Addresses with a zone.
+//! IP addresses with a zone.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// An address of another host; a link-local one may have a zone, the interface of its link (RFC 4007, section 11):
-/// `fe80::1%wan`.
+/// An address of another host. A link-local address may have a zone, which is the interface of its link (RFC 4007,
+/// section 11): `fe80::1%wan`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ScopedAddress {
     address: IpAddr,
@@ -20,7 +20,7 @@ impl ScopedAddress {
         self.address
     }
 
-    /// Name of the interface in the configuration.
+    /// The zone, which is the name of an interface in the configuration.
     pub fn zone(&self) -> Option<&str> {
         self.zone.as_deref()
     }

@@ -74,7 +74,7 @@ const TYPES4: &Named = &[
     ("timestamp-reply", 14),
 ];
 
-/// ICMPv6 types (RFC 4443, 4861).
+/// ICMPv6 types (RFC 4443, RFC 4861).
 const TYPES6: &Named = &[
     ("destination-unreachable", 1),
     ("packet-too-big", 2),
@@ -89,18 +89,18 @@ const TYPES6: &Named = &[
     ("redirect", 137),
 ];
 
-/// ICMP type with an optional code: a number such as `3` or `3/4`, or a name. Names stand for the types of both
-/// families, numbers for those of the protocol in the rule.
+/// ICMP type with an optional code, written as a number such as `3` or `3/4`, or as a name. A name represents the types
+/// of both families; a number represents a type of the protocol in the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     name: Option<String>,
     types: [Option<u8>; 2],
-    /// The code; any if omitted.
+    /// The code. If omitted, any code matches.
     pub code: Option<u8>,
 }
 
 impl Message {
-    /// Type in ICMP or ICMPv6; `None` if the protocol has no such type.
+    /// Type in ICMP or ICMPv6. `None` if the protocol has no such type.
     pub fn kind(&self, six: bool) -> Option<u8> {
         self.types[usize::from(six)]
     }
@@ -138,11 +138,11 @@ impl fmt::Display for Message {
 
 written_as_text!(Message, "an ICMP type such as \"echo-request\" or \"3/4\"");
 
-/// Names of the TCP flags by bit (RFC 9293).
+/// Names of the TCP flags, in the order of their bits (RFC 9293).
 const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
 
-/// TCP flags that must be set among those compared. Written as `syn/syn,ack`; without a slash, only the given flags are
-/// compared.
+/// TCP flags that are compared, and which of them must be set. They are written as `syn/syn,ack`. Without a slash, only
+/// the listed flags are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFlags {
     /// Flags that must be set.
@@ -196,8 +196,8 @@ impl fmt::Display for TcpFlags {
 
 written_as_text!(TcpFlags, "TCP flags such as \"syn/syn,ack\"");
 
-/// A session mark with a mask of its significant bits. Written as `value` or `value/mask`, each a number, with `0x…`
-/// for hexadecimal.
+/// A session mark, with a mask of its significant bits. It is written as `value` or `value/mask`. Each of the two is a
+/// number; hexadecimal numbers begin with `0x`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Value of the significant bits.
@@ -260,7 +260,7 @@ impl fmt::Display for Ecn {
 
 written_as_text!(Ecn, "a code point such as \"ect0\"");
 
-/// Code points with names (RFC 2474, 2597, 3246, 8622).
+/// DSCPs that have names (RFC 2474, RFC 2597, RFC 3246, RFC 8622).
 const CODE_POINTS: &Named = &[
     ("cs0", 0),
     ("le", 1),

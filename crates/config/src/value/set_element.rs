@@ -16,24 +16,24 @@ pub enum SetType {
     /// Single addresses, of both families.
     #[default]
     Addresses,
-    /// Prefixes, of both families; a range is split into prefixes.
+    /// Prefixes, of both families. A range is split into prefixes.
     Networks,
     /// Ports.
     Ports,
 }
 
-/// A set element: a prefix, an address, an address range, a port or a port range. Written as `192.0.2.0/24`,
-/// `192.0.2.1`, `192.0.2.1-192.0.2.9`, `80`, `1024-65535`.
+/// A set element: a prefix, an address, an address range, a port or a port range. It is written as `192.0.2.0/24`,
+/// `192.0.2.1`, `192.0.2.1-192.0.2.9`, `80` or `1024-65535`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetElement {
-    /// Addresses from the first to the last, of one family.
+    /// Addresses from the first to the last, both of the same family.
     Addresses(IpAddr, IpAddr),
     /// Ports from the first to the last.
     Ports(u16, u16),
 }
 
 impl SetElement {
-    /// Prefixes that form the address range; empty for ports.
+    /// Prefixes that together form the address range. Empty for ports.
     pub fn networks(&self) -> Vec<IpNet> {
         match *self {
             Self::Addresses(IpAddr::V4(first), IpAddr::V4(last)) => {
@@ -46,7 +46,7 @@ impl SetElement {
         }
     }
 
-    /// Number of elements that it occupies in a set of a type; `None` if the set can't contain it.
+    /// Number of elements that this value occupies in a set of a type. `None` if the set can't contain it.
     pub fn count(&self, kind: SetType) -> Option<usize> {
         match (*self, kind) {
             (Self::Addresses(first, last), SetType::Addresses) => (first == last).then_some(1),
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!([Some(1), Some(1), None], counts("192.0.2.1"));
         assert_eq!([None, Some(1), None], counts("0.0.0.0/0"));
         assert_eq!([None, Some(1), None], counts("::/0"));
-        // The range consists of .1, .2-.3, .4-.7 and .8.
+        // The range consists of the prefixes .1, .2-.3, .4-.7 and .8.
         assert_eq!([None, Some(4), None], counts("192.0.2.1-192.0.2.8"));
         assert_eq!([None, None, Some(65_536)], counts("0-65535"));
     }

@@ -5,15 +5,15 @@ use std::str::FromStr;
 
 use super::{Tags, ValueError, written_as_text};
 
-/// Tags of a site group: ranges of S-tags (802.1ad) with C-tags (802.1Q), or of single tags (802.1Q). Written
-/// `100-109.1-1000`, `7.1`, `7-9` or `7`.
+/// Tags of a site group: ranges of S-tags (802.1ad) with C-tags (802.1Q), or of single tags (802.1Q). They are written
+/// as `100-109.1-1000`, `7.1`, `7-9` or `7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SiteTags {
     outer: Option<TagRange>,
     last: TagRange,
 }
 
-/// An inclusive range of tags, 1 to 4094.
+/// An inclusive range of tags. A tag is from 1 to 4094.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TagRange {
     first: u16,
@@ -77,7 +77,7 @@ impl SiteTags {
         self.outer
     }
 
-    /// The C-tags of each S-tag, or the single tags.
+    /// The C-tags that belong to each S-tag, or the single tags.
     pub fn last(&self) -> TagRange {
         self.last
     }
@@ -93,7 +93,7 @@ impl SiteTags {
         self.place(tags).is_some()
     }
 
-    /// Index of the tags: ordered by S-tag, then by C-tag.
+    /// Index of the tags in the order of S-tag, then C-tag.
     pub fn place(&self, tags: Tags) -> Option<u32> {
         let row = match (self.outer, tags.inner()) {
             (Some(outer), Some(_)) if outer.contains(tags.outer()) => tags.outer() - outer.first,

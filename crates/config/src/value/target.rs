@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ValueError;
 
-/// Target of a destination rule: an address, `"gateway"`, or a list of hosts.
+/// Target of a destination rule, written as an address, as `"gateway"`, or as a list of hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One host.
@@ -22,16 +22,16 @@ pub enum Target {
     Hosts(Vec<TargetHost>),
 }
 
-/// One of several hosts: an address, or `{ host = …, weight = … }`.
+/// One of several hosts, written as an address or as `{ host = …, weight = … }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetHost {
     /// Address of the host.
     pub host: Ipv4Addr,
-    /// Weight relative to the other hosts; default 1.
+    /// Weight relative to the other hosts. Default: 1.
     pub weight: u16,
 }
 
-/// Form of a host as a table.
+/// The notation of a host as a table.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Table {
@@ -44,7 +44,7 @@ fn one() -> u16 {
     1
 }
 
-/// Name of the gateway itself among hosts and interfaces.
+/// Name of the gateway itself in lists of hosts and interfaces.
 pub const GATEWAY: &str = "gateway";
 const EXPECTED: &str = "an address, \"gateway\", or a list of hosts";
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// One tag (802.1Q), or an outer (802.1ad) and an inner one (802.1Q). Written `100` or `100.200`.
+/// A single tag (802.1Q), or an outer tag (802.1ad) and an inner tag (802.1Q). They are written as `100` or `100.200`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tags {
     outer: u16,
@@ -34,7 +34,7 @@ impl Tags {
         self.outer
     }
 
-    /// The inner tag, 1 to 4094; `None` for a single tag.
+    /// The inner tag, 1 to 4094. `None` for a single tag.
     pub fn inner(&self) -> Option<u16> {
         self.inner
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Tags {
 
 written_as_text!(Tags, "VLAN tags such as \"100\" or \"100.200\"");
 
-/// Tag protocol identifier. Written in hexadecimal: `0x88a8`.
+/// Tag protocol identifier, written in hexadecimal: `0x88a8`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TagProtocol {
     /// 802.1Q.
@@ -107,7 +107,7 @@ impl TagProtocol {
 impl FromStr for TagProtocol {
     type Err = ValueError;
 
-    /// TOML converts numbers in any base to decimal text.
+    /// Numbers arrive in decimal, because TOML converts numbers of any base.
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let number = match text.strip_prefix("0x") {
             Some(digits) => u16::from_str_radix(digits, 16),
@@ -128,7 +128,7 @@ impl fmt::Display for TagProtocol {
 
 written_as_text!(TagProtocol, "a type of VLAN tags such as \"0x88a8\"");
 
-/// Priority of the tags of sent frames. Written `keep` or 0 to 7.
+/// Priority of the tags of sent frames, written as `keep` or 0 to 7.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VlanPriority {
     /// Priority of the received tag.

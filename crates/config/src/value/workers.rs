@@ -5,10 +5,10 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Number of workers, or the cores that they are pinned to.
+/// Number of workers, or the cores to which they are pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workers {
-    /// Number of workers; their cores are chosen automatically.
+    /// Number of workers. Their cores are chosen automatically.
     Count(u16),
     /// One worker per listed core.
     Cores(Vec<u16>),

@@ -1,4 +1,4 @@
-//! Independent evaluation of an iptables listing and of the imported rules for the same packet.
+//! Evaluates an iptables listing and the imported rules independently for the same packet.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,13 +18,13 @@ pub struct Header {
     pub ports: (u16, u16),
     pub message: (u8, u8),
     pub flags: u8,
-    /// Fragment kind: 0 is an unfragmented packet, 1 a first fragment, 2 a later fragment.
+    /// Fragment kind. 0 is an unfragmented packet, 1 a first fragment, 2 a later fragment.
     pub fragment: u8,
     pub dscp: u8,
-    /// As it came in.
+    /// TTL when the packet is received.
     pub ttl: u8,
     pub ecn: u8,
-    /// Last byte of the source MAC address, which begins with 02:00:00:00:00.
+    /// Last byte of the source MAC address. The address begins with 02:00:00:00:00.
     pub mac: u8,
     pub length: u16,
     pub interfaces: [&'static str; 2],
@@ -38,7 +38,7 @@ impl Header {
         self.interfaces[1] == GATEWAY
     }
 
-    /// As Linux's chains see it: that of a forwarded packet is counted down before.
+    /// TTL that Linux's chains see. The TTL of a forwarded packet has been decremented before.
     fn seen_ttl(&self) -> u8 {
         self.ttl - u8::from(!self.is_to_gateway())
     }
@@ -47,7 +47,7 @@ impl Header {
 /// Verdict, and the number of rules that have counted or logged the packet before.
 pub type Fate = (&'static str, usize);
 
-/// Result for a packet according to the listing's text.
+/// Result for a packet, evaluated from the text of the listing.
 pub fn listed(text: &str, header: &Header) -> Fate {
     let mut chains: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
     let mut policy = "accept";
@@ -118,7 +118,7 @@ fn matches<'r, 't>(rule: &'r [&'t str], header: &Header) -> (bool, &'r [&'t str]
             };
             value.split(',').any(within)
         };
-        // Whether the packet has the field, whether the condition is met, and the number of words.
+        // Whether the packet has the field, whether the condition is true, and the number of words of the condition.
         let (has, is, used) = match rule[at] {
             "!" => {
                 negated = true;
@@ -199,7 +199,7 @@ fn bits(names: &str) -> u8 {
     names.split(',').map(bit).sum()
 }
 
-/// Result for a packet according to the rules of a configuration.
+/// Result for a packet, evaluated from the rules of a configuration.
 pub fn configured(checked: &Checked, header: &Header) -> Fate {
     let Some(filter) = &checked.config.document.filter else {
         return ("accept", 0);
@@ -263,7 +263,7 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
             .interfaces
             .iter()
             .position(|interface| interface.name == own);
-        // Interfaces that the listing does not name have higher numbers than those that it names.
+        // The numbers of interfaces that do not occur in the listing are higher than those of interfaces that do.
         let number = number.unwrap_or(usize::from(u16::MAX)) as u16;
         ranges.is_empty() || ranges.iter().any(|(first, last)| (*first..=*last).contains(&number))
     };

@@ -47,7 +47,7 @@ impl Serve for operation::Applications {
     }
 }
 
-/// Error of a request while application identification is not configured.
+/// Error of a request for applications while application identification is not configured.
 pub(super) fn nobody() -> Refusal {
     Refusal::Wrong("application identification is not enabled: the configuration has no [applications]".into())
 }

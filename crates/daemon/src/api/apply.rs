@@ -28,12 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Polling interval of this wait.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Differences between two configurations, with those that require a restart.
+/// Differences between two configurations. Those that require a restart are marked.
 fn changes(old: &Config, new: &Config) -> Vec<Change> {
     difference(old, new).changes
 }
 
-/// Differences to the running configuration, including inserted and removed filter rules.
+/// Differences from the running configuration, including inserted and removed filter rules.
 fn differing(control: &Control, config: &Config) -> Vec<Change> {
     let running = control.config();
     let edited = control.rules().as_ref().and_then(|rules| rules.edited(&running));
@@ -49,7 +49,7 @@ fn needs_restart(changes: &[Change]) -> Option<ApplyAnswer> {
     (!fixed.is_empty()).then_some(ApplyAnswer::NeedsRestart { changes: fixed })
 }
 
-/// Rejection that concerns the pools as a whole, with a hint.
+/// Rejection because of the pools as a whole, with a hint.
 fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnswer {
     let hint = match error {
         ControlPlaneError::PoolsTooLarge { .. } => {
@@ -68,7 +68,7 @@ fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnsw
     }
 }
 
-/// Rejection of a configuration that can't be lowered into engine parameters.
+/// Rejection of a configuration that can't be converted to engine parameters.
 fn refused_lowering(request: &ApplyRequest, error: &LoweringError) -> ApplyAnswer {
     match crate::filter::filter_fault(error) {
         Some(fault) => ApplyAnswer::Refused {
@@ -91,8 +91,8 @@ fn refused(message: String) -> ApplyAnswer {
     }
 }
 
-/// Check whether the engine accepts the pools of a snapshot. Waits up to [`PATIENCE`] for the end of sessions whose
-/// port the previous change removed.
+/// Check whether the engine accepts the pools of a snapshot. Waits up to [`PATIENCE`] for the end of the sessions whose
+/// ports the previous change has removed.
 async fn admitted(control: &Control, policy: &Snapshot) -> Result<(), ControlPlaneError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -104,7 +104,7 @@ async fn admitted(control: &Control, policy: &Snapshot) -> Result<(), ControlPla
     }
 }
 
-/// Engine parameters that a configuration is lowered into.
+/// Engine parameters to which a configuration is converted.
 type Built = (Option<Rules>, Vec<RouteSet>, Snapshot);
 
 fn built(
@@ -154,7 +154,7 @@ impl Serve for operation::Apply {
         if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
             return Ok(answer);
         }
-        // Traffic and requests continue meanwhile, since compiling rules may take long.
+        // Traffic and other requests continue during this step, since compiling rules may take long.
         let renewed = match Renewed::of(&control, &checked.config, request.dry_run).await {
             Ok(renewed) => renewed,
             Err(error) => return Ok(error.answer(&request)),
@@ -206,7 +206,7 @@ impl Serve for operation::Apply {
             });
         }
         let committed = {
-            // The lock keeps a filter rebuild from completing between the commit and the replacement of the rules.
+            // The lock prevents a filter rebuild from completing between the commit and the replacement of the rules.
             let mut running = control.rules();
             let committed = control.plane().commit(policy, &routes);
             if committed.is_ok() {

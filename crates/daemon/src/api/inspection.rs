@@ -68,8 +68,8 @@ impl Serve for operation::Inspection {
                 milliseconds: signatures.made.took.as_millis() as u64,
                 compiling: control.compiler.progress().get().map(|(done, total)| [done, total]),
             },
-            // The sum wraps: a counter goes down when its worker inspects a packet that another worker had counted as
-            // waiting.
+            // The sum wraps, because a worker's counter decreases when the worker inspects a packet that another worker
+            // has counted as waiting.
             received: (control.counters.iter()).fold(0, |all, worker| all.wrapping_add(worker.to_inspect.get())),
             inspected: sum(|worker| &worker.inspected),
             bypassed: all(&bypassed_by_reason),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_config::text::to_json;
 
-/// A JSON body. Responses contain no characters that a terminal would interpret.
+/// A JSON body. In responses, characters that a terminal would interpret are escaped.
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {

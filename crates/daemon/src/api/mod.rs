@@ -35,13 +35,13 @@ use json::Json;
 /// Maximum size of a request in bytes, enough for a configuration with the maximum number of rules.
 const LARGEST: usize = 256 << 20;
 
-/// State that handlers share.
+/// State that all handlers share.
 type Shared = State<Arc<Control>>;
 
 /// Why a request can't be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// An unknown name, or an invalid value.
+    /// The request contains an unknown name or an invalid value.
     #[error("{0}")]
     Wrong(String),
     /// The data plane has ended.
@@ -66,12 +66,12 @@ fn failure(status: StatusCode, message: String) -> Response {
 /// Serve requests until the listener fails.
 ///
 /// # Errors
-/// The errors of the listener.
+/// Returns the errors of the listener.
 pub(crate) async fn serve(control: Arc<Control>, listener: tokio::net::UnixListener) -> std::io::Result<()> {
     axum::serve(listener, guarded(routes(), control)).await
 }
 
-/// Handler of an operation. Each operation of [`operation`] has the handler trait of its kind.
+/// Handler of an operation. Each operation in [`operation`] implements the handler trait of its kind.
 trait Serve: Answered {
     /// Compute the response.
     fn serve(
@@ -148,7 +148,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
     sluice_config::operations!(router)
 }
 
-/// Routes with a panic boundary: a panic fails only the request that caused it.
+/// Add a panic boundary to routes: a panic fails only the request that caused it.
 pub(crate) fn guarded(routes: Router<Arc<Control>>, control: Arc<Control>) -> Router {
     routes
         .layer(DefaultBodyLimit::max(LARGEST))

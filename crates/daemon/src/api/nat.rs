@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::lowering::PoolNames;
 use crate::shares::Shares;
 
-/// Default, minimum and maximum number of entries per page. All blocks of one subscriber are on the same page.
+/// Default, minimum and maximum number of entries per page. A page contains all blocks of a subscriber or none.
 const PAGE: (usize, usize, usize) = (1_024, 1_024, 8_192);
 
 /// Default and maximum number of shares per page.
@@ -61,7 +61,7 @@ fn protocol(class: PortClass) -> Protocol {
     })
 }
 
-/// Filter for the requests to workers; `None` if nothing can match.
+/// Filter for the requests to workers. `None` if nothing can match it.
 fn wanted(control: &Control, filter: &MappingFilter, of_subscribers: bool) -> Result<Option<BindingFilter>, Refusal> {
     let inside = filter.inside.map(|inside| EndpointFilter {
         net: inside.net.map(|net| match of_subscribers {
@@ -222,7 +222,7 @@ pub(super) fn subscriber(shown: &SubscriberInfo, names: &PoolNames) -> Subscribe
 }
 
 impl Serve for operation::ClearMappings {
-    // A mapping is removed when its last session ends, so clearing mappings ends sessions.
+    // A mapping is removed when its last session ends, so mappings are cleared by ending their sessions.
     async fn serve(control: Arc<Control>, filter: MappingFilter) -> Result<Self::Answer, Refusal> {
         let pool = filter.pool.as_deref().map(|name| pool(&control, name)).transpose()?;
         let sessions = Filter {

@@ -25,7 +25,7 @@ const TOP: usize = 1_000;
 /// Number of subscribers per page.
 const PAGE: u32 = 8_192;
 
-/// Sums over the subscribers of a pool.
+/// Sums over all subscribers of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     subscribers: u64,
@@ -71,7 +71,7 @@ impl Serve for operation::Nat {
     }
 }
 
-/// Hosts that destination rules balance flows over, by host set.
+/// Hosts over which destination rules balance flows, for each host set.
 fn hosts(control: &Control, rules: &Rules<u32>) -> Vec<RuleHost> {
     let config = control.config();
     let checked = |set: usize| config.host_sets.get(set).is_some_and(|set| set.health.is_some());
@@ -92,7 +92,7 @@ fn hosts(control: &Control, rules: &Rules<u32>) -> Vec<RuleHost> {
     rules.sets().iter().enumerate().flat_map(of_set).collect()
 }
 
-/// The first rules up to a maximum, destination rules before source rules.
+/// The first `most` rules; destination rules come before source rules.
 fn rules(control: &Control, rules: &Rules<u32>, names: &PoolNames, most: usize) -> Vec<Rule> {
     let config = control.config();
     let out = |index: u16| Some(config.interfaces.get(usize::from(index))?.name.clone());
@@ -164,7 +164,7 @@ fn net(address: u32, length: u8) -> String {
     format!("{}/{length}", Ipv4Addr::from_bits(address))
 }
 
-/// Ports in use, summed over all workers.
+/// Numbers of ports in use, summed over all workers.
 async fn allocated(control: &Control, pools: usize) -> Result<BindingUsage, Refusal> {
     let mut sum = BindingUsage {
         ports: vec![[0; 3]; pools],
@@ -211,7 +211,8 @@ async fn subscribers(control: &Control, names: &PoolNames, top: usize) -> Result
 }
 
 fn pool(name: String, valid: &ValidPool<u32>, sum: &Sum, lent: [u64; 3]) -> Pool {
-    // Deterministic and preserved ports are counted per subscriber only, all others in the pool's bitmap.
+    // Deterministic and preserved ports are counted only for each subscriber. All other ports are counted in the pool's
+    // bitmap.
     let used = [0, 1, 2].map(|class: usize| sum.ports[class].max(lent[class]));
     let blocks = valid.blocks().map(|blocks| {
         let size = u64::from(blocks.size);

@@ -1,4 +1,4 @@
-//! Inspection rules at `apply`: the files are read again each time, and compiled if the rules have changed.
+//! Inspection rules at `apply`: the rule files are read each time, and compiled if the rules have changed.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) enum RenewalError {
 }
 
 impl RenewalError {
-    /// Answer that the configuration is rejected; the running rules stay active.
+    /// The response that rejects the configuration. The running rules stay active.
     pub fn answer(&self, request: &ApplyRequest) -> ApplyAnswer {
         tracing::warn!("{} is refused, the rules of inspection stay: {self}", request.name);
         let fault = match self {
@@ -47,7 +47,7 @@ impl RenewalError {
 
 impl Renewed {
     /// Read the rules of a configuration, and compile them if they differ from the running ones. Other requests are served
-    /// meanwhile. `None` if inspection is not configured.
+    /// meanwhile. Returns `None` if inspection is not configured.
     pub async fn of(control: &Control, config: &Config, is_dry: bool) -> Result<Option<Self>, RenewalError> {
         let running = control.plane().snapshot().inspection.clone();
         let Some(running) = running.filter(|_| config.inspection.is_some()) else {
@@ -61,8 +61,8 @@ impl Renewed {
         Ok(made.map(|(inspection, report)| Self { inspection, report }))
     }
 
-    /// Report about the rules if they differ from the running ones or if other rules were rejected; the change is then
-    /// added to `changes`.
+    /// Report on the rules, if they differ from the running rules or if different rules were rejected. In that case the
+    /// change is added to `changes`.
     pub fn applied(&self, control: &Control, changes: &mut Vec<Change>) -> Option<AppliedRules> {
         let running = control.plane().snapshot().inspection.clone()?;
         let before = control.signatures();
@@ -70,7 +70,7 @@ impl Renewed {
             return None;
         }
         if !changes.iter().any(|change| change.key.starts_with("inspection.")) {
-            // The configuration is unchanged, but a rule file that it names has changed.
+            // The configuration is unchanged, but a rule file to which it refers has changed.
             changes.push(Change {
                 key: "inspection.signatures".into(),
                 kind: Kind::Changed,

@@ -51,7 +51,7 @@ impl Serve for operation::Routers {
                 *count += 1;
             }
         }
-        // These reasons keep packets from entering the router, unlike drops within it.
+        // Drops for these reasons happen before the packet enters the router.
         let kept_out = [Own::OverShare, Own::RateLimited].map(Reason::from);
         let gone_on = |own: &mut dyn Iterator<Item = usize>| -> u64 {
             let all = own.map(|interface| {
@@ -122,7 +122,7 @@ impl Serve for operation::Routers {
     }
 }
 
-/// Drops for a reason at an interface, summed over all workers.
+/// Number of drops for a reason at an interface, summed over all workers.
 fn total_drops(control: &Control, interface: usize, reason: Reason) -> u64 {
     let own = control
         .counters
@@ -150,7 +150,7 @@ fn host(control: &Control, snapshot: &Snapshot, number: RouterIndex) -> Option<R
     })
 }
 
-/// Number of routes by origin.
+/// Number of routes of each origin.
 fn origins(counts: &Counts) -> Vec<RouteOrigin> {
     let all = Origin::ALL.iter().zip(counts.offers.iter().zip(&counts.stale));
     let origins = all.map(|(origin, (routes, stale))| RouteOrigin {

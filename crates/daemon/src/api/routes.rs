@@ -1,4 +1,4 @@
-//! Routes: the best ones of each network and, on request, unused ones with the reason.
+//! Routes: the best routes of each network and, on request, also the unused routes with the reason.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl ServePages for operation::Routes {
         let (mut items, mut seen) = (Vec::new(), 0);
         if let Some(address) = wanted.address {
             for own in tables(policy).filter(|table| table.from.is_none() && is_meant(table)) {
-                // The longest source network comes first, the router's own table last.
+                // The table of the longest source network comes first, the router's main table last.
                 let mut asked: Vec<_> = tables(policy).filter(|table| table.router == own.router).collect();
                 asked.retain(|table| table.is_for(wanted.from));
                 asked.sort_by_key(|table| table.from.map_or(u8::MAX, |network| 128 - network.length()));
@@ -62,7 +62,7 @@ impl ServePages for operation::Routes {
             let rib = lister.rib;
             let mut last = if number == first { begin } else { 0 };
             for (place, shown) in rib.page(last) {
-                // All offers for one network are on the same page.
+                // All routes to one network are on the same page.
                 if seen >= limit && place != last {
                     let next = Some(format!("{number}-{last}"));
                     return Ok(Page { items, next });
@@ -90,7 +90,7 @@ fn cursor(text: &str) -> Result<(RouterIndex, u64), Refusal> {
     read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is no cursor of a list")))
 }
 
-/// A routing table: a router's main table, or one for a source network.
+/// A routing table: the main table of a router, or its table for a source network.
 struct Table {
     number: RouterIndex,
     router: RouterIndex,
@@ -122,12 +122,12 @@ struct Lister<'p> {
     from: Option<Prefix>,
     now: Time,
     all: bool,
-    /// Whether the request is a lookup of one address, which shows any kind of route.
+    /// Whether the request looks up a single address. Such a lookup shows routes of every kind.
     is_lookup: bool,
 }
 
 impl Lister<'_> {
-    /// Add one line per next hop of an offer.
+    /// Add one line for each next hop of a route.
     fn list(&self, shown: &ListedRoute<'_>, items: &mut Vec<Route>) {
         // Connected networks are in every table, so only the main table lists them.
         if self.from.is_some() && shown.origin == Origin::Connected && !self.is_lookup {
@@ -165,7 +165,7 @@ impl Lister<'_> {
             OfferedNextHop::Attached(index) => (None, name(index), "static"),
             OfferedNextHop::Gateway { interface, address } => (Some(address), name(interface), "static"),
             OfferedNextHop::Via(address) => (Some(address), None, "static"),
-            // Implicit routes: broadcast addresses of the links, and link-local addresses.
+            // Implicit routes: those for broadcast addresses of the links, and those for link-local addresses.
             OfferedNextHop::Drop(RouteRefusal::DirectedBroadcast | RouteRefusal::LinkLocal) if !self.is_lookup => {
                 return None;
             }

@@ -51,7 +51,7 @@ pub(super) fn router(policy: &Snapshot, name: Option<&str>) -> Result<Option<Rou
 }
 
 fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> {
-    // A filter must never be dropped silently: all sessions would be cleared.
+    // A filter must never be dropped silently, because then all sessions would be cleared.
     let site = wanted.site.as_deref().map(|name| super::sites::context(control, name));
     let site = site.transpose()?;
     let pool = wanted
@@ -93,7 +93,7 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
     })
 }
 
-/// Selector for the name of an application.
+/// The applications that a name selects.
 fn meant(policy: &Snapshot, name: &str) -> Result<ApplicationSelector, Refusal> {
     let Some(seeking) = &policy.applications else {
         return Err(applications::nobody());
@@ -114,7 +114,8 @@ impl ServePages for operation::Sessions {
             Some(text) => read_cursor(text)?,
         };
         let limit = position.limit.unwrap_or(PAGE).clamp(64, MOST) as usize;
-        // A worker's part of the list may be empty; the list then continues with the next worker within the same page.
+        // The part of the list from one worker may be empty. The list then continues with the next worker on the same
+        // page.
         while worker < control.workers() {
             let into = Vec::with_capacity(limit);
             let reply = control.ask(worker, Request::List { cursor, filter, into }).await?;
@@ -157,14 +158,14 @@ impl Serve for operation::ClearSessions {
 
 /// End all sessions that match the filter.
 pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Cleared, Refusal> {
-    // A shard must not move from a worker that has yet to receive the request to one that has already handled it.
+    // A shard must not move from a worker that has not handled the request to a worker that has already handled it.
     let _none_moves = control.stand_still().await;
     let count = clear_standing(control, filter).await?;
     tracing::info!("{count} sessions cleared on request");
     Ok(Cleared { count })
 }
 
-/// End all sessions that match the filter, while no shard moves. Returns the number of sessions.
+/// End all sessions that match the filter. The caller ensures that no shard moves. Returns the number of sessions.
 pub(super) async fn clear_standing(control: &Control, filter: Filter) -> Result<u64, Refusal> {
     let mut count = 0;
     for worker in 0..control.workers() {

@@ -13,7 +13,8 @@ use super::{Refusal, Serve};
 use crate::control::Control;
 use crate::lowering::elements;
 
-/// Maximum number of flushed elements whose sessions are revalidated one by one. Above it, all sessions are.
+/// Maximum number of removed elements for which sessions are revalidated element by element. If more are removed, all
+/// sessions are revalidated.
 const ONE_BY_ONE: usize = 1_024;
 
 impl Serve for operation::Sets {
@@ -148,8 +149,8 @@ fn named(control: &Control, name: &str) -> Result<Arc<ElementSet>, Refusal> {
     found.ok_or_else(|| Refusal::Wrong(format!("there is no set `{name}`: `sluice set list` lists them")))
 }
 
-/// Revalidate the sessions of added or removed elements. Sessions are found by address only, so elements with ports
-/// revalidate all sessions.
+/// Revalidate the sessions that added or removed elements affect. Sessions can be found only by address, so elements
+/// with ports cause a revalidation of all sessions.
 fn follow(plane: &mut ControlPlane, elements: &[Element]) {
     let mut changed = CompiledRule {
         action: Action::Count,
@@ -177,7 +178,7 @@ fn follow(plane: &mut ControlPlane, elements: &[Element]) {
     plane.filter_changed(&changed);
 }
 
-/// Rules that match packets from a range of addresses, and packets to it.
+/// Two rules: one matches packets from a range of addresses, the other packets to this range.
 fn either<A: Address>(first: A, last: A) -> [Rule<A>; 2] {
     let (mut from, mut to) = (Rule::any(), Rule::any());
     let range = Range { first, last };

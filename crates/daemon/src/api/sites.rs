@@ -22,7 +22,7 @@ use crate::subscribers::relay::Tally;
 use crate::subscribers::service::{LeaseView, Service, SiteView};
 use crate::subscribers::virtual_mac::text;
 
-/// Default and maximum number of entries per page.
+/// Maximum number of entries examined for one page, because the service is locked during that time.
 const PAGE: (u32, u32) = (1_024, 8_192);
 
 /// Maximum number of entries examined per page, because the service is locked meanwhile.
@@ -47,7 +47,7 @@ fn limit(position: &Position) -> usize {
     position.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1) as usize
 }
 
-/// Range of site numbers that a filter selects: first, and one past the last.
+/// Range of site numbers that a filter selects: the first, and one past the last.
 fn meant(config: &Config, site: Option<&str>, group: Option<&str>) -> Result<(u32, u32), Refusal> {
     let Some(subscribers) = &config.subscribers else {
         return Ok((0, 0));
@@ -167,11 +167,11 @@ impl Place {
 
 /// Filter of a list of leases.
 struct Wanted {
-    /// Range of sites: first, and one past the last.
+    /// Range of site numbers: the first, and one past the last.
     sites: (u32, u32),
-    /// Whether leases that belong to no site are included.
+    /// Whether leases without a site are included.
     any: bool,
-    /// Network of the leased addresses.
+    /// Network that must contain the leased address.
     address: Option<NetFilter>,
     /// Maximum number of leases.
     most: usize,
@@ -331,14 +331,14 @@ mod tests {
         world
     }
 
-    /// The last byte of each address, by page.
+    /// For each page, the last byte of each address on it.
     fn pages(world: &World, wanted: &Wanted) -> Vec<Vec<u8>> {
         let mut place = Some(Place::Mapped(0, Ipv4Addr::UNSPECIFIED));
         let mut pages = Vec::new();
         while let Some(from) = place {
             let (views, next) = leases_from(&world.service, from, wanted);
             pages.push(views.iter().map(|view| view.lease.address.octets()[3]).collect());
-            // The cursor must parse to the same position.
+            // Parsing the text of the cursor must yield the same position.
             place = next.map(|next| Place::read(&next.text()).expect("a cursor"));
         }
         pages
@@ -372,7 +372,7 @@ mod tests {
             any: false,
             ..all(1)
         };
-        // The last page has examined the leases without a site and found none.
+        // The last page is empty: it examined the leases without a site, and none matched.
         assert_eq!(vec![vec![2], vec![3], vec![]], pages(&world, &of_site(0)));
         assert_eq!(vec![Vec::<u8>::new()], pages(&world, &of_site(2)));
         let network = Wanted {

@@ -7,7 +7,7 @@ use std::{fmt, fs};
 
 use crate::files;
 
-/// Runs steps: the real kernel, or a fake one in tests.
+/// Runs steps. In tests, a fake kernel implements it.
 pub(super) trait Kernel {
     /// Load a kernel module.
     fn load(&self, module: &str) -> io::Result<()>;
@@ -26,7 +26,7 @@ pub(super) enum Step {
     Write {
         /// Path of the file.
         path: PathBuf,
-        /// Text to write; an empty text clears the file.
+        /// Text to write. An empty text clears the file.
         text: String,
     },
     /// Remove a file.
@@ -65,7 +65,7 @@ pub(super) struct Running;
 impl Kernel for Running {
     fn load(&self, module: &str) -> io::Result<()> {
         let run = |program| Command::new(program).arg(module).output();
-        // The PATH of udev and of services may lack /sbin.
+        // The PATH of udev and of services may not contain /sbin.
         let output = match run("modprobe") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => run("/sbin/modprobe"),
             output => output,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Paths of the list: package `pci.ids` on Debian, `hwdata` on Red Hat.
+/// Paths of the list: from package `pci.ids` on Debian, from `hwdata` on Red Hat.
 const LISTS: [&str; 2] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"];
 
 /// Vendor and device name of a card.

@@ -7,7 +7,7 @@ use super::*;
 
 const CARD: &str = "0000:00:02.0";
 
-/// A fake kernel on a folder: writes have the same effect as in `/sys`.
+/// A fake kernel that works on a directory. Writes have the same effects as in `/sys`.
 struct Files {
     machine: Machine,
     /// Installed kernel modules.

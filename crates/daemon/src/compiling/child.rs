@@ -1,8 +1,8 @@
 //! The compiler process: its main function, and the code that starts it.
 //!
 //! The process reads a plan from its standard input and gets a path as argument. It reports its progress on its
-//! standard output, as lines of two numbers, and writes the compiled database to the path. The last line is its peak
-//! memory.
+//! standard output, as lines with two numbers each, and writes the compiled database to the path. Its last output line
+//! is its peak memory use.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ use super::{CompileError, Cores, Progress};
 
 /// Command-line argument that makes this program the compiler process.
 pub const COMMAND: &str = "compile-signatures";
-/// Memory limit of the process; rules that need more are not worth compiling.
+/// Memory limit of the process. Compilation fails for rules that need more.
 const MEMORY: u64 = 8 << 30;
 /// Exit status for a database that can't be written.
 const UNKEPT: u8 = 74;
@@ -28,7 +28,7 @@ const UNKEPT: u8 = 74;
 /// Why the compiler process fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// The input can't be read.
+    /// The plan can't be read from standard input.
     #[error("the plan can't be read: {0}")]
     Input(#[from] io::Error),
     /// The input is not a valid plan.
@@ -43,7 +43,7 @@ pub enum ChildError {
 }
 
 impl ChildError {
-    /// Exit status of the process.
+    /// Exit status with which the process reports this error.
     pub fn status(&self) -> u8 {
         if matches!(self, Self::Store(_)) { UNKEPT } else { 1 }
     }
@@ -60,7 +60,7 @@ pub fn compile_child(input: &mut dyn Read, path: &Path, output: &mut dyn Write) 
     let plan = PatternSet::from_bytes(&bytes)?;
     drop(bytes);
     let mut say = |words: String| {
-        // A write error is ignored: if the parent stops reading, it also ends this process.
+        // A write error is ignored, because a parent that stops reading ends this process anyway.
         let _ = output.write_all(words.as_bytes()).and_then(|()| output.flush());
     };
     let prefilter = plan.compile(&mut |done, total| say(format!("{done} {total}\n")))?;
@@ -69,8 +69,8 @@ pub fn compile_child(input: &mut dyn Read, path: &Path, output: &mut dyn Write) 
     Ok(())
 }
 
-/// Make this process the first victim of the OOM killer, give it low scheduling priority, and end it with its parent.
-/// Errors are ignored, since the result of the compilation does not depend on these settings.
+/// Make this process the first victim of the OOM killer, give it low scheduling priority, and let the kernel kill it
+/// when its parent ends. Errors are ignored, since the result of the compilation does not depend on these settings.
 fn humble() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let _ = crate::files::set(std::path::Path::new("/proc/self/oom_score_adj"), "1000");
@@ -90,7 +90,7 @@ fn peak() -> u64 {
     kilobytes.unwrap_or(0) << 10
 }
 
-/// The program that compiles.
+/// Program that is started as the compiler process.
 #[derive(Clone)]
 pub(super) struct Program {
     pub path: PathBuf,
@@ -105,16 +105,17 @@ pub(super) struct Program {
 /// Result of a process that succeeded.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// The file was written.
+    /// The compiled database was written to the file.
     Kept,
-    /// The file could not be written, for this reason.
+    /// The compiled database could not be written, for this reason.
     Unkept(String),
 }
 
 impl Program {
     /// Compile a plan into a file.
     pub fn compile(&self, plan: &PatternSet, path: &Path, progress: &Progress) -> Result<Ended, CompileError> {
-        // The process inherits the core affinity of this thread, so it is changed for the spawn and then restored.
+        // The process inherits the core affinity of this thread. The affinity is therefore changed for the spawn and
+        // restored afterwards.
         let before = rustix::thread::sched_getaffinity(None).ok();
         let stay_on = |cores: &Option<Cores>| cores.map(|cores| rustix::thread::sched_setaffinity(None, &cores));
         stay_on(&self.cores);
@@ -131,7 +132,7 @@ impl Program {
         let followed = std::thread::scope(|scope| {
             let (input, output) = (child.stdin.take(), child.stdout.take());
             scope.spawn(move || {
-                // A write error is ignored, since the exit status shows why the process stopped reading.
+                // A write error is ignored, since the exit status tells why the process stopped reading.
                 input.map(|mut input| input.write_all(&bytes))
             });
             let (said, heard) = mpsc::channel();
@@ -145,7 +146,7 @@ impl Program {
             });
             let mut followed = Followed::default();
             let is_late = !followed.follow(&heard, self.patience, progress);
-            // The threads end once the process closes its pipes.
+            // The threads end as soon as the process closes its pipes.
             let status = if is_late { end(&mut child) } else { child.wait() };
             (followed, status, is_late)
         });
@@ -188,7 +189,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// Read the reports until the process closes its output; `false` if that takes longer than `patience`.
+    /// Read the reports until the process closes its output. Returns `false` if that takes longer than `patience`.
     fn follow(&mut self, heard: &mpsc::Receiver<String>, patience: Duration, progress: &Progress) -> bool {
         let deadline = Instant::now() + patience;
         loop {

@@ -1,5 +1,5 @@
-//! Compiled inspection rules: loaded from a cache, or compiled by a separate process so that its memory is released
-//! afterwards.
+//! Compiled inspection rules. They are loaded from a cache, or compiled by a separate process whose end releases the
+//! memory.
 
 mod child;
 mod progress;
@@ -25,7 +25,7 @@ pub use progress::Progress;
 
 /// Name of the file in the cache folder.
 const FILE: &str = "signatures.db";
-/// Maximum duration of a compilation, after which it fails.
+/// Maximum duration of a compilation. If it is exceeded, the compilation fails.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Why rules can't be compiled.
@@ -66,7 +66,7 @@ pub enum CompileError {
 /// How the compiled rules were obtained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// Why the cache could not be used; `None` if the rules were loaded from it.
+    /// Why the cache could not be used. `None` if the rules were loaded from it.
     pub compiled: Option<String>,
     /// Time taken.
     pub took: Duration,
@@ -85,9 +85,9 @@ impl fmt::Display for Made {
 
 /// Compiles rules, and caches the result.
 pub struct Compiler {
-    /// Program of the compiler process; `None`: compile within this process.
+    /// Program of the compiler process. `None` means compilation within this process.
     program: Option<Program>,
-    /// Cache folder; `None`: no cache.
+    /// Directory of the cache. `None` means no cache.
     cache: Option<PathBuf>,
     /// Whether compiled rules are stored in the cache.
     stores: bool,
@@ -105,11 +105,11 @@ impl Compiler {
         }
     }
 
-    /// A compiler that starts this program as a separate process, on the cores that this process may use and no worker
+    /// A compiler that starts this program as a separate process, on cores that this process may use and that no worker
     /// occupies. It reads the cache but does not write it.
     pub fn of(config: &sluice_config::Config) -> Self {
         Self {
-            // The running executable, even if its path has been replaced since.
+            // The running executable, even if another file has replaced it at its path.
             program: Some(Program {
                 path: "/proc/self/exe".into(),
                 arguments: vec![child::COMMAND.into()],
@@ -126,7 +126,7 @@ impl Compiler {
         Self { stores: true, ..self }
     }
 
-    /// A compiler with the cache of another configuration.
+    /// A compiler for another configuration, which may specify a different cache.
     pub fn following(&self, config: &sluice_config::Config, stores: bool) -> Self {
         Self {
             program: self.program.clone(),
@@ -141,7 +141,7 @@ impl Compiler {
         &self.progress
     }
 
-    /// Load or compile the search database of a plan.
+    /// Load the search database of a plan from the cache, or compile it.
     ///
     /// # Errors
     /// See [`CompileError`].
@@ -159,7 +159,7 @@ impl Compiler {
         Ok((prefilter, Made { compiled, took }))
     }
 
-    /// Load from the cache; the error is the reason for a miss.
+    /// Load a database from the cache. The error states why this was not possible.
     fn load(&self, fingerprint: Fingerprint) -> Result<Prefilter, String> {
         let Some(folder) = &self.cache else {
             return Err("no `cache` is configured".into());
@@ -195,7 +195,7 @@ impl Compiler {
     }
 }
 
-/// Cores that this process may use and that no worker occupies; all its cores if none is left.
+/// Cores that this process may use and that no worker occupies. If there are none, all its cores.
 fn spare_cores(workers: &[u16]) -> Option<Cores> {
     let all = sched_getaffinity(None).ok()?;
     let mut spare = all;
@@ -209,7 +209,7 @@ fn cache(config: &sluice_config::Config) -> Option<PathBuf> {
     config.inspection.as_ref()?.cache.clone()
 }
 
-/// Private temporary folder for a result that is not cached.
+/// Private temporary directory for a result that is not cached.
 struct Passing(PathBuf);
 
 impl Passing {
@@ -225,16 +225,16 @@ impl Passing {
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        // A failure leaves only temporary files behind.
+        // The error is ignored: if the removal fails, only temporary files remain.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Check that files can be created in a folder, which is created if it does not exist.
+/// Check that files can be created in a directory. The directory is created if it does not exist.
 fn writable(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let probe = folder.join(format!(".probe.{}", std::process::id()));
-    // Remove the probe of a process that was killed here. `create_new` does not follow links.
+    // Remove the test file of an earlier process that was killed here. `create_new` does not follow links.
     let _ = fs::remove_file(&probe);
     files::create_new(&probe, 0o600)?;
     fs::remove_file(probe)

@@ -15,7 +15,7 @@ alert tcp any any -> any 80 (msg:"literal"; content:"evil"; sid:1;)
 alert tcp any any -> any 80 (msg:"expression"; pcre:"/ab.*cd/"; sid:2;)
 "#;
 
-/// Entry point of the compiler process when a test starts this program for it.
+/// Main function of the compiler process: a test starts this test program with the name of this function.
 #[test]
 fn child_compiles() {
     let Some(path) = std::env::args().next_back().filter(|last| last.ends_with(FILE)) else {
@@ -36,7 +36,7 @@ fn program(path: &Path, arguments: &[&str]) -> Program {
     }
 }
 
-/// A compiler that starts a separate process and caches in a folder.
+/// A compiler that starts a separate process, with a cache in a directory.
 fn compiler(cache: &Path) -> Compiler {
     let test = std::env::current_exe().unwrap();
     let arguments = ["compiling::tests::child_compiles", "--exact", "--nocapture"];

@@ -1,4 +1,4 @@
-//! Records as lines of EVE JSON, with the field names of Suricata.
+//! Formats records as lines of EVE JSON, with Suricata's field names.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use sluice_inspect::transactions::{Part, Transaction};
 use super::transaction::{dns, http, tls};
 use crate::known::KnownRule;
 
-/// Context that every record needs.
+/// Data that is needed to format any record.
 pub struct Scene<'a> {
     /// Interface names by number.
     pub interfaces: &'a [String],
@@ -26,7 +26,7 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// A time of the engine's clock as text.
+    /// Format a time of the engine's clock as text.
     pub fn time(&self, nanoseconds: u64) -> String {
         humantime::format_rfc3339_micros(self.started + Duration::from_nanos(nanoseconds)).to_string()
     }
@@ -36,7 +36,7 @@ impl Scene<'_> {
         self.interfaces.get(usize::from(number)).map_or("", String::as_str)
     }
 
-    /// Flow ID that also differs between runs of the process, limited to 53 bits like Suricata's.
+    /// Flow ID that is also unique across runs of the process. It is limited to 53 bits, like Suricata's.
     fn flow(&self, number: u64) -> Option<u64> {
         let run = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut mixed = number ^ run.as_nanos() as u64;
@@ -46,7 +46,7 @@ impl Scene<'_> {
         (number != 0).then_some((mixed ^ mixed >> 31) >> 11)
     }
 
-    /// A line of one type.
+    /// A line of EVE JSON with this event type.
     pub fn line(&self, about: &About, kind: EveType, said: impl Serialize) -> Vec<u8> {
         let [source, destination] = about.addresses;
         let port = |port| matches!(about.protocol, 6 | 17).then_some(port);
@@ -128,7 +128,7 @@ impl Scene<'_> {
     }
 }
 
-/// Serialise as a line. Serialisation of these types can't fail.
+/// Serialise as a line. Serialisation can't fail for these types.
 fn finish(line: &impl Serialize) -> Vec<u8> {
     let mut text = to_json(line).unwrap_or_default();
     text.push('\n');
@@ -240,7 +240,7 @@ impl Counts {
 }
 
 impl<'a> AlertSaid<'a> {
-    /// Content for an alert of the API.
+    /// Content of the line for an alert in the form of the API.
     pub fn new(alert: &'a api::Alert) -> Self {
         Self {
             alert: Rule {
@@ -273,7 +273,7 @@ struct Dropped {
 }
 
 impl<'a> DropSaid<'a> {
-    /// Content for a packet of this length, 0 if unknown, a drop reason, and the rule that dropped it, if any.
+    /// Content for a dropped packet: its length (0 if unknown), the drop reason, and the rule that dropped it, if any.
     pub fn new(length: u32, reason: &'static str, rule: Option<&'a KnownRule>) -> Self {
         Self {
             drop: Dropped {
@@ -300,7 +300,7 @@ struct FlowSaid {
     ndpi: Option<Ndpi>,
 }
 
-/// Field names of nDPI's own records.
+/// Fields of application identification, named as in nDPI's own records.
 #[derive(Serialize)]
 struct Ndpi {
     proto: String,

@@ -56,7 +56,7 @@ fn about(service: Option<Service>) -> About {
     }
 }
 
-/// The JSON of a record, without the flow number, which is the same for all records of a flow.
+/// Parse the JSON of a record, and remove the flow number, which is the same in all records of a flow.
 fn read_back(said: RecordKind, service: Option<Service>) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("eve.json");

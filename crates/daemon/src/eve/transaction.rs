@@ -5,13 +5,13 @@ use sluice_inspect::signature::Toward;
 use sluice_inspect::transactions::dns_message::{self, Message};
 use sluice_inspect::transactions::{Part, Transaction};
 
-/// A text of the transaction; `None` if it is absent.
+/// A text field of the transaction. `None` if it is absent.
 fn text(said: &Transaction, part: Part) -> Option<String> {
     let bytes = said.text(part);
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into())
 }
 
-/// Names of the texts that were truncated.
+/// Names of the text fields that were truncated.
 fn cut(said: &Transaction, parts: &[(Part, &'static str)]) -> Vec<&'static str> {
     let cut = parts.iter().filter(|(part, _)| said.is_cut(*part));
     cut.map(|(_, name)| *name).collect()

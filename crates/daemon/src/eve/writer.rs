@@ -12,13 +12,13 @@ use sluice_config::config::EveTarget;
 
 use crate::files::{Log, Rotation};
 
-/// Maximum time that a write may block the thread, and interval between attempts to connect.
+/// Maximum time for which a write may block the thread, and interval between attempts to connect.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Maximum time for writing the last lines when the process ends.
+/// Maximum time at the end of the process for writing the remaining lines.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Queue to the writer thread. Lines that don't fit into the queue are counted as lost.
+/// Queue to the writer thread. Lines that do not fit into it are counted as lost.
 #[derive(Debug)]
 pub struct Writer {
     lines: Option<SyncSender<Vec<u8>>>,
@@ -37,7 +37,8 @@ struct Shared {
 }
 
 impl Writer {
-    /// Start a writer to a target, with a queue of `most` lines; a file is rotated.
+    /// Start a writer to a target, with a queue of `most` lines. If the target is a file, it is rotated as `rotation`
+    /// specifies.
     ///
     /// # Errors
     /// The file can't be opened, the socket's name is invalid, or the thread can't be started.
@@ -113,7 +114,7 @@ struct Thread {
     rotation: Rotation,
     sink: Sink,
     shared: Arc<Shared>,
-    /// Whether the failure has been logged; reset after a successful write.
+    /// Whether the present failure has been logged. Reset after a successful write.
     complained: bool,
 }
 
@@ -150,7 +151,7 @@ impl Thread {
         }
     }
 
-    /// Write a line, and wait for a slow reader. `false` if the line was lost.
+    /// Write a line, and wait if the reader is slow. Returns `false` if the line was lost.
     fn deliver(&mut self, line: &[u8]) -> bool {
         let mut at = 0;
         loop {
@@ -166,14 +167,14 @@ impl Thread {
                 Err(error) => error,
             };
             match error.kind() {
-                // The reader is slow: try again.
+                // The reader is slow, so the write is repeated.
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                 _ if matches!(self.sink, Sink::File(_)) || is_too_long(&error) => {
                     self.shared.failed.fetch_add(1, Ordering::Relaxed);
                     self.log_error(&error);
                     return false;
                 }
-                // The reader has disconnected: the next one gets the line from its beginning.
+                // The reader has disconnected. The next reader gets the line from its beginning.
                 _ => {
                     (self.sink, at) = (Sink::None, 0);
                     self.log_error(&error);
@@ -192,7 +193,7 @@ impl Thread {
         self.shared.ending.load(Ordering::Relaxed)
     }
 
-    /// Write as many bytes as are accepted without waiting.
+    /// Write as many bytes as the target accepts without waiting.
     fn push(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if matches!(self.sink, Sink::None) {
             self.sink = connect(&self.target, self.rotation)?;
@@ -203,7 +204,7 @@ impl Thread {
                 0 => Err(Error::from(ErrorKind::WriteZero)),
                 taken => Ok(taken),
             },
-            // A datagram needs no line feed.
+            // Each datagram contains one line, so the line feed is omitted.
             Sink::Datagram(socket) => socket.send(bytes.trim_ascii_end()).map(|_| bytes.len()),
             Sink::None => Err(Error::from(ErrorKind::NotConnected)),
         }
@@ -316,7 +317,7 @@ mod tests {
     fn queue_that_is_full_loses_lines_and_nobody_waits() {
         let folder = folder();
         let path = folder.path().join("socket");
-        // The reader listens but never reads.
+        // The reader listens at the socket but never reads.
         let listener = UnixListener::bind(&path).unwrap();
         let writer = Writer::start(EveTarget::Stream(path), Rotation::default(), 4).unwrap();
         let line = vec![b'x'; 64 << 10];
@@ -325,7 +326,7 @@ mod tests {
             writer.write(line.clone());
         }
         let [written, lost] = writer.counts();
-        // Lines that the thread is writing or that are queued count neither as written nor as lost.
+        // Lines in the queue, and the line that the thread is writing, count neither as written nor as lost.
         assert!(lost > 0 && written + lost + 5 >= sent, "{written} {lost}");
         drop(writer);
         drop(listener);
@@ -340,7 +341,7 @@ mod tests {
             kept: 1,
         };
         let writer = Writer::start(EveTarget::File(path.clone()), rotation, 8).unwrap();
-        // A folder at the path of the rotated file makes the rotation fail.
+        // A directory at the path of the rotated file makes the rotation fail.
         let old = folder.path().join("eve.json.1");
         std::fs::create_dir(&old).unwrap();
         for line in ["{1}\n", "{2}\n"] {

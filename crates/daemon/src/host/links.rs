@@ -61,11 +61,11 @@ pub struct Line {
     pub tap: Tap,
     /// Frames delivered to the namespace.
     pub delivered: AtomicU64,
-    /// Frames that the namespace did not accept.
+    /// Frames that the namespace rejected.
     pub undelivered: AtomicU64,
     /// Frames passed to the worker.
     pub sent: AtomicU64,
-    /// Frames that the worker's queue did not accept.
+    /// Frames that were lost because the worker's queue was full.
     pub lost: AtomicU64,
 }
 
@@ -92,10 +92,10 @@ impl Line {
     }
 }
 
-/// Interfaces by index in the configuration.
+/// TAP interfaces by their index in the configuration.
 pub type Taps = BTreeMap<u16, Arc<Line>>;
 
-/// Kernel interface indexes, by index in the configuration.
+/// Kernel interface indexes, by the index of the interface in the configuration.
 pub type Numbers = BTreeMap<u16, u32>;
 
 /// Kernel settings of every link of a host stack, also applied to `all` and `default`. The kernel does not forward,
@@ -122,7 +122,7 @@ fn set(interface: &str) -> Result<(), Error> {
             .join(interface)
             .join(name);
         match files::set(&path, value) {
-            // The kernel has no IPv6, or has this setting per link only.
+            // The kernel does not support IPv6, or has this setting only for individual links.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if name == "addr_gen_mode" && error.kind() == ErrorKind::InvalidInput => {}
             Err(error) => return Err(Error::other(format!("{}: {error}", path.display()))),
@@ -132,8 +132,9 @@ fn set(interface: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Create and configure a router's interfaces in a namespace. `taps` initially holds the open TAP devices, and
-/// afterwards those of the router. Returns the kernel's interface indexes, and the first error.
+/// Create and configure a router's interfaces in a namespace. Before the call, `taps` contains the TAP devices that are
+/// already open; afterwards it contains those of the router. Returns the kernel's interface indexes, and the first
+/// error.
 pub fn settle(
     namespace: &Namespace,
     router: &HostRouter,
@@ -154,7 +155,7 @@ pub fn settle(
         for link in before.iter().filter(|link| link.ours && !wanted(&link.name)) {
             netlink.delete_link(link.index)?;
         }
-        // The index of an interface in the configuration may have changed.
+        // The index of an interface in the configuration may have changed, so the interfaces are matched by name.
         let mut held: BTreeMap<String, Arc<Line>> = Default::default();
         if let Some((old, _)) = known {
             let named = |interface: &HostInterface| Some((interface.name.clone(), taps.remove(&interface.index)?));
@@ -201,11 +202,11 @@ pub fn settle(
     })
 }
 
-/// Delay between creating links and setting addresses. FRR receives both by separate sockets, and discards an address
-/// whose link it does not know yet.
+/// Delay between creating links and setting addresses. FRR receives notifications about them on separate sockets, and
+/// discards an address whose link it does not know yet.
 const NOTICED: Duration = Duration::from_millis(100);
 
-/// Create an interface in the namespace and set it up, without addresses.
+/// Create an interface in the namespace and set its link up, without addresses.
 fn link(
     netlink: &mut Netlink,
     interface: &HostInterface,
@@ -226,7 +227,7 @@ fn link(
     Ok((number, tap))
 }
 
-/// Set the addresses of an interface and remove others, except those that daemons have set.
+/// Set the addresses of an interface, and remove all others except those that daemons have set.
 fn address(
     netlink: &mut Netlink,
     interface: &HostInterface,

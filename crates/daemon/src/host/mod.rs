@@ -3,8 +3,8 @@
 //! The host stack of a router is the namespace `sluice-NAME`. For each interface of the router it has a TAP interface
 //! with the same name, MAC address, addresses, MTU and carrier. Punted packets are written to the TAP interfaces, and
 //! packets that the kernel sends there go to the worker that sends for the gateway. Sluice forwards, resolves
-//! neighbours and answers echo requests; the kernel and its daemons do everything else. ARP is disabled on these links:
-//! the kernel sends to the broadcast address, and Sluice resolves the neighbour.
+//! neighbours and answers echo requests; all other functions are left to the kernel and its daemons. ARP is disabled on
+//! these links: the kernel sends frames to the broadcast address, and Sluice resolves the neighbour.
 
 mod links;
 mod namespace;
@@ -50,8 +50,8 @@ pub struct HostInterface {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// Receives frames from host stacks, with the index of the interface. Returns whether it consumed the frame; other
-/// frames are processed as usual.
+/// Callback for frames from host stacks, with the index of the interface. It returns whether it consumed the frame;
+/// other frames are processed as usual.
 pub type Diversion = Box<dyn Fn(u16, &[u8]) -> bool + Send + Sync>;
 
 /// Queues between workers and host stacks.
@@ -62,7 +62,7 @@ pub struct Queues {
     pub from_hosts: Option<PuntSender>,
 }
 
-/// An interface as the kernel numbers it in a host stack.
+/// An interface of a host stack, with its kernel interface index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelLink {
     /// Name of the router.
@@ -80,9 +80,9 @@ pub struct HostCounts {
     pub delivered: u64,
     /// Frames passed to the worker.
     pub sent: u64,
-    /// Frames that the namespace did not accept: its interface was down, or the kernel had no memory.
+    /// Frames that the namespace rejected, because its interface was down or the kernel had no memory.
     pub undelivered: u64,
-    /// Frames sent by namespaces and lost because the queue to the worker was full.
+    /// Frames sent by namespaces that were lost because the queue to the worker was full.
     pub lost: u64,
 }
 
@@ -124,7 +124,7 @@ pub fn namespace_name(router: &str) -> String {
 }
 
 impl Hosts {
-    /// Create the host stacks of these routers and serve them. Namespaces that a former process has left are reused.
+    /// Create the host stacks of these routers and serve them. Namespaces that an earlier process has left are reused.
     ///
     /// # Errors
     /// A namespace, an interface or the thread can't be created.
@@ -140,11 +140,11 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Apply another set of routers or interfaces: unchanged ones are not disturbed, missing ones are removed. Takes
-    /// some milliseconds per changed host stack.
+    /// Apply a different set of routers and interfaces. Unchanged ones are not disturbed, and those that no longer
+    /// exist are removed. Takes some milliseconds per changed host stack.
     ///
     /// # Errors
-    /// A namespace or an interface can't be created; the other changes are applied.
+    /// A namespace or an interface can't be created. The other changes are applied nevertheless.
     pub fn update(&self, routers: Vec<HostRouter>) -> Result<(), HostError> {
         let mut running = lock(&self.running);
         let mut first = Ok(());
@@ -228,14 +228,14 @@ impl Hosts {
         self.shared.set_link(index, up);
     }
 
-    /// Deliver a frame to the host stack of an interface's router. `false` if the router has no host stack or its
-    /// kernel rejects the frame. The kernel drops frames from one of its own addresses.
+    /// Deliver a frame to the host stack of an interface's router. Returns `false` if the router has no host stack or
+    /// its kernel rejects the frame. The kernel drops frames whose source is one of its own addresses.
     pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
         self.shared.deliver(index, frame)
     }
 
-    /// Offer all frames from host stacks to `taker` first, with the index of the interface. Frames that it consumes are
-    /// not processed further. Only one can be set.
+    /// Pass all frames from host stacks first to `taker`, with the index of the interface. Frames that it consumes are
+    /// not processed further. Only one such callback can be set.
     pub fn divert(&self, taker: Diversion) {
         let _ = self.shared.diversion.set(taker);
     }
@@ -253,7 +253,8 @@ impl Hosts {
         links.collect()
     }
 
-    /// Frame counters of a router's host stack since its interfaces were created; `None` if it has no host stack.
+    /// Frame counters of a router's host stack since its interfaces were created. `None` if the router has no host
+    /// stack.
     pub fn counts(&self, router: &str) -> Option<HostCounts> {
         let running = lock(&self.running);
         let taps = self.shared.taps_of(running.get(router)?.links.keys().copied());
@@ -261,12 +262,13 @@ impl Hosts {
         Some(counts.fold(HostCounts::default(), |sum, counts| sum + counts))
     }
 
-    /// Frames for interfaces that no host stack has: they were queued when the interface was removed.
+    /// Number of frames for interfaces that no host stack has, because the frames were queued when the interface was
+    /// removed.
     pub fn strays(&self) -> u64 {
         self.shared.strays.load(Ordering::Relaxed)
     }
 
-    /// Number of panics of the serving thread, after each of which it continued.
+    /// Number of panics of the serving thread. The thread continues after each of them.
     pub fn panics(&self) -> u64 {
         self.shared.panics.load(Ordering::Relaxed)
     }

@@ -11,7 +11,7 @@ use sluice_dpdk::tap::leave_network;
 
 use crate::files;
 
-/// Folder of the named namespaces.
+/// Directory of the named namespaces.
 const FOLDER: &str = "/run/netns";
 
 /// A named network namespace.
@@ -22,7 +22,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Open or create the namespace with this name; returns whether it was created.
+    /// Open the namespace with this name, or create it. Returns whether it was created.
     ///
     /// # Errors
     /// This process lacks the privilege to create or enter a namespace.
@@ -50,7 +50,7 @@ impl Namespace {
         Ok((Self::of(&path, file)?, true))
     }
 
-    /// Treat a file as a network namespace; fails if a thread can't enter it.
+    /// Use a file as a network namespace. Fails if a thread can't enter the namespace.
     fn of(path: &Path, file: File) -> Result<Self, Error> {
         let namespace = Self {
             path: path.into(),
@@ -77,7 +77,7 @@ impl Namespace {
     /// This process lacks the privilege.
     pub fn remove(self) -> Result<(), Error> {
         match rustix::mount::unmount(&self.path, UnmountFlags::DETACH) {
-            // The namespace is no longer mounted: another process has removed it.
+            // The namespace is no longer mounted, because another process has removed it.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) | Ok(()) => {}
             Err(error) => return Err(error.into()),
         }
@@ -88,7 +88,7 @@ impl Namespace {
     }
 }
 
-/// Make mounts below the folder shared, as `ip netns` does.
+/// Make mounts below the directory shared, as `ip netns` does.
 fn prepare() -> Result<(), Error> {
     fs::create_dir_all(FOLDER)?;
     let share = || rustix::mount::mount_change(FOLDER, MountPropagationFlags::SHARED | MountPropagationFlags::REC);
@@ -101,7 +101,7 @@ fn prepare() -> Result<(), Error> {
     }
 }
 
-/// The thread ends afterwards, because it can't be used in its former namespace again.
+/// The thread must end afterwards, because it can't return to its former namespace.
 fn in_thread<R: Send>(work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

@@ -1,5 +1,5 @@
-//! Netlink requests about links, addresses, routes and rules of a network namespace. Only what host stacks need is
-//! implemented; requests are synchronous.
+//! Netlink requests about links, addresses, routes and rules of a network namespace. Only the requests that host stacks
+//! need are implemented. They are synchronous.
 
 use std::io::Error;
 use std::net::IpAddr;
@@ -34,13 +34,13 @@ const UP: u32 = 1;
 const NO_ARP: u32 = 0x80;
 const NO_DETECTION: u32 = 2;
 
-/// Link group of all links created by Sluice, by which a new process recognises those of its predecessor.
+/// Link group of all links that Sluice creates. A new process uses it to recognise the links of an earlier process.
 const GROUP: u32 = 0x534c;
-/// Protocol (`IFA_PROTO`) of addresses set by Sluice; daemons' addresses have other ones.
+/// Protocol (`IFA_PROTO`) of addresses that Sluice sets. Addresses of daemons have other values.
 const ORIGIN: u8 = 0x53;
-/// Routing table that Linux looks up last (`RT_TABLE_DEFAULT`). Routing daemons do not use it.
+/// Routing table that Linux uses last (`RT_TABLE_DEFAULT`). Routing daemons do not use it.
 const LAST_TABLE: u8 = 253;
-/// Priority of the rule for that table, behind all other rules.
+/// Priority of the rule for that table. All other rules have precedence.
 const LAST_RULE: u32 = 32_767;
 
 /// A request under construction.
@@ -80,7 +80,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Attributes of a message that follow a body of this length.
+/// Attributes of a message, which follow a body of this length.
 fn attributes(message: &[u8], body: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = message.get(body..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -125,7 +125,7 @@ pub struct Address {
     pub ours: bool,
 }
 
-/// A netlink socket, bound to the network namespace that it was created in.
+/// A netlink socket. It belongs to the network namespace in which it was created.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
@@ -198,12 +198,12 @@ impl Netlink {
         Ok(links)
     }
 
-    /// Set a link up.
+    /// Bring a link up.
     pub fn set_up(&mut self, link: u32) -> Result<(), Error> {
         self.tell(number::NEW_LINK, 0, &link_body(link, UP, UP), &[])
     }
 
-    /// Set the Ethernet address and MTU of a link, disable ARP, mark the link as created by Sluice, and set it up.
+    /// Set the Ethernet address and MTU of a link, disable ARP, mark the link as created by Sluice, and bring it up.
     pub fn set_link(&mut self, link: u32, mac: [u8; 6], mtu: u16) -> Result<(), Error> {
         let values: [(u16, &[u8]); 3] = [
             (1, &mac),
@@ -276,10 +276,10 @@ impl Netlink {
         self.tell(number::DELETE_ADDRESS, 0, &address_body(link, address), &values)
     }
 
-    /// Set the default route of last resort to a link; remove it if `link` is `None`.
+    /// Set the default route of last resort to a link, or remove it if `link` is `None`.
     pub fn set_last_resort(&mut self, six: bool, link: Option<u32>) -> Result<(), Error> {
         if six {
-            // Linux has a rule for this table by default for IPv4 only.
+            // By default, Linux has a rule for this table only for IPv4.
             let body = [family(true), 0, 0, 0, LAST_TABLE, 0, 0, 1, 0, 0, 0, 0];
             let create = number::CREATE | number::EXCLUSIVE;
             match self.tell(number::NEW_RULE, create, &body, &[(6, &LAST_RULE.to_ne_bytes())]) {
@@ -291,7 +291,7 @@ impl Netlink {
         }
         let (universe, on_link) = (0, 253);
         let scope = if six { universe } else { on_link };
-        // Protocol static, type unicast.
+        // Route attributes: protocol static, type unicast.
         let mut body = [family(six), 0, 0, 0, LAST_TABLE, 4, scope, 1, 0, 0, 0, 0];
         let Some(link) = link else {
             (body[6], body[7]) = (255, 0);

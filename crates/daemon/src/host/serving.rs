@@ -14,19 +14,19 @@ use rustix::event::epoll;
 use super::links::Taps;
 use super::{Diversion, Queues, lock};
 
-/// Maximum sleep. Workers don't wake the thread, since that would cost them a system call.
+/// Maximum sleep of the thread. Workers don't wake it, since that would cost them a system call.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Maximum sleep while no host stack exists.
 const LONG_NAP: Duration = Duration::from_millis(20);
 
-/// Maximum number of frames from one interface or worker before the next is served.
+/// Maximum number of frames that are read from one interface or worker before the next one is served.
 const TURN: usize = 64;
 
 /// Maximum frame length in bytes.
 const LONGEST: usize = u16::MAX as usize;
 
-/// State shared with the configuring thread.
+/// State shared with the thread that applies configurations.
 pub struct Shared {
     taps: Mutex<Taps>,
     /// Interfaces whose link is down.
@@ -34,7 +34,7 @@ pub struct Shared {
     /// Incremented whenever the set of interfaces changes.
     version: AtomicU64,
     epoll: OwnedFd,
-    /// Function that is offered all frames from hosts first.
+    /// Callback that gets all frames from host stacks first.
     pub diversion: OnceLock<Diversion>,
     /// Request to end the thread.
     pub stop: AtomicBool,
@@ -59,7 +59,7 @@ impl Shared {
         })
     }
 
-    /// The TAP interfaces with these indexes.
+    /// Returns the TAP interfaces with these indexes.
     pub fn taps_of(&self, indexes: impl Iterator<Item = u16>) -> Taps {
         let taps = lock(&self.taps);
         indexes
@@ -76,7 +76,7 @@ impl Shared {
             let _ = epoll::delete(&self.epoll, &line.tap);
         }
         for (index, line) in new {
-            // The index of the interface may have changed, and with it the recorded link state.
+            // The index of the interface, and with it the recorded link state, may have changed.
             let _ = line.tap.set_carrier(!down.get(&index).is_some_and(|&down| down));
             let number = epoll::EventData::new_u64(index.into());
             if let Err(error) = epoll::add(&self.epoll, &line.tap, number, epoll::EventFlags::IN) {
@@ -87,7 +87,7 @@ impl Shared {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Deliver a frame to a host stack; `false` if that fails.
+    /// Deliver a frame to a host stack. Returns `false` if that fails.
     pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
         let line = lock(&self.taps).get(&index).cloned();
         let Some(line) = line else { return false };
@@ -141,7 +141,7 @@ pub fn start(queues: Queues, shared: Arc<Shared>) -> Result<JoinHandle<()>, Erro
 }
 
 impl Server {
-    /// Serve until the thread is to end.
+    /// Serve host stacks until the thread is requested to end.
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(TURN);
         let mut busy = false;
@@ -210,7 +210,7 @@ impl Server {
             let length = match line.tap.receive(&mut self.frame) {
                 Ok(Some(length)) => length,
                 Ok(None) => return,
-                // The interface was deleted: stop polling it until it is created again.
+                // The interface was deleted, so it is not polled until it is created again.
                 Err(_) => {
                     let _ = epoll::delete(&self.shared.epoll, &line.tap);
                     return;

@@ -1,4 +1,4 @@
-//! Lowering of application identification, and names of applications.
+//! Converts application identification and the names of applications.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,10 +9,10 @@ use sluice_inspect::applications::{ApplicationCapacity, ApplicationNames, Applic
 
 use super::LoweringError;
 
-/// Names of all applications, loaded once per process because loading takes a while.
+/// Names of all applications. They are loaded once per process, because loading takes a while.
 ///
 /// # Errors
-/// The installed library has another version.
+/// The installed library has an unsupported version.
 pub fn application_names() -> Result<Arc<ApplicationNames>, Error> {
     static NAMES: OnceLock<Arc<ApplicationNames>> = OnceLock::new();
     if let Some(names) = NAMES.get() {
@@ -59,7 +59,7 @@ pub struct UnknownApplication {
     pub rule: usize,
 }
 
-/// Numbers of the applications that a rule names.
+/// Numbers of the applications that a rule states by name.
 pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, LoweringError> {
     if written.is_empty() {
         return Ok(Vec::new());

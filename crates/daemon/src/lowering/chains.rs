@@ -1,4 +1,4 @@
-//! Lowering of the routers' chains.
+//! Converts the routers' chains.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, Name
 use super::LoweringError;
 use super::filter::{boxes4, boxes6};
 
-/// Chains by router; empty if no router has a chain.
+/// Chains of each router. Empty if no router has a chain.
 ///
 /// # Errors
 /// A chain has a loop, or refers to a missing chain.
@@ -35,7 +35,7 @@ fn chain(chain: &Chain) -> Result<ChainText, LoweringError> {
     for step in &chain.steps {
         let described = described(step)?;
         match steps.last_mut() {
-            // Packets are always routed after the session lookup.
+            // After the session lookup, packets are always routed.
             Some(last) if matches!(last.action, Action::Sessions) => {
                 last.text = format!("{}, {}", last.text, described.text);
             }

@@ -1,4 +1,4 @@
-//! Lowering of packet filter rules to the form that the matchers use.
+//! Converts packet filter rules to the form that the matchers use.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub struct Listed {
 /// Rules of the filter in order; single rules can be inserted and removed.
 pub type Rules = RuleList<Listed>;
 
-/// Filter of a configuration; `None` if it has no filter. Rules that were already in `before` keep their counters.
+/// Filter of a configuration. `None` if it has no filter. Rules that already existed in `before` keep their counters.
 ///
 /// # Errors
 /// The matcher would exceed its memory limit.
@@ -70,7 +70,7 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
     Ok(Some(rules.with_sets(sets)))
 }
 
-/// Sets of a configuration. An existing set is reused unless its size or type has changed.
+/// Sets of a configuration. An existing set is reused unless its size or type differs.
 fn sets(config: &Config, before: Option<&Sets>) -> Sets {
     let set = |set: &FilterSet| {
         let (old, size) = (before.and_then(|sets| sets.get(&set.name)), set.settings.size as usize);
@@ -79,7 +79,7 @@ fn sets(config: &Config, before: Option<&Sets>) -> Sets {
             return (set.name.clone(), same.clone());
         }
         let new = ElementSet::new(kind_of(set.settings.kind), size);
-        // Elements of the configuration are added first, so that they fit if the new set is smaller.
+        // Elements of the configuration are added first, because the new set may be too small for the other elements.
         update(&new, &set.settings);
         old.into_iter().for_each(|old| new.copy(old));
         (set.name.clone(), Arc::new(new))
@@ -87,7 +87,7 @@ fn sets(config: &Config, before: Option<&Sets>) -> Sets {
     config.filter_sets.iter().map(set).collect()
 }
 
-/// Apply the configuration to sets that are reused, after a commit.
+/// After a commit, apply the configuration to the sets that were reused.
 pub fn update_sets(config: &Config, rules: &Rules) {
     for set in &config.filter_sets {
         if let Some(running) = rules.sets().get(&set.name) {
@@ -127,8 +127,8 @@ fn update(set: &ElementSet, settings: &schema::NamedSet) {
     }
 }
 
-/// Former position of each rule. Two rules are the same if their conditions and actions are equal, whatever their names
-/// and positions.
+/// For each rule, its position in the previous filter. Two rules are the same if their conditions and actions are
+/// equal; names and positions don't matter.
 fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Option<RulePosition>> + 'c {
     let text = |rule: &FilterRule| {
         let FilterRule {
@@ -213,7 +213,7 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, LoweringE
         schema::Action::SetEcn => Action::SetEcn(rule.new_ecn.unwrap_or(0)),
         schema::Action::SetMark => Action::SetMark(mark(rule.new_mark.unwrap_or(value::Mark { value: 0, mask: 0 }))),
     };
-    // Validation has already rejected unknown names, so the empty set is never used.
+    // Validation has already rejected unknown names, so this empty set is never used.
     let none = || Arc::new(AddressSet::new(1, None).into());
     let set = |name: &String| SharedSet(sets.get(name).cloned().unwrap_or_else(none));
     let membership = |of: &Option<OrNot<String>>| {
@@ -273,7 +273,7 @@ pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Resu
     })
 }
 
-/// Value ranges of a selection for all fields except addresses. Fields without a condition have no ranges.
+/// Value ranges of a selection for all fields except addresses. A field without a condition has no range.
 fn fields(selection: &Selection, router: Option<RouterIndex>, six: bool) -> Vec<(Field, Vec<(u32, u32)>)> {
     let routers: Vec<_> = router.iter().map(|&router| (router.into(), router.into())).collect();
     let wide = |list: &[(u16, u16)]| list.iter().map(|&(first, last)| (first.into(), last.into())).collect();

@@ -1,4 +1,4 @@
-//! Lowering of the limits on packets to routers' host stacks.
+//! Converts the limits on packets to routers' host stacks.
 
 use sluice_config::schema::{HostMulticast, RouterHost};
 use sluice_engine::packet::punt::{Host, LIMITS, Multicast, PuntClass};

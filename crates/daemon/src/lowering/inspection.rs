@@ -1,4 +1,4 @@
-//! Lowering of inspection: policy, rules, and the capacity of the inspector of each shard.
+//! Converts inspection: policy, rules, and the capacity of each shard's inspector.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use super::Secrets;
 use super::signatures::{ReadRules, SignatureError, SignatureReport};
 use crate::compiling::Compiler;
 
-/// Maximum number of sources and destinations tracked by rules that count matches, over all rules.
+/// Maximum number of sources and destinations that are tracked for rules that count matches, summed over all rules.
 const RATES: usize = 1 << 16;
 
 /// Report on the signature files of a configuration; `None` if inspection is not configured.
 ///
 /// # Errors
-/// The same as [`inspection`].
+/// Returns the errors of [`inspection`].
 pub fn signatures(config: &Config) -> Result<Option<SignatureReport>, SignatureError> {
     Ok(inspection(config, Secrets::FIXED, &Compiler::of(config))?.map(|(_, report)| report))
 }
@@ -51,10 +51,10 @@ pub fn inspection(
     Ok(Some((Arc::new(on), report)))
 }
 
-/// Inspection policy that replaces a running one: unchanged rules are reused, and the match counts of rules are kept.
+/// Inspection policy that replaces a running one. Unchanged rules are reused, and rules keep their match counts.
 ///
 /// # Errors
-/// The same as [`inspection`].
+/// Returns the errors of [`inspection`].
 pub fn other_inspection(
     config: &Config,
     (running, before): (&InspectionPolicy, &SignatureReport),
@@ -131,7 +131,7 @@ fn wanted(written: &sluice_config::schema::Inspection) -> LoggedProtocols {
     }
 }
 
-/// Records that workers create in addition to alerts.
+/// Types of records that workers create in addition to alerts.
 fn records(written: &sluice_config::schema::Inspection) -> Records {
     let Some(eve) = &written.eve else {
         return Records::default();
@@ -142,7 +142,7 @@ fn records(written: &sluice_config::schema::Inspection) -> Records {
     Records { drops, flows, most }
 }
 
-/// Traffic class of these protocols, ports and networks, without an overload action.
+/// Traffic class of these protocols, ports and networks. It has no overload action.
 fn class(protocol: Option<IpProtocol>, ports: &PortRanges, networks: &[Prefix]) -> Class {
     let networks = networks.iter().map(|network| network.net());
     Class {
@@ -174,7 +174,7 @@ fn overload(written: &schema::Overload) -> Overload {
     }
 }
 
-/// Inspector capacity of a shard. Flows are not evenly distributed over shards, so each has a reserve of a quarter.
+/// Inspector capacity of a shard. Flows are not distributed evenly over shards, so each shard gets a quarter more.
 pub fn inspection_plan(config: &Config, shards: u32) -> Option<InspectorCapacity> {
     let written = config.document.inspection.as_ref()?;
     let share = |all: u32| match shards {

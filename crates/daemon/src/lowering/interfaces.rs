@@ -1,4 +1,4 @@
-//! Lowering of interfaces, their ports and their routes.
+//! Converts interfaces, their ports and their routes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -51,7 +51,7 @@ fn place(config: &Config, ports: &[(PortIndex, InterfaceIndex)], index: Interfac
     (port.map_or(NO_PORT, |&(port, _)| port), tags)
 }
 
-/// Interfaces in the form of the engine. `macs` are the Ethernet addresses by port.
+/// All interfaces in the form of the engine. `macs` contains the Ethernet address of each port.
 pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
     let ports = ports(config);
     let translates = |router: RouterIndex| {
@@ -142,20 +142,20 @@ fn tunnel(written: &sluice_config::config::Tunnel) -> Tunnel {
     }
 }
 
-/// Side of an interface with respect to address translation.
+/// Side of the address translation on which an interface is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// Inside hosts only: no packet from this interface needs a lookup in destination rules or pools.
+    /// Only inside hosts: no packet from this interface needs a lookup in destination rules or pools.
     Inside,
-    /// Inside hosts or unknown; packets to outside addresses may arrive as well.
+    /// Inside hosts, or unknown: packets to outside addresses may also arrive here.
     Both,
     /// Outside: packets to outside addresses arrive here.
     Outside,
 }
 
-/// Sides of all interfaces. A source rule makes its output interface an outside one, or every interface if it names
-/// none. Destination rules make their input interfaces, or all others, outside ones, except interfaces of hosts whose
-/// source addresses are translated.
+/// Sides of all interfaces. A source rule makes its output interface an outside interface or, if it names none, all
+/// interfaces. A destination rule does the same with its input interface or, if it names none, with all interfaces
+/// except those of hosts whose source addresses are translated.
 fn sides(config: &Config) -> Vec<Side> {
     let mut routers: Vec<_> = config.interfaces.iter().map(|interface| interface.router).collect();
     routers.sort_unstable();
@@ -193,7 +193,7 @@ fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)>
             true => Side::Outside,
             false if has_hosts && anywhere => Side::Both,
             false if has_hosts || !anywhere && !forwards(index) => Side::Inside,
-            // Probably an interface that only carries VLANs.
+            // An interface without addresses is probably used only for its VLANs.
             false if interface.addresses.is_empty() => Side::Both,
             false => Side::Outside,
         };
@@ -206,8 +206,8 @@ fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)>
         .collect()
 }
 
-/// Whether the card should hash by the outside address: packets to outside addresses arrive on the interface or on a
-/// VLAN on it.
+/// Whether the card should hash by the outside address, because packets to outside addresses arrive on the interface or
+/// on one of its VLANs.
 pub fn faces_outside(config: &Config, card: InterfaceIndex) -> bool {
     let mut all = (0..).zip(&config.interfaces).zip(sides(config));
     all.any(|((index, interface), side)| {
@@ -226,7 +226,7 @@ fn link(config: &Config, configured: &Configured, index: InterfaceIndex, mac: [u
         .iter()
         .map(|address| (address.address().into(), address.net().prefix_len()))
         .collect();
-    // DHCP servers reply to the relay addresses, so these are the router's own as well.
+    // DHCP servers reply to the addresses of relays, so these addresses also belong to the router.
     let relays = relays(config, index).into_iter();
     addresses.extend(relays.map(|relay| (IpAddr::V4(relay).into(), 32)));
     let six = addresses.iter().any(|(address, _)| matches!(address, Address::V6(_)));
@@ -250,8 +250,8 @@ fn advertise(configured: &Configured) -> Option<Advertise> {
     })
 }
 
-/// Default gateways by interface: that of the configured default route with the lowest distance, or else that of an
-/// uplink.
+/// Default gateways of each interface: the gateway of the configured default route with the lowest distance, otherwise
+/// that of an uplink.
 pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
     let mut uplinks = vec![[None; 2]; config.interfaces.len()];
     let mut defaults: Vec<_> = config
@@ -281,7 +281,7 @@ pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
     uplinks
 }
 
-/// Routing tables by source network.
+/// Routing tables that are selected by source network.
 pub fn sources(config: &Config) -> SourceTables {
     let networks = config
         .routes
@@ -290,8 +290,8 @@ pub fn sources(config: &Config) -> SourceTables {
     SourceTables::new(config.routers.len(), networks)
 }
 
-/// Routes by router, followed by those of the tables by source: addresses and networks of the interfaces, and
-/// configured routes.
+/// Routes of each router, followed by those of the tables for source networks: addresses and networks of the
+/// interfaces, and configured routes.
 ///
 /// # Errors
 /// Addresses or routes contradict one another.
@@ -303,7 +303,7 @@ pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>
         }
     }
     let sources = sources(config);
-    // Connected networks take precedence over routes by source, too.
+    // Connected networks also take precedence over routes of tables for source networks.
     let of_tables = sources
         .iter()
         .map(|(router, ..)| links.get(usize::from(router)).cloned());
@@ -379,7 +379,7 @@ mod tests {
         format!("{POOL}[[nat.source]]\nfrom = \"10.0.0.0/16\"\npool = \"a\"\n{out}\n")
     }
 
-    /// Names of the cards that are on the outside.
+    /// Names of the cards that carry outside traffic.
     fn cards_of(text: &str) -> Vec<String> {
         let config = config(text);
         let cards = ports(&config)
@@ -391,7 +391,7 @@ mod tests {
             .collect()
     }
 
-    /// Names of the outside interfaces of a gateway with a LAN, a WAN and these rules.
+    /// Names of the outside interfaces of a gateway that has a LAN, a WAN and these rules.
     fn outside_of(rules: &str) -> Vec<String> {
         let config = config(&format!("{LAN}{WAN}{rules}"));
         let found = interfaces(&config, &[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]]);
@@ -404,11 +404,11 @@ mod tests {
         let named = source("out = \"wan\"");
         assert_eq!(vec!["wan"], outside_of(&named));
         assert_eq!(vec!["wan"], outside_of(&format!("{named}{FORWARD}")));
-        // Hosts of one network may be translated towards the other network.
+        // Each of the two networks may contain hosts that are translated towards the other network.
         assert_eq!(vec!["lan", "wan"], outside_of(&source("")));
         assert_eq!(vec!["lan", "wan"], outside_of(FORWARD));
         assert!(outside_of("").is_empty());
-        // Rules for an interface concern that interface only, and rules for the router's host stack none.
+        // A rule for an interface affects only that interface. Rules for the router's host stack affect none.
         let of_wan = "[[nat.destination]]\nin = \"wan\"\nprotocol = \"tcp\"\nport = 80\nto = \"10.0.0.5\"\n";
         assert_eq!(vec!["wan"], outside_of(of_wan));
         let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nlocal = true\nto = \"10.0.0.5\"\n";
@@ -418,7 +418,8 @@ mod tests {
     fn card_faces_outside_where_rules_lead_by_itself_or_a_vlan_and_not_where_their_hosts_are() {
         let both = format!("{LAN}{WAN}");
         assert_eq!(vec!["wan"], cards_of(&format!("{both}{}", source("out = \"wan\""))));
-        // No rule names an interface: the card of the hosts still carries the hosts' packets.
+        // No rule names an interface. The card of the hosts is still an inside card, since it carries the hosts'
+        // packets.
         assert_eq!(vec!["wan"], cards_of(&format!("{both}{}", source(""))));
         assert_eq!(
             vec!["wan"],

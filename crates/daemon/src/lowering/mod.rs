@@ -1,5 +1,5 @@
-//! Lowering of a valid configuration into the parameters of the data plane, which does not depend on the
-//! configuration's types.
+//! Converts a valid configuration to the parameters of the data plane, which does not depend on the configuration's
+//! types.
 
 mod applications;
 mod chains;
@@ -45,7 +45,8 @@ use sluice_route::RouteError;
 use sluice_route::neighbour::Timing;
 use sluice_route::policer::ControlClass;
 
-/// Why a valid configuration can't be lowered: the configuration crate accepts what another crate rejects.
+/// Why a valid configuration can't be converted. In these cases another crate rejects what the configuration crate
+/// accepts.
 #[derive(Debug, thiserror::Error)]
 pub enum LoweringError {
     /// The number of shards is invalid.
@@ -86,7 +87,7 @@ pub enum LoweringError {
 /// Secrets of keyed hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Secrets {
-    /// Secret of the hash that assigns sessions to buckets and chooses ports.
+    /// Secret of the hash that assigns sessions to buckets and selects ports.
     pub sessions: [u64; 2],
     /// Secret from which the steering keys are derived.
     pub steering: u64,
@@ -116,8 +117,8 @@ impl Secrets {
     }
 }
 
-/// Parameters that are fixed for the life of the process, with room for this number of ports; `stages` assigns this
-/// number of workers.
+/// Parameters that are fixed for the life of the process, with room for this number of ports. `stages` assigns the
+/// workers to stages.
 ///
 /// # Errors
 /// The number of shards is invalid.
@@ -135,7 +136,7 @@ pub fn setup(
         steering,
         owners: ShardOwners::dealt(shards, &stages.all(Part::Session, workers)).into(),
         stages,
-        // Set by the caller, which knows the frequency of the cycle counter.
+        // The caller sets this, because it knows the frequency of the cycle counter.
         assist: None,
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,
@@ -161,9 +162,9 @@ pub fn setup(
     })
 }
 
-/// Snapshot of a configuration. `macs` are the Ethernet addresses by port; `pools` the pool names by pool index;
-/// `filter` the result of [`filters`], `inspection` that of [`inspection()`], `sites` the site table if the subscriber
-/// service is enabled.
+/// Creates the snapshot of a configuration. `macs` contains the Ethernet address of each port, `pools` the pool names
+/// by pool index. `filter` is the result of [`filters`], `inspection` that of [`inspection()`]; `sites` is the site
+/// table if the subscriber service is enabled.
 ///
 /// # Errors
 /// See [`LoweringError`].
@@ -241,7 +242,7 @@ pub fn neighbour_limits(config: &Config) -> NeighbourLimits {
     let nanoseconds = |period: sluice_config::value::Period| period.duration().as_nanos() as u64;
     let timing = Timing {
         reachable: nanoseconds(neighbours.reachable),
-        // A shorter reachable time also shortens the delay before the first probe.
+        // If the reachable time is shorter than the default delay before the first probe, it also limits that delay.
         delay: Timing::default().delay.min(nanoseconds(neighbours.reachable)),
         retransmit: nanoseconds(neighbours.retransmit),
         attempts: neighbours.requests,
@@ -251,7 +252,7 @@ pub fn neighbour_limits(config: &Config) -> NeighbourLimits {
         capacity: neighbours.ipv4 as usize + neighbours.ipv6 as usize,
         parked: neighbours.parked_each.into(),
         parked_in_all: neighbours.parked as usize,
-        // Slightly longer than the time until an unanswered resolution fails.
+        // Slightly longer than the time after which an unanswered resolution fails.
         patience: timing.retransmit * (u64::from(timing.attempts) + 1),
         timing,
     }

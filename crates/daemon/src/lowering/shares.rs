@@ -1,4 +1,4 @@
-//! Lowering of the limits of routers and interfaces.
+//! Converts the limits of routers and interfaces.
 
 use sluice_config::Config;
 use sluice_config::config::{Interface, Router};
@@ -32,7 +32,7 @@ fn rate(written: schema::TrafficRate) -> Rate {
     }
 }
 
-/// Limits of a router other than sessions.
+/// All limits of a router except its session limit.
 pub(super) fn quotas(limits: &schema::RouterLimits) -> Quotas {
     Quotas {
         routes: limits.routes.map(|routes| routes as usize),

@@ -1,4 +1,4 @@
-//! Inspection rules: reading of the signature files, and compilation.
+//! Reads the signature files, and compiles the inspection rules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,13 +50,13 @@ pub enum SignatureError {
         /// Rejected rules with reasons.
         refused: Vec<RefusedRule>,
     },
-    /// A pass rule is rejected: traffic that it would pass might be dropped by other rules.
+    /// A pass rule is rejected. Without it, other rules might drop traffic that it would pass.
     #[error("{} of the pass rules can't be used{}", .refused.len(), first(.refused))]
     Pass {
         /// Rejected pass rules.
         refused: Vec<RefusedRule>,
     },
-    /// The rules can't be compiled.
+    /// Location of the first rejected rule, and the reason.
     #[error(transparent)]
     Compile(#[from] CompileError),
 }
@@ -71,7 +71,7 @@ fn first(refused: &[RefusedRule]) -> String {
 }
 
 impl SignatureError {
-    /// The error as a fault with its place in the configuration.
+    /// Convert the error to a fault with its place in the configuration.
     pub fn fault(&self) -> sluice_config::Fault {
         let below: &[&str] = match self {
             Self::File { .. } | Self::None { .. } | Self::Pass { .. } => &["signatures"],
@@ -102,11 +102,11 @@ pub struct RefusedRule {
     pub file: PathBuf,
     /// Line number.
     pub line: u32,
-    /// Signature ID, if the rule has one.
+    /// Signature ID, if it could be read.
     pub id: Option<Id>,
     /// Option that is not supported, and the reason.
     pub why: String,
-    /// Whether the rejection is an error: the rule is a pass rule, and its file must be loaded completely.
+    /// Whether the rejection is an error, because the rule is a pass rule whose absence would change verdicts.
     pub is_missed: bool,
 }
 
@@ -137,7 +137,7 @@ impl std::fmt::Display for SignatureReport {
     }
 }
 
-/// Origins of rules. Signature IDs are unique within a file, and usually across files.
+/// Files from which the rules were read. A signature ID is unique within a file, and usually across files.
 struct Homes(Vec<Home>);
 
 struct Home {
@@ -227,7 +227,7 @@ impl ReadRules {
         Ok(Self { ordered, report, total })
     }
 
-    /// If the rules are the running ones, the new report on their files; otherwise `None`.
+    /// If these rules equal the running rules, returns the new report on their files; otherwise `None`.
     ///
     /// # Errors
     /// A pass rule is rejected.
@@ -273,7 +273,7 @@ impl ReadRules {
     }
 }
 
-/// Fail on rejected pass rules, since traffic that they would pass might be dropped by other rules.
+/// Return an error if pass rules were rejected, since other rules might then drop traffic that these would pass.
 fn none_is_missed(refused: &[RefusedRule]) -> Result<(), SignatureError> {
     let refused: Vec<_> = refused.iter().filter(|refused| refused.is_missed).cloned().collect();
     match refused.is_empty() {
@@ -355,7 +355,7 @@ mod tests {
             (std::sync::Arc::ptr_eq(&running.rules, &other.0.rules), other.1)
         };
         assert_eq!((true, report.clone()), again(&plain));
-        // A setting that does not affect the rules.
+        // This setting does not affect the rules.
         let detects = config(&folder, "[inspection.exceptions]\nmidstream = \"bypass\"\n");
         assert!(again(&detects).0);
         assert!(!again(&config(&folder, "[inspection.addresses]\nHOME_NET = \"10.0.0.0/24\"\n")).0);

@@ -1,4 +1,4 @@
-//! Lowering of subscribers' sites: classification of frames, and networks of their addresses.
+//! Converts subscribers' sites: classification of frames, and networks of their addresses.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,13 +11,13 @@ use sluice_engine::snapshot::sites::{SINGLE, SiteClassifier, SiteKey, SiteSettin
 use sluice_nat::sites::{Network, Sites, context};
 use sluice_wire::Context;
 
-/// Context of a site in a group.
+/// Context of a site in a group of sites.
 pub fn site_context(group: &SiteGroup, site: u32) -> Context {
     let pooled = matches!(group.outside, SitesOutside::Pool(_));
     context(site, group.router, pooled)
 }
 
-/// DHCP clients on the public side that sites use.
+/// Public-side DHCP clients that sites use.
 fn used(subscribers: &Subscribers) -> impl Iterator<Item = &PublicClient> {
     let all = (0..).zip(&subscribers.public);
     all.filter(|(place, _)| subscribers.clients(*place) > 0)
@@ -43,7 +43,8 @@ pub fn site_networks(config: &Config) -> Vec<Network> {
     config.subscribers.iter().flat_map(used).flat_map(of).collect()
 }
 
-/// Classifier of sites for the workers, with the table that the control plane writes; `None` without sites.
+/// Classifier with which workers assign packets to sites. It refers to the table that the control plane writes. `None`
+/// without sites.
 pub fn access(config: &Config, table: &Arc<Sites>) -> Option<SiteClassifier> {
     let subscribers = config.subscribers.as_ref()?;
     let mut rows: BTreeMap<InterfaceIndex, Vec<&SiteRow>> = BTreeMap::new();
@@ -98,7 +99,7 @@ fn behind(subscribers: &Subscribers, rows: &[&SiteRow]) -> SiteKey {
     }
 }
 
-/// Addresses of the DHCP relays on an interface, excluding the interface's own addresses.
+/// Addresses of the DHCP relays on an interface, without the interface's own addresses.
 pub fn relays(config: &Config, interface: InterfaceIndex) -> Vec<Ipv4Addr> {
     let groups = config.subscribers.iter().flat_map(|subscribers| &subscribers.groups);
     let mut relays: Vec<Ipv4Addr> = groups

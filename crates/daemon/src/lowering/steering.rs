@@ -1,4 +1,4 @@
-//! Distribution of packets over shards, as configured and as the pools allow.
+//! Distribution of packets to shards, as configured and as far as the pools allow it.
 
 use sluice_config::Config;
 use sluice_config::schema;
@@ -9,7 +9,7 @@ use sluice_nat::shard::BLOCK;
 use super::translation::keeps_clients;
 use super::{LoweringError, Secrets, pool};
 
-/// Steering function of a configuration; its keys are derived from a secret.
+/// Steering function of a configuration. Its keys are derived from a secret.
 ///
 /// # Errors
 /// The pools contradict one another, or the number of shards is invalid.
@@ -18,7 +18,7 @@ pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, LoweringE
     let pools: Vec<_> = config.pools.iter().map(pool).collect();
     let pools = Pools::new(&pools)?;
     let by_flow = config.document.system.steering == schema::Steering::FiveTuple;
-    // A card can keep only one pool's ports together, so the pool with the most addresses decides.
+    // A card can map the ports of only one pool to their shards, so the pool with the most addresses is used.
     let largest = pools.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.addresses());
     let wanted = SteeringSettings {
         hashed: if by_flow {

@@ -1,4 +1,4 @@
-//! Lowering of the subscriber service.
+//! Converts the settings of the subscriber service.
 
 use std::net::IpAddr;
 
@@ -13,11 +13,11 @@ use super::PoolNames;
 use crate::subscribers::service::{Finder, Interface, Parameters};
 use crate::subscribers::virtual_mac::{VirtualMacError, VirtualMacs};
 
-/// Constant that is combined with the installation's name into the key of virtual MACs.
+/// Constant that is combined with the installation's name to form the key of virtual MACs.
 const KEY: Secret = Secret([0x736c_7569_6365_2e33, 0x736c_7569_6365_2e34]);
 
-/// Parameters of the subscriber service, with the engine's interfaces; `None` without sites. `macs` are the virtual
-/// MACs from [`virtual_macs`], and `secret` is the secret of DHCP transaction IDs.
+/// Parameters of the subscriber service, with the engine's interfaces. `None` without sites. `macs` contains the
+/// virtual MACs from [`virtual_macs`]; `secret` is used for DHCP transaction IDs.
 pub fn subscribers(
     config: &Config,
     interfaces: &[snapshot::Interface],
@@ -55,8 +55,8 @@ fn addresses(configured: &Configured) -> Vec<Ipv4Net> {
     configured.addresses.iter().filter_map(four).collect()
 }
 
-/// Virtual MACs of all sites by number; those of sites with a pool are not used. They are derived from the
-/// installation's name and the site's name.
+/// Virtual MACs of all sites by number. They are derived from the installation's name and the site's name. Those of
+/// sites with a pool are not used.
 ///
 /// # Errors
 /// Almost all addresses of the configured prefix are taken.
@@ -145,7 +145,7 @@ prefixes = ["198.51.100.0/25"]
         assert_eq!(4, own.len());
         assert!(own[..3].iter().all(|mac| mac.starts_with(&[0x02, 0x5e])));
         assert_eq!([0; 6], own[3], "a site with a pool has none");
-        // The same sites with other numbers.
+        // The configuration has the same sites with different numbers.
         let swapped = TEXT.replace("tags = \"100.5-7\"", "tags = \"99-100.5-7\"");
         assert_eq!(own[..3], macs(&swapped)[3..6]);
         assert_ne!(own, macs(&TEXT.replace("access-1", "access-2")));

@@ -1,4 +1,4 @@
-//! Lowering of pools and rules of address translation.
+//! Converts pools and rules of address translation.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
@@ -22,10 +22,10 @@ use sluice_wire::ipv4::protocol;
 
 use super::{LoweringError, timeouts};
 
-/// Pool names by pool index; `None` for a removed pool.
+/// Pool names by pool index. `None` for a removed pool.
 pub type PoolNames = Vec<Option<String>>;
 
-/// Pool names of a configuration. Pools of the configuration `before` keep their indexes, which sessions store; a new
+/// Pool names of a configuration. Pools that existed in `before` keep their indexes, because sessions store them. A new
 /// pool gets an index that was free before.
 pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
     let stays = |name: &String| config.pools.iter().any(|pool| pool.name == *name);
@@ -43,7 +43,8 @@ pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
     names
 }
 
-/// Lower pools and rules. The index of a pool is the position of its name in `names`, because sessions store it.
+/// Convert pools and rules. The index of a pool is the position of its name in `names`, because sessions store the
+/// index.
 ///
 /// # Errors
 /// Pools or rules contradict one another.
@@ -98,7 +99,7 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         }),
         hold: Quarantine {
             seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
-            // Only `quarantined-ports` limits the number, over all pools.
+            // No limit: the number is only limited by `quarantined-ports`, over all pools.
             most: u32::MAX,
         },
         deterministic: configured.deterministic.as_ref().map(deterministic),
@@ -128,7 +129,7 @@ fn behaviour((mapping, filtering): (schema::Mapping, schema::Filtering)) -> Beha
 }
 
 fn deterministic(written: &schema::Deterministic) -> Deterministic<u32> {
-    // Validation ensures that the key is present where it is required.
+    // Validation ensures that the key is present if it is required.
     let key = written.key.map_or([0; 2], |key| key.words());
     Deterministic {
         inside: (written.inside.first().to_bits(), written.inside.last().to_bits()),
@@ -213,8 +214,8 @@ fn host_set(set: &configured::HostSet) -> HostSet<u32> {
     }
 }
 
-/// Whether the rules require that all flows of a client are in the same shard: a rule concerns packets of the host
-/// stack, or a destination rule leads to the router's own host stack or to a set of hosts.
+/// Whether the rules require all flows of a client to be in the same shard. This is the case if a rule applies to
+/// packets of the host stack, or if a destination rule translates to the router's own host stack or to a set of hosts.
 pub fn keeps_clients(config: &Config) -> bool {
     let is_own = |rule: &DestinationRule, address: Ipv4Addr| {
         let mut of_router = config
@@ -279,7 +280,7 @@ mod tests {
         let name = |name: &str| Some(name.to_owned());
         let first = pool_names(&config(&["a", "b", "c"]), &Vec::new());
         assert_eq!(vec![name("a"), name("b"), name("c")], first);
-        // Sessions may still store the index of pool `b`.
+        // Sessions may still store the index of pool `b`, so it is not reused.
         let second = pool_names(&config(&["d", "c", "a"]), &first);
         assert_eq!(vec![name("a"), None, name("c"), name("d")], second);
         let third = pool_names(&config(&["e", "c", "d"]), &second);

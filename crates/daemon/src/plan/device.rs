@@ -7,8 +7,8 @@ use sluice_wire::Checksums;
 
 use crate::ports::outlook;
 
-/// Assumed cost of hand-overs at distances that this machine does not have, in the order of `Distance::ALL`: cycles for
-/// ring and headers, measured on other machines.
+/// Assumed cost of hand-overs at distances that do not exist on this machine, in the order of `Distance::ALL`. The
+/// cycles for ring and headers were measured on other machines.
 pub const HAND_OVERS: [HandOver; 4] = [
     HandOver { out: 20.0, take: 40.0 },
     HandOver { out: 30.0, take: 65.0 },
@@ -19,8 +19,8 @@ pub const HAND_OVERS: [HandOver; 4] = [
     },
 ];
 
-/// Assumed nanoseconds that a driver takes per packet to receive and to send, beyond the cost of frames in memory.
-/// These are typical values, not measured here.
+/// Assumed nanoseconds that a driver takes per packet to receive and to send, in addition to the cost of frames in
+/// memory. These are typical values that are not measured here.
 fn nanoseconds(driver: Driver) -> [f64; 2] {
     match driver {
         Driver::Null | Driver::Ring => [0.0, 0.0],
@@ -32,7 +32,7 @@ fn nanoseconds(driver: Driver) -> [f64; 2] {
     }
 }
 
-/// Assumed cycles per packet and part for the devices, averaged over all ports.
+/// Assumed cycles per packet for the devices, for each part of packet processing, averaged over all ports.
 pub fn cycles(config: &Config, frequency: u64) -> [f64; 4] {
     let ports = outlook(config).unwrap_or_default();
     let count = ports.len().max(1) as f64 * 1e9 / frequency as f64;
@@ -43,7 +43,7 @@ pub fn cycles(config: &Config, frequency: u64) -> [f64; 4] {
     [receive / count, 0.0, 0.0, transmit / count]
 }
 
-/// Whether cards verify checksums: only if all cards use DPDK drivers of their own.
+/// Whether cards verify checksums. This is assumed only if DPDK's own drivers are used for all cards.
 pub fn checksums(config: &Config) -> Checksums {
     let ports = outlook(config).unwrap_or_default();
     let vouches = |driver| matches!(driver, Driver::Native | Driver::Bond);

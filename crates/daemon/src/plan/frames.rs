@@ -1,4 +1,4 @@
-//! Frames of the carrier mix.
+//! Builds frames of the generated traffic (carrier mix).
 
 use std::net::Ipv4Addr;
 
@@ -22,7 +22,7 @@ pub struct Written<'t> {
     pub tcp: Option<u8>,
     /// TCP sequence and acknowledgment number.
     pub numbers: (u32, u32),
-    /// Ethernet addresses: destination, source.
+    /// Ethernet addresses: destination, then source.
     pub macs: [[u8; 6]; 2],
     /// VLAN tags.
     pub tags: &'t [Tag],

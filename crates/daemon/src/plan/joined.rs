@@ -1,4 +1,4 @@
-//! Segmentation of TCP packets that the kernel's GRO has joined, so that frames resemble those on the wire.
+//! Splits TCP packets that the kernel's GRO has joined, so that the frames resemble those on the wire.
 
 use sluice_wire::checksum;
 use sluice_wire::layers::{Class, Fragment, Layers, parse};
@@ -17,7 +17,7 @@ pub fn cut(frame: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
         return None;
     }
     let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
-    // A TCP header length below 20 bytes is invalid.
+    // A TCP header length of less than 20 bytes is invalid.
     let head = Some(usize::from(frame.get(l4 + 12)? >> 4) * 4).filter(|head| *head >= 20)?;
     let data = l4 + head;
     let room = mtu.checked_sub(data - l3).filter(|room| *room > 0)?;

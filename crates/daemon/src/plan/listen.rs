@@ -1,4 +1,4 @@
-//! Live traffic of kernel interfaces, used if no daemon runs.
+//! Live traffic of kernel interfaces. It is used if no daemon is running.
 
 use std::io::{Error, ErrorKind};
 use std::time::{Duration, Instant};
@@ -16,20 +16,20 @@ use crate::replay::captures::Captured;
 /// Maximum wait for frames between two progress reports.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Maximum number of frames read from one interface before the next is served.
+/// Maximum number of frames that are read from one interface before the next one is served.
 const TURN: usize = 256;
 
-/// An interface that is listened on.
+/// An interface whose frames are received.
 struct Ear {
     port: PortIndex,
     device: String,
     listener: Listener,
 }
 
-/// Listen on all kernel interfaces of a configuration, and report the progress to `watch`.
+/// Receive the frames of all kernel interfaces of a configuration, and report the progress to `watch`.
 ///
 /// # Errors
-/// The configuration has no kernel interface, this process may not listen, or nothing is received.
+/// The configuration has no kernel interface, this process lacks the privilege, or no frame is received.
 pub fn listen(config: &Config, time: Duration, watch: &mut dyn FnMut(Pace)) -> Result<Live, LiveError> {
     let mut ears = ears(config)?;
     let mut live = Live::new(config, Witness::Kernel);

@@ -16,7 +16,7 @@ use crate::replay::captures::{Captured, Stream};
 /// Maximum total size of the frames kept, in bytes.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// Maximum number of bytes that a frame has beyond its IP packet: the Ethernet header and two tags.
+/// Maximum number of bytes of a frame in addition to its IP packet: the Ethernet header and two tags.
 const AROUND: u32 = 22;
 
 /// Why live traffic is not available.
@@ -42,7 +42,7 @@ pub enum LiveError {
         /// Duration of listening in seconds.
         seconds: f64,
     },
-    /// All received packets are unsuitable for the measurement.
+    /// None of the received packets is suitable for the measurement.
     #[error(
         "all {packets} received packets are longer than the MTU of this configuration's interfaces: set `mtu`, or, if the kernel merges segments, switch that off with `ethtool -K DEVICE gro off`"
     )]
@@ -50,7 +50,7 @@ pub enum LiveError {
         /// Number of packets.
         packets: u64,
     },
-    /// The daemon has other interfaces than the configuration.
+    /// None of the daemon's interfaces is in the configuration.
     #[error(
         "the running daemon has none of the interfaces of this configuration ({interfaces}): name the one that it runs with, or its socket with --socket"
     )]
@@ -66,10 +66,10 @@ pub enum LiveError {
         /// Devices of the configuration.
         devices: String,
     },
-    /// The process lacks the privilege to listen.
+    /// The process lacks the privilege to capture packets.
     #[error("no daemon runs, and listening on {0} takes the right to open packet sockets: run this as root")]
     Forbidden(String),
-    /// A device can't be listened on.
+    /// Packets of a device can't be captured.
     #[error("no daemon runs, and {device} can't be captured on: {error}; `ip link` lists the interfaces")]
     Device {
         /// Name of the device.
@@ -106,13 +106,13 @@ pub enum Room {
 pub struct SeenInterface {
     /// Name of the interface.
     pub name: String,
-    /// Device as configured; for a bond, its members.
+    /// Device as configured. For a bond, its members.
     pub device: String,
     /// Packets, including those of its VLANs.
     pub packets: u64,
     /// Bytes of these packets.
     pub bytes: u64,
-    /// Packets used for the measurement.
+    /// Number of packets that are used for the measurement.
     pub kept: u64,
 }
 
@@ -130,7 +130,7 @@ pub struct Seen {
     pub bits_per_second: f64,
     /// Mean frame size in bytes, without check sequence.
     pub bytes: f64,
-    /// Packets used for the measurement.
+    /// Number of packets that are used for the measurement.
     pub kept: u64,
     /// Frames that the kernel had joined from several segments and that were split again.
     pub joined: u64,
@@ -147,7 +147,7 @@ pub struct Pace {
     pub elapsed: Duration,
     /// Packets kept.
     pub packets: usize,
-    /// Bytes of the packets kept.
+    /// Total bytes of the packets that are kept.
     pub bytes: usize,
 }
 
@@ -159,9 +159,9 @@ pub struct Live {
     bytes: usize,
     joined: u64,
     too_long: u64,
-    /// Statistics by port.
+    /// Statistics for each port.
     interfaces: Vec<SeenInterface>,
-    /// Maximum frame length of the links.
+    /// Maximum frame length on the links.
     longest: u32,
     stream: Stream,
     elapsed: Duration,
@@ -197,7 +197,7 @@ impl Live {
         }
     }
 
-    /// Count and keep a frame that the kernel received. Joined segments are split.
+    /// Count a frame that the kernel received, and keep it. Joined segments are split.
     pub(super) fn hear(&mut self, port: PortIndex, frame: Captured) -> Room {
         let Captured { at, length, .. } = frame;
         let pieces = (length > self.longest).then(|| cut(&frame.bytes, (self.longest - AROUND) as usize));
@@ -216,8 +216,8 @@ impl Live {
         Room::Left
     }
 
-    /// Count frames that the kernel dropped because they came too fast. Their size is assumed to be the mean of the
-    /// received ones.
+    /// Count frames that the kernel dropped because they arrived too fast. Their size is assumed to be the mean of the
+    /// received frames.
     pub(super) fn missed(&mut self, port: PortIndex, frames: u64) {
         if let Some(seen) = self.interfaces.get(usize::from(port)) {
             let mean = seen.bytes as f64 / seen.packets.max(1) as f64;
@@ -250,7 +250,7 @@ impl Live {
         Room::Left
     }
 
-    /// Keep the frames of a chunk of the daemon's capture.
+    /// Keep the frames of one chunk of the daemon's capture.
     ///
     /// # Errors
     /// The chunk is not in the capture format.
@@ -282,10 +282,10 @@ impl Live {
         }
     }
 
-    /// End the collection after the elapsed time.
+    /// End the collection after `elapsed`.
     ///
     /// # Errors
-    /// No packet was received, or none that is suitable for the measurement.
+    /// No packet was received, or no received packet is suitable for the measurement.
     pub fn finish(mut self, elapsed: Duration) -> Result<Self, LiveError> {
         self.elapsed = elapsed;
         self.frames.sort_by_key(|(_, frame)| frame.at);

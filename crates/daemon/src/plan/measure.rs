@@ -1,4 +1,5 @@
-//! Cycles per packet and part, measured by the counters of a worker that runs this configuration and traffic.
+//! Measures cycles per packet for each part of packet processing, with the counters of a worker that runs this
+//! configuration and traffic.
 
 use sluice_config::Config;
 use sluice_dpdk::tsc;
@@ -16,24 +17,24 @@ use crate::replay::captures::{Captured, Input};
 use crate::replay::world::World;
 use crate::replay::{ReplayError, earliest};
 
-/// Maximum capacity of the session table. More sessions cost memory and time without changing the result.
+/// Maximum capacity of the session table. More sessions would take memory and time without changing the result.
 const MOST_SESSIONS: u32 = 1 << 18;
 
 /// Maximum number of frames used from captures or live traffic.
 pub const MOST_FRAMES: usize = 1 << 16;
 
-/// Number of frames queued at the ports when a batch begins. They have left the innermost caches by then, like frames
-/// from a card.
+/// Number of frames that are queued at the ports when a batch begins. The first of them have then left the innermost
+/// caches, like frames from a card.
 const WAITING: usize = 2048;
 
-/// Number of passes. The median is taken over their batches.
+/// Number of passes. The result is the median over all their batches.
 const PASSES: usize = 7;
 
-/// Traffic to measure with.
+/// Traffic for a measurement.
 pub enum Source<'s> {
     /// Generated from a profile.
     Mix(Profile),
-    /// Captures, by port.
+    /// Read from captures, each with its port.
     Captures(Vec<(u16, Input)>),
     /// Live traffic.
     Live(&'s Live),
@@ -42,9 +43,9 @@ pub enum Source<'s> {
 /// Result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Cycles per packet by part, without devices; includes the packet's fraction of the session creation.
+    /// Cycles per packet for each part, without devices. They include the packet's fraction of its session's creation.
     pub parts: [f64; 4],
-    /// Cycles of a session creation beyond those of any packet.
+    /// Cycles of a session creation, in addition to the cycles of the packet.
     pub opening: f64,
     /// Packets per session.
     pub packets_per_session: Option<f64>,
@@ -56,13 +57,13 @@ pub struct Measured {
     pub bytes: f64,
     /// Fraction of the packets that are forwarded.
     pub forwarded: f64,
-    /// Fraction of the packets in the busiest shard; `None` if the traffic is evenly distributed.
+    /// Fraction of the packets that the busiest shard gets. `None` if the traffic is evenly distributed.
     pub busiest: Option<f64>,
     /// The most frequent drop reason.
     pub dropped_for: Option<&'static str>,
 }
 
-/// Cycles by part since the start.
+/// Cycles of each part since the start.
 fn spent(plane: &ControlPlane) -> [u64; 4] {
     let stage = |stage: CycleStage| -> u64 {
         plane
@@ -91,7 +92,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Pass some frames through the engine; returns the cycles by part and the number of forwarded frames.
+/// Pass some frames through the engine. Returns the cycles of each part and the number of forwarded frames.
 fn batch(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> ([f64; 4], usize) {
     let before = spent(world.plane());
     for (port, frame) in frames {
@@ -103,16 +104,16 @@ fn batch(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> ([f64
     ([0, 1, 2, 3].map(cycles), sent)
 }
 
-/// Pass all frames through the engine; returns the cycles of the session part.
+/// Pass all frames through the engine. Returns the cycles of the session part.
 fn pass(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> f64 {
     let batches = frames.chunks(WAITING);
     batches.map(|frames| batch(world, frames, checksums).0[2]).sum()
 }
 
-/// Measure on the core that this thread runs on.
+/// Measure on the core on which this thread runs.
 ///
 /// # Errors
-/// The configuration can't be lowered into engine parameters, or the traffic can't be read.
+/// The configuration can't be converted to engine parameters, or the traffic can't be read.
 pub fn measure(config: &Config, source: Source<'_>, checksums: Checksums) -> Result<Measured, PlanError> {
     let mut config = config.clone();
     let sessions = &mut config.document.sessions;
@@ -143,14 +144,13 @@ pub fn measure(config: &Config, source: Source<'_>, checksums: Checksums) -> Res
     Ok(measured)
 }
 
-/// Cost of packets of existing sessions.
+/// Cost of packets in existing sessions.
 fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> Measured {
     let count = traffic.data.len().max(1) as f64;
     let mut parts: [Vec<f64>; 4] = Default::default();
     let mut sent = 0;
     pass(world, &traffic.data, checksums);
-    // Batches are shorter than the time slices of competing processes, so that the median is that of undisturbed
-    // batches.
+    // A batch is shorter than a time slice of a competing process, so the median is that of undisturbed batches.
     for frames in (0..PASSES).flat_map(|_| traffic.data.chunks(WAITING)) {
         let (cycles, left) = batch(world, frames, checksums);
         for (part, cycles) in parts.iter_mut().zip(cycles) {
@@ -177,8 +177,9 @@ fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -
     }
 }
 
-/// Cycles of a session creation beyond those of any packet: the difference between passes of the same frames without
-/// and with sessions. Each pass follows a scan of all sessions, so that both find the same cache state.
+/// Cycles of a session creation in addition to those of the packet. It is the difference between two passes of the same
+/// frames, one without and one with existing sessions. A scan of all sessions precedes each pass, so that both begin
+/// with the same cache state.
 fn opening(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> f64 {
     let frames = match traffic.opening.is_empty() {
         true => &traffic.data,
@@ -215,7 +216,7 @@ fn captured(mut inputs: Vec<(u16, Input)>) -> impl Iterator<Item = Result<(u16, 
     })
 }
 
-/// Send frames one by one to create their sessions; returns the traffic and the mean number of packets per session.
+/// Send frames one at a time to create their sessions. Returns the traffic and the mean number of packets per session.
 fn given(
     world: &mut World<'_>,
     frames: impl Iterator<Item = Result<(u16, Captured), ReplayError>>,
@@ -231,7 +232,7 @@ fn given(
         }
         data.push((port, bytes));
     }
-    // Retry replies that preceded the first packet from inside.
+    // Send replies again that preceded the first packet from inside.
     for place in dropped {
         if let Some((port, bytes)) = data.get_mut(place).filter(|(_, bytes)| returns.answers(bytes)) {
             returns.send(world, *port, bytes)?;
@@ -249,7 +250,7 @@ fn given(
     Ok((traffic, (made > 0).then_some(mean)))
 }
 
-/// Fraction of the packets in the busiest shard, measured with one worker per shard.
+/// Fraction of the packets that the busiest shard gets, measured with one worker per shard.
 fn busiest(config: &Config, frames: &[Frame]) -> Result<Option<f64>, PlanError> {
     let shards = config.document.system.shards_of_many();
     let mut config = config.clone();
@@ -266,6 +267,6 @@ fn busiest(config: &Config, frames: &[Frame]) -> Result<Option<f64>, PlanError> 
     let by_shard: Vec<u64> = by_shard.collect();
     let all: u64 = by_shard.iter().sum();
     let most = by_shard.into_iter().max().unwrap_or(0);
-    // Packets without a session belong to no shard and are not counted.
+    // Packets without a session belong to no shard, so they are not counted.
     Ok((all > 0).then(|| most as f64 / all as f64))
 }

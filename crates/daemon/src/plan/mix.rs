@@ -1,5 +1,5 @@
-//! The carrier mix: sessions between inside and remote hosts through this configuration, with packets in both
-//! directions.
+//! The carrier mix: generated sessions between inside hosts and remote hosts through this configuration, with packets
+//! in both directions.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ const SENDER: [u8; 6] = [2, 0x53, 0x6c, 1, 0, 1];
 /// A frame with its input port.
 pub type Frame = (PortIndex, Vec<u8>);
 
-/// Frames to measure with.
+/// Frames for a measurement.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Frames that create all sessions.
@@ -51,7 +51,7 @@ struct Mix<'w, 'm> {
     checksums: Checksums,
 }
 
-/// Create the sessions of a mix, and build the frames that follow in them.
+/// Create the sessions of a mix, and build the later frames of these sessions.
 ///
 /// # Errors
 /// IPv4 packets can't be forwarded, or all packets are dropped.
@@ -97,7 +97,8 @@ pub fn establish(
         .min()
         .unwrap_or(1500);
     let data = (0..PACKETS).filter_map(|number| {
-        // The order is pseudo-random, so that consecutive packets belong to different sessions, as with many hosts.
+        // The order is pseudo-random, so that consecutive packets belong to different sessions, as in traffic of many
+        // hosts.
         let (flow, public) = *seen.get((number.wrapping_mul(2_654_435_761) >> 7) as usize % seen.len())?;
         let length = profile.size(number).min(most.saturating_add(14));
         Some(match number % 2 {
@@ -112,7 +113,7 @@ pub fn establish(
 }
 
 impl Mix<'_, '_> {
-    /// Set the neighbours, so that no packet waits for address resolution.
+    /// Set the MAC addresses of neighbours, so that no packet waits for address resolution.
     fn introduce(&mut self, flows: u32) {
         let hosts = flows.div_ceil(PER_HOST);
         if self.path.hosts_on_link {
@@ -141,7 +142,7 @@ impl Mix<'_, '_> {
         (self.path.host(flow / PER_HOST), port as u16)
     }
 
-    /// Each flow has its own remote endpoint, which identifies the flow of a forwarded packet.
+    /// Each flow has its own remote endpoint. It identifies the flow of a forwarded packet.
     fn remote_end(&self, flow: u32) -> End {
         let remotes = self.path.remote_count();
         (self.path.remote(flow), (443 + flow / remotes) as u16)
@@ -190,7 +191,7 @@ impl Mix<'_, '_> {
         sent
     }
 
-    /// Send the packets that create sessions; returns the forwarded flows with their translated source endpoints.
+    /// Send the packets that create sessions. Returns the forwarded flows with their translated source endpoints.
     fn publics(&mut self, opening: &[Frame], flows: u32) -> Vec<(u32, End)> {
         let sent = self.send(opening);
         let by_remote: HashMap<End, u32> = (0..flows).map(|flow| (self.remote_end(flow), flow)).collect();
@@ -205,7 +206,7 @@ impl Mix<'_, '_> {
     }
 }
 
-/// Source and destination of an IPv4 frame.
+/// Source and destination endpoint of an IPv4 frame.
 fn ends(frame: &[u8]) -> Option<(End, End)> {
     let layers = parse(frame).ok().filter(|layers| layers.class == Class::Ipv4)?;
     let address = |at: usize| {

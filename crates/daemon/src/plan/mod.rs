@@ -1,5 +1,5 @@
-//! `sluice plan`: measures the cost of each part of packet processing on this machine with this configuration and
-//! traffic, and derives the best placement on cores.
+//! `sluice plan`: measures the cost of each part of packet processing on this machine, with this configuration and
+//! traffic, and computes the best assignment of the parts to cores.
 
 mod device;
 mod frames;
@@ -45,15 +45,16 @@ pub use profile::{Demand, DemandError, Of, Profile};
 pub use report::{Answer, Candidate, HandOverCost, Origin, PartCost, Plan, TrafficSummary};
 pub use sluice_engine::placement::list;
 
-/// Maximum number of cores that a load is planned for.
+/// Maximum number of cores for which a load is planned.
 const MOST_CORES: usize = 128;
 
 /// Parameters of a plan.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// Captures to measure with, by interface. Without captures and live traffic, the carrier mix is used.
+    /// Captures for the measurement, by interface. Without captures and live traffic, the generated carrier mix is
+    /// used.
     pub inputs: Vec<(String, PathBuf)>,
-    /// Live traffic to measure with.
+    /// Live traffic for the measurement.
     pub live: Option<Live>,
     /// Cores to use instead of those configured.
     pub cores: Option<Vec<Core>>,
@@ -69,7 +70,7 @@ pub enum PlanError {
         "the configuration has no IPv4 route from an inside to an outside interface for the carrier mix: give captures of your own traffic, --in INTERFACE=CAPTURE"
     )]
     NoPath,
-    /// The configuration drops all packets of the carrier mix.
+    /// The configuration drops all packets of the generated traffic (carrier mix).
     #[error(
         "this configuration drops all packets of the carrier mix: give captures of your own traffic, --in INTERFACE=CAPTURE"
     )]
@@ -77,7 +78,7 @@ pub enum PlanError {
     /// The captures contain no frames.
     #[error("the captures contain no frame: give others with --in INTERFACE=CAPTURE")]
     NoFrames,
-    /// Two options name different traffic.
+    /// Two options specify different traffic.
     #[error("{given} and `{demand}` name different traffic: write only the rate, for the traffic of the captures")]
     TwoTraffics {
         /// Option that supplies packets.
@@ -121,13 +122,13 @@ impl From<LoweringError> for PlanError {
 pub struct Chosen {
     /// The placement.
     pub placement: Placement,
-    /// Reasons, one sentence each.
+    /// Reasons for the placement, one sentence each.
     pub reasons: Vec<String>,
 }
 
-/// Choose the placement for a configuration, based on its cores and the carrier mix.
+/// Choose the placement for a configuration, given its cores and the generated carrier mix.
 ///
-/// This takes about a second and temporarily needs its own memory.
+/// This takes about a second and temporarily needs additional memory.
 ///
 /// # Errors
 /// See [`PlanError`].
@@ -205,7 +206,7 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
     let first = order(&cores, &topology).first().copied().unwrap_or(0);
     let measured = std::thread::scope(|scope| {
         let measuring = scope.spawn(|| {
-            // Without pinning the measurement is only less precise.
+            // The result is ignored: without pinning, the measurement is only less precise.
             let _ = pin::pin(first);
             measure(config, source, device::checksums(config))
         });
@@ -229,8 +230,8 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
             };
         }
     }
-    // Receiving a handed-over packet fetches two cache lines that another core wrote; receiving into a returned buffer
-    // fetches one.
+    // Receiving a handed-over packet fetches two cache lines that another core has written. Receiving into a returned
+    // buffer fetches one.
     costs.back = costs.hand_overs.map(|over| over.take / 2.0);
     let load = load(config, &measured, cores.len());
     Ok(Facts {
@@ -256,7 +257,7 @@ fn load(config: &Config, measured: &Measured, workers: usize) -> Load {
     }
 }
 
-/// Name and origin of the traffic, and its source for the measurement.
+/// Name and origin of the traffic, and the traffic itself.
 fn source<'r>(config: &Config, request: &'r Request) -> Result<(String, Origin, Source<'r>), PlanError> {
     let given = match &request.live {
         Some(_) => Some("--live"),
@@ -281,10 +282,10 @@ fn source<'r>(config: &Config, request: &'r Request) -> Result<(String, Origin, 
     Ok(("captures".into(), Origin::Captures { files }, Source::Captures(inputs)))
 }
 
-/// Check that a required rate does not name other traffic if packets are supplied.
+/// If packets are supplied, check that the required rate does not specify different traffic.
 ///
 /// # Errors
-/// The rate names other traffic.
+/// The rate specifies different traffic.
 pub fn one_traffic(given: &'static str, demand: &Demand) -> Result<(), PlanError> {
     match demand.profile() {
         None => Ok(()),
@@ -296,7 +297,7 @@ pub fn one_traffic(given: &'static str, demand: &Demand) -> Result<(), PlanError
 }
 
 /// Number of queues that all devices support for this number of workers. Devices that can't be queried are assumed to
-/// have enough.
+/// have enough queues.
 fn queues(config: &Config, workers: usize) -> u16 {
     let mut config = config.clone();
     config.cores = (0..workers as Core).collect();
@@ -304,7 +305,7 @@ fn queues(config: &Config, workers: usize) -> u16 {
     ports.iter().map(|port| port.choice.queues).min().unwrap_or(u16::MAX)
 }
 
-/// Cost of hand-overs between these cores, for each distance among them.
+/// Cost of hand-overs between these cores, for each distance that occurs among them.
 fn hand_overs(cores: &[Core], topology: &Topology) -> Vec<HandOverCost> {
     let pairs = || {
         let from = cores.iter().enumerate();
@@ -384,11 +385,11 @@ impl Facts {
         }
     }
 
-    /// Number of cores that a load needs. The given cores are used first, then further ones of the same kind.
+    /// Number of cores that a load needs. The given cores are used first, then additional cores of the same kind.
     fn answer(&self, config: &Config, demand: &Demand) -> Answer {
         let offered = demand.packets(self.measured.bytes);
         let near = order(&self.cores, &self.topology);
-        // No placement needs fewer cycles than the sum of the parts.
+        // Every placement needs at least the sum of the cycles of all parts.
         let least = ((offered * self.costs.total() / self.hz()).ceil() as usize).max(1);
         let found = (least..=MOST_CORES).find_map(|count| {
             let more = count.saturating_sub(near.len());

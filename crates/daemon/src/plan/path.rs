@@ -1,4 +1,4 @@
-//! Hosts between which the carrier mix flows, derived from the configuration.
+//! Derives the hosts between which the generated traffic flows from the configuration.
 
 use std::net::Ipv4Addr;
 
@@ -6,35 +6,35 @@ use ipnet::{IpNet, Ipv4Net};
 use sluice_config::Config;
 use sluice_config::config::{DEFAULT_ROUTER, InterfaceIndex, RouterIndex, SourceAction, SourceRule, Way};
 
-/// Remote hosts behind a default route: a network of publicly assigned addresses.
+/// Network of the remote hosts behind a default route. It consists of publicly assigned addresses.
 const REMOTES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(8, 8, 0, 0), 16);
 
-/// Inside and outside of the gateway for the carrier mix.
+/// The two sides of the gateway for the generated traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Interface of the inside hosts.
     pub inside: InterfaceIndex,
     /// Network of the inside hosts.
     pub hosts: Ipv4Net,
-    /// Whether the inside hosts are on the link of their interface.
+    /// Whether the inside hosts are directly connected to their interface.
     pub hosts_on_link: bool,
     /// Interface of the remote hosts.
     pub outside: InterfaceIndex,
     /// Network of the remote hosts.
     pub remotes: Ipv4Net,
-    /// Whether the remote hosts are on the link of their interface.
+    /// Whether the remote hosts are directly connected to their interface.
     pub remotes_on_link: bool,
 }
 
-/// A network behind an interface, and whether it is on the interface's link.
+/// A network behind an interface, and whether it is directly connected.
 type Behind = (InterfaceIndex, Ipv4Net, bool);
 
-/// Path of packets that the first translating source rule matches, or the path between the first two interfaces. `None`
-/// if IPv4 packets can't be forwarded.
+/// Path of the packets that the first translating source rule matches. Without such a rule, the path between the first
+/// two interfaces. `None` if IPv4 packets can't be forwarded.
 pub fn path(config: &Config) -> Option<Path> {
     let translates = |rule: &&SourceRule| !matches!(rule.action, SourceAction::Exempt);
     let rule = config.source.iter().find(translates);
-    // Without translation, use the router that has the first address.
+    // Without translation, use the first router with an address.
     let with_address = config
         .interfaces
         .iter()
@@ -69,7 +69,7 @@ pub fn path(config: &Config) -> Option<Path> {
     })
 }
 
-/// IPv4 networks behind a router's interfaces; those on links come first.
+/// IPv4 networks behind a router's interfaces. Directly connected networks come first.
 fn networks(config: &Config, router: RouterIndex) -> Vec<Behind> {
     let interfaces = (0..)
         .zip(&config.interfaces)
@@ -112,7 +112,7 @@ impl Path {
         nth(self.hosts, number)
     }
 
-    /// Remote host with this number, modulo the number of hosts. Multiples of an odd number visit each host once,
+    /// Remote host with this number, modulo the number of hosts. Multiples of an odd number reach each host once,
     /// spread over the network.
     pub fn remote(&self, number: u32) -> Ipv4Addr {
         nth(self.remotes, number)

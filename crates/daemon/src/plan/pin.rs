@@ -6,7 +6,7 @@ use sluice_engine::placement::Core;
 /// Pin the calling thread to a core.
 ///
 /// # Errors
-/// The kernel rejects it.
+/// The kernel rejects the request.
 pub fn pin(core: Core) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     if usize::from(core) >= CpuSet::MAX_CPU {

@@ -1,9 +1,9 @@
-//! Traffic profiles: distribution of frame sizes, packets per session, and rates such as "10G sfr".
+//! Traffic profiles: distribution of frame sizes and packets per session. Also parses rates such as "10G sfr".
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes on the wire beside the frame without its check sequence: check sequence, preamble, start delimiter and
+/// Bytes on the wire in addition to the frame without check sequence: check sequence, preamble, start delimiter and
 /// inter-frame gap.
 const AROUND: f64 = 24.0;
 
@@ -14,7 +14,7 @@ pub struct Profile {
     pub name: String,
     /// Frame sizes in bytes without check sequence, each with its fraction of the packets.
     pub sizes: Vec<(u16, f64)>,
-    /// Packets per session, including the first; `None` if sessions are long-lived.
+    /// Packets per session, including the first. `None` if sessions are long-lived.
     pub packets_per_session: Option<f64>,
 }
 
@@ -22,8 +22,8 @@ pub struct Profile {
 pub const NAMES: &str = "sfr";
 
 impl Profile {
-    /// Traffic of a French carrier's customers: 215,136 packets and 4,084 new sessions per 1.004 Gb, in size classes up
-    /// to 64, 128, 576, 1,280 bytes and above. The mean frame size is 583 bytes.
+    /// Traffic of the customers of a French carrier: 215,136 packets and 4,084 new sessions per 1.004 Gbit, in size
+    /// classes up to 64, 128, 576 and 1,280 bytes and above. The mean frame size is 583 bytes.
     pub fn sfr() -> Self {
         Self {
             name: "sfr".into(),
@@ -32,7 +32,7 @@ impl Profile {
         }
     }
 
-    /// Frames of one size, including the check sequence, in long-lived sessions.
+    /// Frames of a single size (including the check sequence) in long-lived sessions.
     pub fn of_size(bytes: u16) -> Self {
         Self {
             name: format!("frames of {bytes} bytes"),
@@ -46,9 +46,10 @@ impl Profile {
         self.sizes.iter().map(|&(bytes, share)| f64::from(bytes) * share).sum()
     }
 
-    /// Size of the frame with this number. In any hundred consecutive frames each size occurs in about its proportion.
+    /// Size of the frame with this number. Among any hundred consecutive frames, each size has about its configured
+    /// fraction.
     pub fn size(&self, number: u32) -> u16 {
-        // Multiples of the golden ratio modulo 1 are evenly distributed over any interval.
+        // Multiples of the golden ratio modulo 1 are evenly distributed, even over short sequences.
         let place = f64::from(number.wrapping_mul(2_654_435_769)) / 2f64.powi(32);
         let mut end = 0.0;
         let found = self.sizes.iter().find(|(_, share)| {
@@ -59,12 +60,12 @@ impl Profile {
     }
 }
 
-/// Traffic that a rate refers to.
+/// Traffic to which a rate refers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Of {
-    /// Frames of a profile; the rate counts frame bytes.
+    /// Frames of a profile. The rate counts frame bytes.
     Profile(Profile),
-    /// Frames of one size, including the check sequence; the rate counts bytes on the wire.
+    /// Frames of a single size, including the check sequence. The rate counts bytes on the wire.
     Size(u16),
     /// The measured traffic.
     Measured,
@@ -73,16 +74,16 @@ pub enum Of {
 /// A required rate: `10G sfr`, `1.5G 64`, `400M`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// Text as typed.
+    /// The rate as typed.
     pub text: String,
     /// Bits per second.
     pub bits: f64,
-    /// Traffic that the rate refers to.
+    /// Traffic to which the rate refers.
     pub of: Of,
 }
 
 impl Demand {
-    /// Packets per second; `mean` is the mean frame size of the measured traffic in bytes.
+    /// Packets per second. `mean` is the mean frame size of the measured traffic in bytes.
     pub fn packets(&self, mean: f64) -> f64 {
         let bytes = match &self.of {
             Of::Profile(profile) => profile.mean(),
@@ -92,7 +93,7 @@ impl Demand {
         self.bits / 8.0 / bytes
     }
 
-    /// Profile of the named traffic; `None` for the measured traffic.
+    /// Profile of the specified traffic. `None` for the measured traffic.
     pub fn profile(&self) -> Option<Profile> {
         match &self.of {
             Of::Profile(profile) => Some(profile.clone()),

@@ -1,4 +1,4 @@
-//! A plan as text and as JSON.
+//! Formats a plan as text and as JSON.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub struct PartCost {
     pub part: &'static str,
     /// Total cycles per packet.
     pub cycles: f64,
-    /// Cycles of the total that are assumed for the device driver; the rest is measured.
+    /// Number of these cycles that are assumed for the device driver. All others are measured.
     pub assumed: f64,
 }
 
@@ -42,7 +42,7 @@ pub struct PartCost {
 pub struct HandOverCost {
     /// Distance between the cores.
     pub distance: &'static str,
-    /// The measured pair of cores; `None` if the cost is assumed.
+    /// The measured pair of cores. `None` if the cost is assumed.
     pub measured: Option<[Core; 2]>,
     /// Cycles per packet on the sending core.
     pub out: f64,
@@ -62,15 +62,15 @@ pub struct Candidate {
     pub bits_per_second: f64,
     /// Core that limits the rate.
     pub bottleneck: Core,
-    /// Cycles of that core per received packet.
+    /// Cycles of that core for each packet that the gateway receives.
     pub cycles: f64,
-    /// Part that takes most of these cycles.
+    /// Part of packet processing that takes most of these cycles.
     pub most: &'static str,
-    /// Utilisation of that core at the required rate; `None` without a required rate.
+    /// Utilisation of that core at the required rate. `None` if no rate is required.
     pub busy: Option<f64>,
 }
 
-/// The traffic that was measured with.
+/// Traffic with which the costs were measured.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TrafficSummary {
@@ -82,9 +82,9 @@ pub struct TrafficSummary {
     pub bytes: f64,
     /// Number of sessions.
     pub sessions: u64,
-    /// Packets per session; `None` if sessions are long-lived.
+    /// Packets per session. `None` if sessions are long-lived.
     pub packets_per_session: Option<f64>,
-    /// Cycles of a session creation.
+    /// Cycles that the creation of a session takes.
     pub opening: f64,
     /// Fraction of the packets that were forwarded.
     pub forwarded: f64,
@@ -102,13 +102,13 @@ pub struct Answer {
     pub load: String,
     /// Packets per second.
     pub packets_per_second: f64,
-    /// New sessions per second; `None` if sessions are long-lived.
+    /// New sessions per second. `None` if sessions are long-lived.
     pub sessions_per_second: Option<f64>,
-    /// Required number of cores; `None` if no number is enough.
+    /// Required number of cores. `None` if no number is sufficient.
     pub cores: Option<usize>,
     /// Whether more cores are required than available.
     pub beyond: bool,
-    /// Placement on these cores.
+    /// Placement of the parts on these cores.
     pub placement: Option<Candidate>,
     /// How to reduce the number of cores.
     pub hint: Option<String>,
@@ -120,9 +120,9 @@ pub struct Answer {
 pub struct Plan {
     /// Cycles per second of a core.
     pub frequency: u64,
-    /// Cores that were planned for.
+    /// Cores for which the plan was computed.
     pub cores: Vec<Core>,
-    /// Queues per device.
+    /// Queues of each device.
     pub queues: u16,
     /// Shards of the session table.
     pub shards: u16,
@@ -138,6 +138,6 @@ pub struct Plan {
     pub choice: Candidate,
     /// Reasons for the choice, one sentence each.
     pub reasons: Vec<String>,
-    /// Number of cores that the given load needs.
+    /// Number of cores that the load in the request needs.
     pub answer: Option<Answer>,
 }

@@ -1,6 +1,7 @@
 //! Replies to sessions that another gateway translated. That gateway used other addresses and ports than this engine
-//! does, so the engine would drop the replies. They are therefore readdressed to a session here with the same remote
-//! endpoint. Which of several sessions is chosen does not matter, since the cost is the same.
+//! does, so the engine would drop the replies. Each such reply is therefore readdressed to a session of this engine
+//! with the same remote endpoint. If there are several such sessions, any of them can be used, since the cost is the
+//! same.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::replay::ReplayError;
 use crate::replay::captures::Captured;
 use crate::replay::world::World;
 
-/// Protocol and remote endpoint; the port is 0 for an ICMP query, whose identifier is translated.
+/// Protocol and remote endpoint. For an ICMP query the port is 0, because its identifier is translated.
 type Remote = (u8, End);
 
 /// Endpoints of a complete IPv4 packet that can be translated.
@@ -40,7 +41,7 @@ impl Ends {
         })
     }
 
-    /// An endpoint as remote endpoint.
+    /// Use an endpoint as key of a remote host.
     fn remote(&self, (address, port): End) -> Remote {
         let port = if self.is_query() { 0 } else { port };
         (self.layers.protocol, (address, port))
@@ -51,22 +52,22 @@ impl Ends {
     }
 }
 
-/// Sessions that replies can be assigned to.
+/// Sessions to which replies can be assigned.
 #[derive(Default)]
 pub struct Returns {
     /// Outside endpoints of the sessions in this engine.
     known: HashSet<(Remote, End)>,
-    /// Outside endpoints that no replies are assigned to yet.
+    /// Outside endpoints to which no replies are assigned yet.
     free: HashMap<Remote, VecDeque<End>>,
-    /// Outside endpoint in this engine, by that in the captured replies.
+    /// Outside endpoint in this engine for each outside endpoint in the captured replies.
     given: HashMap<(Remote, End), End>,
 }
 
 impl Returns {
-    /// Send a frame; if it is a reply, readdress it to an existing session. Returns whether the frame was forwarded.
+    /// Send a frame. A reply is readdressed to an existing session. Returns whether the frame was forwarded.
     ///
     /// # Errors
-    /// The errors of the world.
+    /// Returns the errors of [`World`].
     pub fn send(&mut self, world: &mut World<'_>, port: PortIndex, frame: &mut Vec<u8>) -> Result<bool, ReplayError> {
         let Some(ends) = Ends::of(frame) else {
             return self.pass(world, port, frame);
@@ -94,7 +95,7 @@ impl Returns {
         Ok(leaves)
     }
 
-    /// Whether a frame that was dropped may be a reply to a session that exists now.
+    /// Whether a frame that was dropped may be a reply to a session that has been created since.
     pub fn answers(&self, frame: &[u8]) -> bool {
         Ends::of(frame).is_some_and(|ends| {
             let remote = ends.remote(ends.source);
@@ -103,7 +104,7 @@ impl Returns {
         })
     }
 
-    /// Remove an outside endpoint from those without replies.
+    /// Remove an outside endpoint from those to which no replies are assigned.
     fn take(&mut self, remote: Remote, public: End) {
         if let Some(free) = self.free.get_mut(&remote) {
             free.retain(|end| *end != public);
@@ -150,7 +151,7 @@ fn readdress(frame: &mut [u8], ends: &Ends, (address, port): End) {
             put(frame, l4 + 2, port);
             amend(frame, l4 + 16, address.and(ports));
         }
-        // A UDP checksum of zero means that the packet has none.
+        // A UDP checksum of zero means that the packet has no checksum.
         17 => {
             put(frame, l4 + 2, port);
             if word(frame, l4 + 6) != Some(0) {

@@ -1,4 +1,5 @@
-//! Cost of a hand-over between two cores: bursts through a ring, and the cache misses on the packets' lines.
+//! Measures the cost of a hand-over between two cores: bursts through a ring, and the cache misses on the packets'
+//! lines.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use super::pin::pin;
 /// Packets per burst.
 const BURST: usize = 32;
 
-/// Number of bursts, whose median is the result.
+/// Number of bursts. The result is their median.
 const BURSTS: usize = 2_000;
 
 /// Capacity of the ring.
@@ -23,15 +24,15 @@ const PLACES: usize = 512;
 /// Maximum duration of the measurement of one pair of cores.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Contents of a ring entry: buffer, its capacity and data window, and metadata.
+/// Contents of a ring entry: pointer to the buffer, its capacity and data window, and metadata.
 type Entry = [u64; 6];
 
-/// Cache lines of a packet that the next worker reads: those of the buffer and of the headers.
+/// Cache lines of a packet that the receiving worker reads: those of the buffer and of the headers.
 #[derive(Default)]
 #[repr(align(128))]
 struct Lines([AtomicU64; 16]);
 
-/// Cycles per packet between two cores; `None` if the thread can't be pinned or the cores are busy.
+/// Cycles per packet of a hand-over between two cores. `None` if the thread can't be pinned or the cores are busy.
 pub fn measure(from: Core, to: Core) -> Option<HandOver> {
     let (producer, consumer) = RingBuffer::new(PLACES);
     let packets: Vec<Lines> = (0..2 * PLACES).map(|_| Lines::default()).collect();
@@ -55,7 +56,7 @@ fn median(mut bursts: Vec<u64>) -> Option<f64> {
     enough.then(|| bursts[bursts.len() / 2] as f64 / BURST as f64)
 }
 
-/// Cycles of each burst written to the ring.
+/// Returns the cycles of each burst that is written to the ring.
 fn given(mut ring: Producer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec<u64> {
     let (mut bursts, mut next) = (Vec::with_capacity(BURSTS), 0);
     let began = Instant::now();
@@ -64,7 +65,7 @@ fn given(mut ring: Producer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec
             std::thread::yield_now();
             continue;
         }
-        // Write the packets' lines, as a worker does before a hand-over.
+        // Write to the packets' cache lines, as a worker does before a hand-over.
         for place in 0..BURST {
             let lines = &packets[(next + place) % packets.len()].0;
             lines[0].store(next as u64, Ordering::Relaxed);
@@ -80,7 +81,7 @@ fn given(mut ring: Producer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec
     bursts
 }
 
-/// Cycles of each burst read from the ring.
+/// Returns the cycles of each burst that is read from the ring.
 fn taken(mut ring: Consumer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec<u64> {
     let mut bursts = Vec::with_capacity(BURSTS);
     while !over.load(Ordering::Relaxed) {
@@ -98,7 +99,7 @@ fn taken(mut ring: Consumer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec
                 prefetch_read(&lines[8]);
             }
             for entry in chunk {
-                // The buffer's own line is written later, but the headers are read now.
+                // The cache line of the buffer itself is written later; the headers are read here.
                 let lines = &packets[entry[0] as usize % packets.len()].0;
                 sum += lines[8].load(Ordering::Relaxed) + entry[5];
                 lines[0].store(sum, Ordering::Relaxed);

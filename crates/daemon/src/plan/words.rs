@@ -4,7 +4,7 @@ use sluice_engine::placement::{Load, Part, Planned, SIBLINGS, list};
 
 use super::Facts;
 
-/// Reasons for the placement: its rate, its bottleneck, and why the alternatives are worse.
+/// Reasons for the placement: its rate, its bottleneck, and how the alternatives compare.
 pub fn reasons(facts: &Facts, ranked: &[Planned], chosen: &Planned) -> Vec<String> {
     let mut reasons = vec![carries(facts, chosen), limit(chosen)];
     reasons.extend(alternative(ranked, chosen));
@@ -100,7 +100,7 @@ fn elephant(facts: &Facts) -> Option<String> {
     })
 }
 
-/// Explanation that shards can't be distributed evenly over the session workers; `None` if they can.
+/// States that shards can't be distributed evenly to the session workers. `None` if they can.
 pub fn uneven(load: &Load, chosen: &Planned) -> Option<String> {
     let workers = chosen.placement.of(Part::Session).len();
     let even = Load { busiest: 0.0, ..*load };

@@ -1,4 +1,4 @@
-//! Capture files: read frame by frame as Ethernet, written with nanosecond timestamps.
+//! Capture files. They are read frame by frame as Ethernet, and written with nanosecond timestamps.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Cursor, Read, Write};
@@ -25,7 +25,7 @@ pub enum CaptureError {
         /// Error of the kernel.
         error: std::io::Error,
     },
-    /// The file has another format.
+    /// The file is not in a capture format.
     #[error("{} is no capture file: pcap and pcapng are read", .0.display())]
     NoCapture(PathBuf),
     /// The file ends within a frame.
@@ -51,7 +51,7 @@ pub enum CaptureError {
     ForeignLink {
         /// Path of the file.
         path: PathBuf,
-        /// Place in the file.
+        /// Place of the packet in the file.
         at: String,
         /// Name of the link type.
         link: String,
@@ -61,7 +61,7 @@ pub enum CaptureError {
 /// A captured frame with its time.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
-    /// Time since the Unix epoch; never earlier than that of the previous frame.
+    /// Time since the Unix epoch. It is never earlier than the time of the previous frame.
     pub at: Duration,
     /// Captured bytes.
     pub bytes: Vec<u8>,
@@ -90,7 +90,7 @@ pub struct Input {
 const STANDARD_INPUT: &str = "-";
 
 impl Input {
-    /// Open a capture, with `-` for standard input, and read its first frame.
+    /// Open a capture and read its first frame. The path `-` means standard input.
     ///
     /// # Errors
     /// The file is not a capture, or can't be replayed.
@@ -131,10 +131,10 @@ impl Input {
         self.next.as_ref().map(|frame| frame.at)
     }
 
-    /// The next frame; `None` at the end.
+    /// Return the next frame. `None` at the end of the capture.
     ///
     /// # Errors
-    /// The frame after the next one can't be read. The next one is kept.
+    /// The frame after the next one can't be read. The next frame is kept.
     pub fn take(&mut self) -> Result<Option<Captured>, CaptureError> {
         let next = self.read()?;
         Ok(std::mem::replace(&mut self.next, next))
@@ -234,14 +234,14 @@ struct Raw {
     timestamp: u128,
     length: u32,
     bytes: Vec<u8>,
-    /// Whether the block is a simple packet block, which lacks the captured length: its bytes end with padding.
+    /// Whether the block is a simple packet block. Such a block does not state the captured length, so its bytes end with padding.
     is_simple: bool,
 }
 
 fn raw(block: Block<'_>) -> Option<Raw> {
     let mut is_simple = false;
     let (interface, timestamp, length, bytes) = match block {
-        // The library interprets the raw timestamp as nanoseconds, regardless of the interface's resolution.
+        // The library interprets the raw timestamp as nanoseconds, whatever the resolution of the interface is.
         Block::EnhancedPacket(packet) => {
             let raw = packet.timestamp.as_nanos();
             (packet.interface_id, raw, packet.original_len, packet.data.into_owned())
@@ -267,7 +267,7 @@ fn raw(block: Block<'_>) -> Option<Raw> {
 }
 
 impl Raw {
-    /// Interface of the packet, and the frame.
+    /// Determine the interface of the packet, and convert it to a frame.
     fn of<'i>(
         self,
         interfaces: &'i [InterfaceDescriptionBlock<'static>],
@@ -313,7 +313,7 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// Add the next chunk. Each frame that is complete goes to `each`, with the name of its interface.
+    /// Add the next chunk. Each complete frame is passed to `each`, with the name of its interface.
     ///
     /// # Errors
     /// The stream is not in pcapng format.
@@ -360,13 +360,13 @@ fn name<'i>(interface: &'i InterfaceDescriptionBlock<'static>) -> &'i str {
     names.unwrap_or("")
 }
 
-/// A timestamp in the interface's resolution; the default is microseconds.
+/// Convert a timestamp in the resolution of the interface, by default microseconds.
 fn time(interface: &InterfaceDescriptionBlock<'_>, raw: u128) -> Duration {
     let resolution = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
         _ => None,
     });
-    // Offset in whole seconds, which may be negative.
+    // The offset is in whole seconds and may be negative.
     let offset = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsOffset(seconds) => Some(i128::from(*seconds as i64)),
         _ => None,

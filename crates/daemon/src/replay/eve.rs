@@ -1,4 +1,4 @@
-//! Records of a replay as lines of EVE JSON, written synchronously so that none is lost.
+//! Writes the records of a replay as lines of EVE JSON. They are written synchronously, so that none is lost.
 
 use std::io::{BufWriter, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -27,9 +27,9 @@ pub struct EveError {
     error: std::io::Error,
 }
 
-/// Target of lines.
+/// Target to which the lines are written.
 enum Sink {
-    /// A file in the format that the daemon appends to.
+    /// A file to which the daemon appends lines, too.
     File(Log),
     /// A newly created file, or a stream.
     Lines(Box<dyn Write>),
@@ -42,15 +42,15 @@ pub struct Lines {
     path: PathBuf,
     sink: Sink,
     types: Vec<EveType>,
-    /// Nanoseconds between statistics.
+    /// Interval between statistics in nanoseconds.
     every: u64,
-    /// Time of the next statistics.
+    /// Time at which the next statistics are written.
     next: u64,
     written: u64,
 }
 
 impl Lines {
-    /// Write to the configured target. An existing file is appended to, as by the daemon.
+    /// Write to the configured target. If it is an existing file, lines are appended, as the daemon does.
     ///
     /// # Errors
     /// The file can't be opened, or no process listens at the socket.
@@ -96,7 +96,7 @@ impl Lines {
         let written = match &mut self.sink {
             Sink::File(file) => file.write_line(line),
             Sink::Lines(lines) => lines.write_all(line),
-            // A datagram needs no line feed.
+            // Each datagram contains one line, so the line feed is omitted.
             Sink::Datagrams(socket) => socket.send(line.trim_ascii_end()).map(|_| ()),
         };
         self.written += 1;
@@ -126,7 +126,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Write the inspection statistics if their interval has passed, or unconditionally at the end.
+    /// Write the inspection statistics if their interval has passed. At the end, write them in any case.
     ///
     /// # Errors
     /// A line can't be written.
@@ -161,10 +161,10 @@ impl Lines {
     }
 }
 
-/// Receives an alert in the form of the API, and a function that creates its line of EVE JSON.
+/// Callback that receives an alert in the form of the API, and a function that creates its line of EVE JSON.
 pub type Each<'e> = dyn FnMut(&api::Alert, &dyn Fn() -> Vec<u8>) + 'e;
 
-/// Converts the alerts and records of a world and writes them.
+/// Converts the alerts and records of a replay and writes them.
 pub struct Journal {
     /// Writer of the lines; `None` if nothing is written.
     lines: Option<Lines>,
@@ -174,7 +174,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Create the journal of a world whose clock starts with the first captured frame.
+    /// Create the journal of a replay whose clock starts with the first captured frame.
     pub fn new(lines: Option<Lines>, world: &World<'_>, start: Duration) -> Self {
         let policy = world.plane().snapshot();
         let mut known = KnownRules::default();
@@ -189,7 +189,7 @@ impl Journal {
         }
     }
 
-    /// Use one name for all interfaces.
+    /// Use the same name for all interfaces.
     pub fn rename(&mut self, name: &str) {
         self.names.fill(name.to_owned());
     }
@@ -203,8 +203,8 @@ impl Journal {
         }
     }
 
-    /// Write the alerts and records since the last call, and the statistics if their interval has passed or at the end.
-    /// Returns the alerts and records.
+    /// Write the alerts and records that were collected since the last call, and return them. Also write the
+    /// statistics, if their interval has passed or `ends` is true.
     ///
     /// # Errors
     /// A line can't be written.
@@ -233,7 +233,7 @@ impl Journal {
         }
     }
 
-    /// End all flows, write their last records, and flush. Returns the number of lines.
+    /// End all flows, write their last records, and flush all lines. Returns the number of lines.
     ///
     /// # Errors
     /// The lines can't be written.

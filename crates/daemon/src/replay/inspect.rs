@@ -1,8 +1,8 @@
 //! `sluice inspect`: applies inspection rules to a capture.
 //!
-//! The engine runs as a bridge. The order of a frame's two addresses decides on which side of the bridge it arrives, so
-//! that both ends of a conversation are on different sides, fragments included, whichever packets were captured. The
-//! sender of the first packet is the client, as on a real bridge.
+//! The engine runs as a bridge. The order of a frame's two addresses determines the side of the bridge on which it
+//! arrives. The two ends of a conversation are thus on different sides, for fragments too, and even if some packets
+//! were not captured. The sender of the first packet is the client, as on a real bridge.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -41,15 +41,15 @@ const PACKET_HEADER: u64 = 16;
 pub struct Inspect {
     /// Path of the capture; `-` is standard input.
     pub capture: PathBuf,
-    /// Paths of the rule files.
+    /// Paths of the rule files to apply.
     pub rules: Vec<PathBuf>,
     /// Language of the rules.
     pub dialect: SignatureDialect,
     /// Path of a `classification.config`.
     pub classes: Option<PathBuf>,
-    /// Networks of `$HOME_NET`; the private ranges if empty.
+    /// Networks of `$HOME_NET`. If empty, the private address ranges.
     pub home: Vec<NetFilter>,
-    /// Other variables of the rules, without `$`.
+    /// Other variables of the rules. Their names are without `$`.
     pub variables: Vec<(String, String)>,
     /// Path of a file for records of all types.
     pub eve: Option<PathBuf>,
@@ -76,7 +76,7 @@ pub struct Progress {
     pub share: Option<f64>,
 }
 
-/// Packets without inspection, for one reason.
+/// Number of packets that were not inspected for one reason.
 #[derive(Clone, Debug)]
 pub struct Uninspected {
     /// Name of the reason.
@@ -121,12 +121,12 @@ pub struct InspectSummary {
 /// Names of the two sides of the bridge.
 const SIDES: [&str; 2] = ["lower", "higher"];
 
-/// A text as TOML string; the escapes of JSON are valid in TOML.
+/// Format a text as a TOML string. TOML accepts the escapes of JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Whether a variable contains ports, according to its name or its value.
+/// Whether a variable contains ports. Its name or its value determines this.
 fn is_of_ports(name: &str, value: &str) -> bool {
     let is_numeric = value.contains(|c: char| c.is_ascii_digit())
         && !value.contains("::")
@@ -207,8 +207,8 @@ impl Inspect {
     }
 }
 
-/// Frames that are searched together, like those that a worker finds after it was busy. They are from one side, so that
-/// no frame overtakes a reply to it.
+/// Frames that are searched together, like the frames that a worker receives at a time when it is busy. All are from
+/// the same side, so that no frame is processed after a reply to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Burst {
     side: PortIndex,
@@ -232,7 +232,7 @@ fn side(frame: &[u8]) -> PortIndex {
     PortIndex::from(([a, b], source) > ([c, d], destination))
 }
 
-/// Apply rules to a capture. `found` receives the matches in the order of the capture; `progress` is called
+/// Apply rules to a capture. `found` receives the matches in the order of the capture. `progress` is called
 /// periodically.
 ///
 /// # Errors
@@ -315,7 +315,7 @@ pub fn inspect(
     })
 }
 
-/// The file of EVE lines, if the request and the configuration ask for one.
+/// The writer of EVE lines, if the request or the configuration specifies a file for them.
 fn lines(request: &Inspect, config: &Config) -> Result<Option<Lines>, ReplayError> {
     let inspection = config.document.inspection.as_ref();
     match (&request.eve, inspection.and_then(|inspection| inspection.eve.as_ref())) {
@@ -355,7 +355,7 @@ fn sum(
     world.plane().counters().iter().map(|worker| of(worker).get()).sum()
 }
 
-/// Packets that were not inspected, and packets that a gateway would have dropped.
+/// Numbers of packets that were not inspected, and of packets that a gateway would have dropped.
 fn uninspected(world: &World<'_>) -> Vec<Uninspected> {
     let counters = world.plane().counters();
     let bypassed = Skipped::ALL.iter().map(|&why| Uninspected {
@@ -386,7 +386,7 @@ mod tests {
         let [there, back] = [there, back].map(|(from, to)| packet::udp4(from, to).payload(&[1; 64]).build());
         assert_eq!([1, 0], [side(&there), side(&back)]);
         let mut later = there.clone();
-        // A fragment whose offset is not 0 contains no ports.
+        // A fragment whose offset is not 0 contains no port numbers.
         later[20..22].copy_from_slice(&[0, 1]);
         assert_eq!(1, side(&later));
         let own = |from: &str, to: &str| side(&packet::tcp4(from, to).build());

@@ -4,18 +4,19 @@
 
 use sluice_wire::ethernet::ethertype::{IPV4, IPV6};
 
-/// Destination MAC of a frame whose header was not captured. The receiving interface replaces it by its own address.
+/// Destination MAC of a frame whose link-layer header was not captured. The receiving interface replaces it by its own
+/// address.
 pub const NO_ADDRESS: [u8; 6] = [0; 6];
-/// Source MAC of such a frame: a locally administered address.
+/// Source MAC of a frame whose link-layer header was not captured: a locally administered address.
 const SOURCE: [u8; 6] = [2, 0x53, 0x6c, 0, 2, 0];
-/// Length of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 const ETHERNET: usize = 14;
-/// Lowest EtherType; smaller values are IEEE 802.3 lengths.
+/// Lowest EtherType. Smaller values are IEEE 802.3 lengths.
 const FIRST_TYPE: u16 = 0x0600;
 /// EtherType for packets without a known type: local experimental (IEEE 802).
 const OTHER: u16 = 0x88b5;
 
-/// Supported link types, as an error message lists them.
+/// Names of the supported link types for an error message.
 pub const READ: &str = "Ethernet, raw IP, Linux cooked (SLL and SLL2), null and loopback captures are read";
 
 /// A supported link type.
@@ -23,7 +24,7 @@ pub const READ: &str = "Ethernet, raw IP, Linux cooked (SLL and SLL2), null and 
 pub enum Link {
     /// Ethernet (1).
     Ethernet,
-    /// Raw IP (101, 228 and 229): an IP packet without link-layer header.
+    /// Raw IP (101, 228 and 229): an IP packet without a link-layer header.
     Ip,
     /// BSD null (0): an address family in the byte order of the capturing machine.
     Null,
@@ -36,12 +37,12 @@ pub enum Link {
 }
 
 impl Link {
-    /// Link type of a number; `None` if it is not supported.
+    /// The link type with a number. `None` if it is not supported.
     pub fn of(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::Null,
             1 => Self::Ethernet,
-            // 12 and 14 are the values of raw IP on some BSD systems.
+            // Some BSD systems use 12 and 14 for raw IP.
             12 | 14 | 101 | 228 | 229 => Self::Ip,
             108 => Self::Loop,
             113 => Self::Cooked,
@@ -60,8 +61,8 @@ impl Link {
         }
     }
 
-    /// A packet as an Ethernet frame, and the frame's length; `length` is the packet's length on the wire. If the
-    /// link-layer header is truncated, the frame consists of an Ethernet header only.
+    /// Converts a packet to an Ethernet frame. Returns the frame and its length on the wire; `length` is the packet's
+    /// length on the wire. If the link-layer header is truncated, the frame is only an Ethernet header.
     pub fn framed(self, bytes: Vec<u8>, length: u32) -> (Vec<u8>, u32) {
         if self == Self::Ethernet {
             return (bytes, length);
@@ -87,7 +88,7 @@ impl Link {
             Self::Ethernet => half(12),
             Self::Cooked => half(14),
             Self::Cooked2 => half(0),
-            // The IP version is more reliable than the address family, whose numbers differ between systems.
+            // The IP version field is used, because the numbers of address families differ between systems.
             Self::Ip | Self::Null | Self::Loop if self == Self::Ip || self.is_ip(bytes) => match payload.first() {
                 Some(first) if first >> 4 == 4 => IPV4,
                 Some(first) if first >> 4 == 6 => IPV6,
@@ -98,7 +99,8 @@ impl Link {
         if written < FIRST_TYPE { OTHER } else { written }
     }
 
-    /// Whether the address family of a null or loopback header is IP: AF_INET is 2 on all systems, AF_INET6 differs.
+    /// Whether the address family of a null or loopback header is IP. AF_INET is 2 on all systems; AF_INET6 differs
+    /// between systems.
     fn is_ip(self, bytes: &[u8]) -> bool {
         let Some(&family) = bytes.first_chunk::<4>() else {
             return false;

@@ -1,8 +1,8 @@
 //! `sluice replay`: runs the engine on capture files, on a simulated clock.
 //!
-//! Frames enter one by one, in the order of their timestamps. Before each frame, the clock advances in steps so that
-//! timers run. Sent frames get the present time as timestamp. A replay uses no real clock, device or randomness, so the
-//! same captures produce the same output on any machine and with any number of workers.
+//! Frames enter one at a time, in the order of their timestamps. Before each frame, the clock advances in steps so that
+//! timers run. The timestamp of a sent frame is the simulated time. A replay uses no real clock, device or randomness,
+//! so the same captures produce the same output on any machine and with any number of workers.
 
 pub(crate) mod captures;
 mod cut;
@@ -40,9 +40,9 @@ pub use summary::{EveSummary, InterfaceSummary, InventedNeighbour, Summary};
 pub struct Replay {
     /// Captures that interfaces receive, by interface name.
     pub inputs: Vec<(String, PathBuf)>,
-    /// Files for frames that interfaces send, by interface name.
+    /// Number of workers that replaces the configured one.
     pub outputs: Vec<(String, PathBuf)>,
-    /// Number of workers instead of the configured one.
+    /// File for inspection records that replaces the configured target. It is truncated.
     pub workers: Option<u16>,
     /// File for inspection records instead of the configured target; it is truncated.
     pub eve: Option<PathBuf>,
@@ -72,7 +72,7 @@ pub enum ReplayError {
         /// Name of the parent interface.
         parent: String,
     },
-    /// The same interface is named twice.
+    /// The same interface is specified twice.
     #[error("interface `{0}` has two captures for the same direction")]
     Twice(String),
     /// The number of workers is zero or exceeds the number of shards.
@@ -83,7 +83,7 @@ pub enum ReplayError {
         /// Number of shards in the configuration.
         shards: u16,
     },
-    /// A file for records is named, but inspection is not configured.
+    /// A file for records is specified, but inspection is not configured.
     #[error("{}: there are no inspection records, because the configuration has no [inspection]: add it, or remove --eve", .0.display())]
     NothingInspected(PathBuf),
     /// A capture can't be read or written.
@@ -101,7 +101,7 @@ pub enum ReplayError {
     /// Cores or memory of the machine can't be read.
     #[error(transparent)]
     Machine(#[from] crate::MachineError),
-    /// The configuration can't be lowered into engine parameters.
+    /// The configuration can't be converted to engine parameters.
     #[error(transparent)]
     Lowering(#[from] LoweringError),
     /// Inspection rules can't be loaded.
@@ -183,7 +183,7 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
     Ok(summary)
 }
 
-/// Record types if a file is named on the command line and the configuration lists no types.
+/// Record types that are written if the command line names a file and the configuration lists no types.
 const TYPES: [EveType; 6] = [
     EveType::Alert,
     EveType::Drop,
@@ -193,7 +193,7 @@ const TYPES: [EveType; 6] = [
     EveType::Tls,
 ];
 
-/// Direct the records to a file instead of the configured target.
+/// Write the records to a file instead of the configured target.
 fn record_to(config: &mut Config, path: &Path) -> Result<(), ReplayError> {
     let (Some(inspection), Some(written)) = (&mut config.inspection, &mut config.document.inspection) else {
         return Err(ReplayError::NothingInspected(path.to_owned()));
@@ -206,7 +206,7 @@ fn record_to(config: &mut Config, path: &Path) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// Writer of records; `None` if none are to be written.
+/// Writer of records. `None` if no records are written.
 fn lines(config: &Config, request: &Replay) -> Result<Option<Lines>, EveError> {
     let target = config
         .inspection
@@ -226,7 +226,7 @@ fn lines(config: &Config, request: &Replay) -> Result<Option<Lines>, EveError> {
     }
 }
 
-/// Input with the earliest frame; the first one on a tie.
+/// Index of the input with the earliest next frame. If several are equal, the first one.
 pub(crate) fn earliest(inputs: &[(PortIndex, Input)]) -> Option<usize> {
     let times = inputs.iter().enumerate();
     let times = times.filter_map(|(place, (_, input))| Some((input.next_time()?, place)));

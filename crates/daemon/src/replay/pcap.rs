@@ -1,10 +1,10 @@
-//! Classic capture files: one link type, micro- or nanosecond timestamps, in the byte order of the capturing machine
-//! (draft-ietf-opsawg-pcap).
+//! Classic capture files. They have one link type and timestamps in micro- or nanoseconds, in the byte order of the
+//! capturing machine (draft-ietf-opsawg-pcap).
 
 use std::io::{Error, ErrorKind, Read};
 use std::time::Duration;
 
-/// Length of the file header, and of a packet header.
+/// Length in bytes of the file header, and of a packet header.
 const FILE_HEADER: usize = 24;
 const PACKET_HEADER: usize = 16;
 /// Maximum length of a packet in bytes: four times libpcap's maximum.
@@ -45,16 +45,16 @@ pub struct Packet {
 pub struct Reader<R> {
     file: R,
     is_big_endian: bool,
-    /// Nanoseconds per unit of the sub-second part of timestamps.
+    /// Number of nanoseconds in one unit of the sub-second part of timestamps.
     unit: u32,
     link: u32,
 }
 
 impl<R: Read> Reader<R> {
-    /// Read the file header; `None` if the file has another format.
+    /// Read the file header. `None` if the file has a different format.
     ///
     /// # Errors
-    /// The errors of the file.
+    /// Returns the errors of the file.
     pub fn new(mut file: R) -> std::io::Result<Option<Self>> {
         let mut header = [0; FILE_HEADER];
         match file.read_exact(&mut header) {
@@ -74,7 +74,8 @@ impl<R: Read> Reader<R> {
             unit,
             link: 0,
         };
-        // The upper half is the length of a frame check sequence behind each frame, which is ignored as padding.
+        // The upper half is the length of a frame check sequence after each frame. It is ignored, because the bytes
+        // count as padding.
         reader.link = reader.word(&header, 20) & 0xffff;
         Ok(Some(reader))
     }
@@ -133,7 +134,7 @@ mod tests {
             true => value.to_be_bytes(),
             false => value.to_le_bytes(),
         };
-        // Version 2.4, whose two halves are in the file's byte order as well.
+        // Version 2.4. The two halves are also in the byte order of the file.
         let version = if is_big_endian { 0x0002_0004 } else { 0x0004_0002 };
         let mut file: Vec<u8> = [magic, version, 0, 0, snap, 1].into_iter().flat_map(word).collect();
         for &(seconds, fraction, bytes, length) in packets {
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn packets_that_were_cut_and_lengths_that_contradict_the_header_are_taken() {
-        // The second packet exceeds the snap length of the header, and the third states a wire length of 0.
+        // The second packet exceeds the snap length of the file header. The third states a wire length of 0.
         let packets: [(u32, u32, &[u8], u32); 3] = [(1, 0, &[1; 64], 1_500), (1, 0, &[2; 90], 90), (1, 0, &[3; 10], 0)];
         let bytes = file(false, 0xa1b2_c3d4, 64, &packets);
         let mut reader = Reader::new(bytes.as_slice()).unwrap().unwrap();

@@ -1,5 +1,4 @@
-//! The workers' alerts and records, with an order and flow numbers that do not depend on the number of workers and
-//! shards.
+//! The workers' alerts and records. Their order and flow numbers do not depend on the number of workers and shards.
 
 use std::collections::HashMap;
 
@@ -34,7 +33,7 @@ impl Told {
         }
     }
 
-    /// Sort key: time first, then flow regardless of direction.
+    /// Sort key: first the time, then the flow regardless of direction.
     fn order(&self) -> impl Ord + use<> {
         let About {
             at,
@@ -50,8 +49,8 @@ impl Told {
     }
 }
 
-/// Enlarge the queues so that one round of a worker can't fill them, since they are drained after each round. A round
-/// ends at most 256 flows and finishes at most all transactions of its shards.
+/// Enlarge the queues so that one round of a worker can't fill them; they are drained after each round. In a round, a
+/// worker ends at most 256 flows and completes at most all transactions of its shards.
 pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
     inspection.alerts = inspection.alerts.max(1 << 16);
     if inspection.records.most > 0 {
@@ -64,7 +63,7 @@ pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
 pub struct Recorder {
     queues: Vec<Queues>,
     told: Vec<Told>,
-    /// Output flow numbers by the shards' flow numbers, assigned in the order of first appearance.
+    /// Flow number in the output for each flow number of a shard. They are assigned in the order of first appearance.
     numbers: HashMap<u64, u64>,
     last: u64,
 }
@@ -85,7 +84,7 @@ impl Recorder {
     /// Read the queues.
     pub fn collect(&mut self) {
         for Queues { alerts, records } in &mut self.queues {
-            // At the same time, alerts come before records of a flow.
+            // If times are equal, the alerts of a flow come before its records.
             while let Ok(alert) = alerts.pop() {
                 self.told.push(Told::Alert(alert));
             }
@@ -95,7 +94,7 @@ impl Recorder {
         }
     }
 
-    /// Alerts and records since the last call.
+    /// Return the alerts and records collected since the last call.
     pub fn take(&mut self) -> Vec<Told> {
         let mut told = std::mem::take(&mut self.told);
         told.sort_by_cached_key(Told::order);

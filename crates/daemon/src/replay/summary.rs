@@ -9,7 +9,7 @@ use sluice_engine::packet::reason::Reason;
 
 use crate::start::{mac_text, sum};
 
-/// Summary of a replay. Over all interfaces, `received + made + unparked = sent + dropped + to-host + parked`.
+/// Summary of a replay. Summed over all interfaces, `received + made + unparked = sent + dropped + to-host + parked`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Summary {
@@ -19,13 +19,13 @@ pub struct Summary {
     pub duration: u64,
     /// Interfaces in the order of the configuration.
     pub interfaces: Vec<InterfaceSummary>,
-    /// Dropped packets by reason; reasons with a zero count are omitted.
+    /// Dropped packets for each reason. Reasons with a zero count are omitted.
     pub drops: Vec<Drop>,
-    /// Sessions created, ended, and present at the end.
+    /// Numbers of sessions that were created, that ended, and that are present at the end.
     pub sessions: Vec<Counter>,
     /// Neighbours that are not configured, with the MAC addresses generated for them.
     pub invented_neighbours: Vec<InventedNeighbour>,
-    /// Frames that the capture's snap length has truncated; zeros replace the missing bytes.
+    /// Frames that the snap length of the capture has truncated. Zeros replace the missing bytes.
     pub truncated_capture: u64,
     /// Truncated frames skipped because a header is incomplete.
     pub truncated_headers: u64,
@@ -44,7 +44,7 @@ pub struct Summary {
 pub struct EveSummary {
     /// Lines written.
     pub written: u64,
-    /// Alerts and records lost: more concurrent messages than `messages` allows.
+    /// Number of alerts and records that were lost because more were queued at the same time than `messages` allows.
     pub lost: u64,
 }
 
@@ -60,11 +60,11 @@ pub struct InterfaceSummary {
     pub sent: u64,
     /// Packets that the gateway originated.
     pub made: u64,
-    /// Packets dropped that were received here.
+    /// Dropped packets that were received on this interface.
     pub dropped: u64,
     /// Packets for local delivery.
     pub to_host: u64,
-    /// Packets parked for an unresolved neighbour.
+    /// Packets that were parked because their neighbour was unresolved.
     pub parked: u64,
     /// Parked packets that were sent later.
     pub unparked: u64,

@@ -1,4 +1,4 @@
-//! The engine in memory: frames in and out without devices, on a simulated clock.
+//! The engine in memory. Frames are passed in and out without devices, on a simulated clock.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,19 +29,19 @@ use super::summary::{self, InventedNeighbour, Summary};
 use crate::compiling::Compiler;
 use crate::lowering::{self, Secrets};
 
-/// Nanoseconds per tick of the session timers. Time advances in steps of one or more ticks.
+/// Nanoseconds per tick of the session timers. Time advances in steps of at least one tick.
 const TICK: u64 = 10_000_000;
 
-/// Maximum number of steps between two frames, however far apart they are.
+/// Maximum number of time steps between two frames.
 const STEPS: u64 = 1_000;
 
-/// Maximum frame length that a buffer holds.
+/// Maximum length in bytes of a frame that is processed.
 const LONGEST: usize = 65_000;
 
-/// Receives sent frames: port, time in nanoseconds, frame.
+/// Receives sent frames: port, time in nanoseconds, and frame.
 type Sink<'s> = dyn FnMut(PortIndex, u64, &[u8]) -> Result<(), CaptureError> + 's;
 
-/// Memory lines that the tables need, per worker and shard.
+/// Cache lines of memory that the tables need, per worker and per shard.
 pub struct Memory {
     shards: usize,
     lines: usize,
@@ -54,7 +54,7 @@ impl Memory {
     }
 }
 
-/// The workers, the wires to their ports, and the state of the replay.
+/// The workers, their simulated ports, and the state of the replay.
 pub struct World<'m> {
     plane: ControlPlane,
     workers: Vec<Worker<'m>>,
@@ -63,7 +63,7 @@ pub struct World<'m> {
     now: Now,
     readdress: Readdress,
     invented: BTreeMap<(u16, Address), [u8; 6]>,
-    /// Number of packets that had been parked when unresolved neighbours were last searched.
+    /// Number of parked packets when unresolved neighbours were last searched for.
     parked: u64,
     cut: Cut,
     /// Collects the workers' alerts and records, if enabled.
@@ -81,7 +81,7 @@ pub struct Cut {
     pub too_long: u64,
 }
 
-/// The configured stages if the number of workers matches the configuration.
+/// The configured stages, if the number of workers equals the configured number.
 fn stages(config: &Config, workers: u16) -> Stages {
     match usize::from(workers) == config.cores.len() {
         true => Stages::new(config.stages.clone()),
@@ -92,7 +92,7 @@ fn stages(config: &Config, workers: u16) -> Stages {
 /// Cycle counter that is always zero, since a replay must not depend on real time.
 pub const NO_CYCLES: fn() -> u64 = || 0;
 
-/// MAC address of each port, and whether frames are readdressed to it because the configuration sets no MAC.
+/// For each port its MAC address, and whether frames are readdressed to it because the configuration sets no MAC.
 type Readdress = Vec<([u8; 6], bool)>;
 
 fn plane(
@@ -140,7 +140,7 @@ impl<'m> World<'m> {
     /// Memory requirements of the tables.
     ///
     /// # Errors
-    /// The configuration can't be lowered into engine parameters.
+    /// The configuration can't be converted to engine parameters.
     pub fn memory(config: &Config, workers: u16) -> Result<Memory, ReplayError> {
         let (plane, _) = plane(config, workers, None)?;
         Ok(Memory {
@@ -149,10 +149,10 @@ impl<'m> World<'m> {
         })
     }
 
-    /// Create a world at time 0, whose workers measure their cycles by the given counter.
+    /// Create a world at time 0. Its workers measure cycles with the given counter.
     ///
     /// # Errors
-    /// The configuration can't be lowered into engine parameters.
+    /// The configuration can't be converted to engine parameters.
     pub fn new(
         config: &Config,
         workers: u16,
@@ -167,7 +167,7 @@ impl<'m> World<'m> {
     /// Create a world with inspection rules that have already been loaded.
     ///
     /// # Errors
-    /// The configuration can't be lowered into engine parameters.
+    /// The configuration can't be converted to engine parameters.
     pub fn with(
         config: &Config,
         workers: u16,
@@ -226,17 +226,17 @@ impl<'m> World<'m> {
             mac,
         };
         if let (Some(desk), Some(worker)) = (self.desks.get(owner), self.workers.get_mut(owner)) {
-            // A round handles one request. If the table is full, packets remain parked.
+            // The error is ignored: a round handles one request, and if the table is full, packets remain parked.
             let _ = desk.requests.try_send(request);
             worker.round(self.now);
             let _ = desk.replies.try_recv();
         }
     }
 
-    /// Advance the clock to `at` in steps, so that timers run.
+    /// Advance the clock to time `at` in steps, so that timers run.
     ///
     /// # Errors
-    /// The errors of the sink.
+    /// Returns the errors of the sink.
     pub fn advance(&mut self, at: u64, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
         let from = self.now.nanoseconds;
         let step = (at.saturating_sub(from) / STEPS).next_multiple_of(TICK).max(TICK);
@@ -254,11 +254,11 @@ impl<'m> World<'m> {
         Ok(())
     }
 
-    /// Receive a frame at the present time; `checksums` states which checksums are verified. Truncated bytes are
-    /// replaced by zeros, and the checksum is then treated as correct.
+    /// Receive a frame at the present time. `checksums` states which checksums are verified. Truncated bytes are
+    /// replaced by zeros, and the checksum then counts as correct.
     ///
     /// # Errors
-    /// The errors of the sink.
+    /// Returns the errors of the sink.
     pub fn receive(
         &mut self,
         port: PortIndex,
@@ -273,8 +273,8 @@ impl<'m> World<'m> {
         self.settle(sink)
     }
 
-    /// Bytes of a frame, and whether it was truncated, in which case zeros replace the missing bytes. `None` if the
-    /// frame can't be used, which is counted.
+    /// Returns the bytes of a frame, and whether it was truncated. Zeros replace missing bytes. `None` if the frame
+    /// can't be used, which is counted.
     pub fn whole<'f>(&mut self, frame: &'f Captured) -> Option<(Cow<'f, [u8]>, bool)> {
         if frame.length as usize > LONGEST || frame.bytes.len() > LONGEST {
             self.cut.too_long += 1;
@@ -289,12 +289,13 @@ impl<'m> World<'m> {
         filled.map(|bytes| (Cow::Owned(bytes), true))
     }
 
-    /// Set the size of buffers, independent of the MTU; longer frames get larger buffers.
+    /// Set the size of buffers, which then does not depend on the MTU. Longer frames get larger buffers.
     pub fn set_room(&self, bytes: usize) {
         self.wires.iter().for_each(|wires| wires.set_room(bytes));
     }
 
-    /// A frame readdressed to the port's own MAC if the configuration sets none or the capture has no link-layer header.
+    /// The frame, readdressed to the port's MAC if the configuration sets no MAC or the capture has no link-layer
+    /// header.
     pub fn addressed(&self, port: PortIndex, frame: &[u8]) -> Vec<u8> {
         let mut bytes = frame.to_vec();
         if let (Some(&(own, is_any)), Some(destination)) =
@@ -324,7 +325,8 @@ impl<'m> World<'m> {
         self.wires.iter().flat_map(|wires| wires.take_sent()).collect()
     }
 
-    /// Run a single worker until no packet is queued, and discard the sent frames. All ports must be bridged: no neighbours are resolved.
+    /// Run a single worker until no packet is queued, and discard the sent frames. All ports must be bridged, since
+    /// neighbours are not resolved.
     pub fn drain_bridges(&mut self) {
         loop {
             self.round();
@@ -335,8 +337,8 @@ impl<'m> World<'m> {
         self.wires.iter().for_each(Wires::forget_sent);
     }
 
-    /// Scan all sessions and end those that match. A filter that matches none leaves the processor's caches in the same
-    /// state as any other.
+    /// Scan all sessions and end those that match. A filter without matches leaves the processor's caches in the same
+    /// state as any other filter.
     pub fn end_sessions(&mut self, filter: &Filter) {
         for (worker, desk) in self.workers.iter_mut().zip(&self.desks) {
             let request = Request::Clear {
@@ -360,11 +362,11 @@ impl<'m> World<'m> {
         &self.plane
     }
 
-    /// Run all due timers of every shard, and what they trigger.
+    /// Run all due timers of every shard, and process the packets that they cause.
     fn sweep(&mut self, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
         loop {
             let before = self.ended();
-            // Each round maintains one shard of its worker.
+            // In each round, a worker maintains one of its shards.
             for _ in 0..self.plane.start_parameters().owners.len() {
                 self.round();
             }
@@ -393,7 +395,7 @@ impl<'m> World<'m> {
         self.recorder = Some(Recorder::new(&mut self.desks));
     }
 
-    /// Alerts and records since the last call.
+    /// Return the alerts and records collected since the last call.
     pub fn told(&mut self) -> Vec<Told> {
         self.recorder.as_mut().map(Recorder::take).unwrap_or_default()
     }
@@ -416,10 +418,10 @@ impl<'m> World<'m> {
         self.now.nanoseconds
     }
 
-    /// Run the workers until all are idle; sent frames go to the sink.
+    /// Run the workers until all are idle. Sent frames are passed to the sink.
     fn settle(&mut self, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
         let mut sent = self.drain();
-        // Frames sent at the same time are ordered by flow instead of by worker; the order within a flow is preserved.
+        // Frames with the same timestamp are ordered by flow instead of by worker. The order within a flow is preserved.
         sent.sort_by_cached_key(|sent| (sent.port, flow(&sent.frame)));
         for sent in sent {
             sink(sent.port, self.now.nanoseconds, &sent.frame)?;
@@ -427,9 +429,9 @@ impl<'m> World<'m> {
         Ok(())
     }
 
-    /// Resolve all pending neighbours to generated MAC addresses. Returns whether there were any.
+    /// Resolve all pending neighbours to generated MAC addresses. Returns whether any were pending.
     fn invent(&mut self) -> bool {
-        // A packet to an unresolved neighbour is parked, so without newly parked packets there is nothing to resolve.
+        // A packet to an unresolved neighbour is parked. If no further packet was parked, no neighbour needs resolution.
         let counters = self.plane.counters().iter().flat_map(|worker| worker.interfaces.iter());
         let parked = counters.map(|interface| interface.parked.get()).sum();
         if std::mem::replace(&mut self.parked, parked) == parked {

@@ -1,4 +1,4 @@
-//! Route feed from the kernel's routing table in a namespace: routes of BIRD, and of `ip route`.
+//! Route feed from the kernel's routing table in a namespace. It contains the routes of BIRD and of `ip route`.
 
 use std::io;
 use std::os::unix::net::UnixDatagram as Socket;
@@ -18,12 +18,12 @@ use tokio::net::UnixDatagram;
 use super::namespace::within;
 use super::{Hearing, Patience, Routes, Shared, count, watched};
 
-/// Settings of a kernel listener.
+/// Settings of a listener for the kernel's routes.
 #[derive(Clone, Debug)]
 pub struct KernelSettings {
     /// Name of the router, for log messages.
     pub router: String,
-    /// Path of the namespace: `/run/netns/NAME`; `None` is that of the process.
+    /// Path of the namespace, `/run/netns/NAME`. `None` means the namespace of the process.
     pub namespace: Option<PathBuf>,
     /// Interface indexes in the namespace.
     pub links: Links,
@@ -36,16 +36,16 @@ pub struct KernelSettings {
 /// addresses without a notification.
 const GROUPS: u32 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (32 - 1) | 1 | 1 << (5 - 1) | 1 << (9 - 1);
 
-/// Receive buffer for notifications while the control thread is busy: about 100,000 routes.
+/// Size of the receive buffer for notifications while the control thread is busy. It holds about 100,000 routes.
 const BUFFER: usize = 32 << 20;
 
-/// Maximum message length, that of a dump.
+/// Maximum length of a message, which is that of a dump.
 const LONGEST: usize = 32 * 1024;
 
-/// Number of messages read between two publications.
+/// Number of messages that are read between two publications.
 const READS: usize = 16;
 
-/// Start listening to the kernel's table; must be called within the tokio runtime.
+/// Start a listener for the kernel's routing table. Must be called within the tokio runtime.
 pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
     let teller = RoutePeer {
         origin: Origin::Kernel,
@@ -62,14 +62,14 @@ pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
     }
 }
 
-/// A socket that receives route notifications of a namespace. Netlink sends datagrams, so the datagram socket type is
-/// used although it is named after Unix sockets.
+/// A socket that receives the route notifications of a namespace. Netlink sends datagrams, so it is used as a
+/// `UnixDatagram` although it is not a Unix socket.
 fn open(namespace: Option<&Path>) -> io::Result<Socket> {
     let socket = || -> io::Result<Socket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // NETLINK_ROUTE is protocol 0.
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-        // Exceeds the system's limit if the process is privileged.
+        // With privileges, this can exceed the limit of the system.
         if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
             sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
         }
@@ -79,7 +79,7 @@ fn open(namespace: Option<&Path>) -> io::Result<Socket> {
     within(namespace, socket)
 }
 
-/// Dumps to request in order. Each must complete before the next is requested.
+/// Dumps to request, in this order. Each must complete before the next is requested.
 const LISTINGS: [(u16, u8, usize); 3] = [
     (kind::GET_NEXT_HOP, 0, 8),
     (kind::GET_ROUTE, INET, 12),
@@ -128,15 +128,15 @@ async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
 
 /// State of the dump of all tables.
 struct Listing {
-    /// Index of the present dump in [`LISTINGS`], or their number if all are complete.
+    /// Index in [`LISTINGS`] of the current dump. If all are complete, their number.
     next: usize,
     /// Whether a change requires another dump.
     is_outdated: bool,
-    /// Time at which the last dump is to be repeated.
+    /// Time at which the last dump must be repeated.
     again: Option<Instant>,
 }
 
-/// Dump all tables, then follow notifications. After a lost notification the socket and its queue are discarded.
+/// Dump all tables, then process notifications. After a lost notification, the socket and its queue are discarded.
 async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -> End {
     let mut buffer = vec![0; LONGEST];
     let mut listing = Listing {
@@ -184,7 +184,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Request the next dump. A change during a dump causes another one afterwards.
+/// Request the next dump. If a change occurs during a dump, the dump is repeated afterwards.
 async fn go_on(
     shared: &Shared,
     socket: &UnixDatagram,

@@ -61,7 +61,7 @@ impl KeyError {
     }
 }
 
-/// The key in a file.
+/// Read the key from a file.
 fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     let failed = |error| KeyError::File {
         path: path.to_owned(),
@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
         return Err(KeyError::Mode { path, mode });
     }
     let mut key = Vec::new();
-    // Room for the line feed, and for one more byte to detect a key that is too long.
+    // Read two bytes more: one for the line feed, one to detect a key that is too long.
     let read = file.take(MAX_KEY as u64 + 2).read_to_end(&mut key);
     read.map_err(failed)?;
     if key.last() == Some(&b'\n') {
@@ -86,13 +86,13 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     }
 }
 
-/// Set the key of a peer on a socket for the listening address.
+/// Set the key of a peer on a socket that will listen at this address.
 pub(super) fn set(socket: impl AsFd, listen: SocketAddr, peer: IpAddr, path: &Path) -> Result<(), KeyError> {
     let key = read(path)?;
     sign(socket, listen.is_ipv6(), peer, &key).map_err(|error| KeyError::Kernel { peer, error })
 }
 
-/// A TCP socket of an address's family.
+/// Create a TCP socket of the same family as an address.
 pub(super) fn socket(listen: SocketAddr) -> io::Result<std::os::fd::OwnedFd> {
     let family = match listen {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -102,7 +102,7 @@ pub(super) fn socket(listen: SocketAddr) -> io::Result<std::os::fd::OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// Faults of the configured keys: each key is read and set on a temporary socket.
+/// Check the configured keys: each is read and set on a temporary socket. Returns the faults.
 pub fn faults(config: &Config) -> Vec<Fault> {
     let mut faults = Vec::new();
     for router in &config.routers {

@@ -1,5 +1,5 @@
 //! Route feeds: an FPM server for each router that has one configured, and listeners on the kernel routing tables of
-//! namespaces. Both offer the received routes to the router's RIB.
+//! namespaces. Both add the received routes to the router's RIB.
 
 mod kernel;
 mod keys;
@@ -31,7 +31,7 @@ pub use server::serve;
 
 /// Access to the routes of one router.
 pub trait Routes: Send + Sync {
-    /// Change the routes and publish the result. `false` if the router has been removed.
+    /// Change the routes and publish the result. Returns `false` if the router has been removed.
     fn change(&self, change: &mut dyn FnMut(&mut Rib)) -> bool;
 }
 
@@ -50,11 +50,12 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// Users allowed on the Unix socket, in addition to root and the process's own user.
     pub users: Vec<String>,
-    /// Path of the namespace to listen in; `None` is that of the process.
+    /// Path of the namespace in which the server listens. `None` means the namespace of the process.
     pub namespace: Option<PathBuf>,
-    /// How long routes are kept after a daemon has disconnected, or if a daemon does not send them again.
+    /// Time for which stale routes are kept after a daemon has disconnected, or if a reconnected daemon does not send
+    /// them again.
     pub grace: Duration,
-    /// Silence after which the initial replay of a daemon counts as complete.
+    /// Time without data after which the initial replay of a daemon counts as complete.
     pub quiet: Duration,
     /// Number of the routing table whose routes are used.
     pub table: u32,
@@ -65,7 +66,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Default settings: daemons of this host, two minutes of grace, five seconds of silence, the main table.
+    /// Default settings: only daemons on this host, two minutes of grace time, five seconds without data until a replay
+    /// counts as complete, and the main table.
     pub fn new(router: impl Into<String>, listen: Option<SocketAddr>, links: Links, began: Instant) -> Self {
         Self {
             router: router.into(),
@@ -89,7 +91,7 @@ impl Settings {
 struct Tally {
     connections: AtomicU64,
     refused: Refusals,
-    /// Time of the last log message about a rejected peer, to limit their rate.
+    /// Time of the last log message about a rejected peer. It limits the rate of such messages.
     complained: Mutex<Option<Duration>>,
     broken: AtomicU64,
     panics: AtomicU64,
@@ -103,25 +105,25 @@ fn count(counter: &AtomicU64, more: u64) {
 /// Status of a route feed.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Listening address; `None` until the socket is open.
+    /// Listening address. `None` until the socket is open.
     pub listens: Option<String>,
     /// Connected peer.
     pub peer: Option<Peer>,
     /// `absent`, `replaying`, `settled` or `gone`.
     pub state: &'static str,
-    /// Time since the peer connected or disconnected.
+    /// Time since the peer connected or, if it is gone, disconnected.
     pub since: Option<Duration>,
-    /// Time until routes that are not sent again are removed.
+    /// Time until routes that the daemon has not sent again are removed.
     pub stale_for: Option<Duration>,
     /// Connections accepted.
     pub connections: u64,
-    /// Connections rejected, by reason.
+    /// Number of rejected connections, for each reason.
     pub refused: [u64; Refusal::ALL.len()],
-    /// Connections closed because of invalid data.
+    /// Number of connections that were closed because of invalid data.
     pub broken: u64,
-    /// Panics, each of which ended a connection.
+    /// Number of panics. Each of them ended a connection.
     pub panics: u64,
-    /// Routes removed because they were not sent again.
+    /// Number of routes that were removed because the daemon did not send them again.
     pub swept: u64,
     /// Counters of received messages.
     pub counts: FeedCounts,
@@ -135,7 +137,7 @@ struct Shared {
     began: Instant,
     state: Mutex<State>,
     tally: Tally,
-    /// Signals that the daemon must send all routes again.
+    /// Notifies the task that the daemon must send all routes again.
     again: Notify,
     /// Maximum wait for the first message of a connection.
     first_message: Duration,
@@ -143,19 +145,19 @@ struct Shared {
 
 struct State {
     feed: Feed,
-    /// Interface names or indexes at the socket's end.
+    /// Interface names or indexes in the namespace of the socket.
     here: Links,
     replay: Replay,
     listens: Option<String>,
     peer: Option<Peer>,
-    /// Time at which the peer connected or disconnected.
+    /// Time at which the peer connected or, if it is gone, disconnected.
     since: Option<Duration>,
 }
 
 /// Minimum interval between log messages about rejected peers.
 const COMPLAINTS: Duration = Duration::from_secs(10);
 
-/// Maximum number of routes removed at a time; API requests are served in between.
+/// Maximum number of routes that are removed without a pause. API requests are served between two such parts.
 const SLICE: usize = 2_000;
 
 impl Shared {
@@ -188,7 +190,7 @@ impl Shared {
         self.began.elapsed()
     }
 
-    /// Count a rejected peer; at most one is logged per [`COMPLAINTS`].
+    /// Count a rejected peer. At most one is logged per [`COMPLAINTS`].
     fn refuse(&self, peer: &Peer, refusal: Refusal) {
         self.tally.refused.add(refusal);
         let (now, mut complained) = (
@@ -212,7 +214,7 @@ impl Shared {
         state.replay.begin(self.now(), stale);
     }
 
-    /// Handle received data: `follow` passes it to the feed.
+    /// Process received data. `follow` passes it to the feed.
     fn hear<R>(&self, mut follow: impl FnMut(&mut Feed, &mut Rib, sluice_route::Time) -> R) -> Option<R> {
         let (mut state, now, mut result) = (self.state(), self.now(), None);
         self.routes.change(&mut |rib| {
@@ -222,7 +224,7 @@ impl Shared {
         result
     }
 
-    /// Handle a disconnected peer, whose routes stay for the grace period.
+    /// Handle a disconnected peer. Its routes stay for the grace period.
     fn lose(&self, reason: &str) {
         let (mut state, mut stale) = (self.state(), 0);
         if state.peer.take().is_none() {
@@ -237,7 +239,7 @@ impl Shared {
         tracing::warn!("router {}: {reason}; its {stale} routes stay for now", self.name);
     }
 
-    /// Remove routes that were not sent again, if their time is over.
+    /// Remove routes that the daemon has not sent again, once their grace period has expired.
     async fn sweep_if_due(&self) {
         let now = self.now();
         {
@@ -312,13 +314,13 @@ impl Hearing {
         self.shared.standing()
     }
 
-    /// Set changed interface indexes; all routes are requested again with them.
+    /// Set changed interface indexes. All routes are then requested again, to resolve them with the new indexes.
     pub fn set_links(&self, links: Links) {
         let mut state = self.shared.state();
         if state.here == links {
             return;
         }
-        // A peer on another host uses its own interface names, which do not change.
+        // The interface names of a peer on another host do not depend on this host's interfaces.
         if state.feed.peer().links == state.here {
             state.feed.set_links(links.clone());
             self.shared.again.notify_one();
@@ -367,7 +369,7 @@ impl Patience {
     }
 }
 
-/// Run `task` again whenever it ends. A panic ends a connection, but not the process.
+/// Run `task` again each time it ends. A panic ends a connection, but not the process.
 async fn watched<F>(shared: Arc<Shared>, mut task: impl FnMut(Arc<Shared>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,

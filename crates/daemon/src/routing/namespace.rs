@@ -1,4 +1,4 @@
-//! Sockets in another network namespace.
+//! Creates sockets in another network namespace.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Call `make` in the namespace of a file, on a separate thread; without a namespace, on the calling thread.
+/// Call `make` in the namespace of a file, on a separate thread. Without a namespace, call it on the calling thread.
 pub(crate) fn within<T: Send>(namespace: Option<&Path>, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let Some(path) = namespace else { return make() };
     let file = File::open(path)?;

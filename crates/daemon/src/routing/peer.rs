@@ -1,4 +1,4 @@
-//! Peers of route feeds, and which of them are allowed.
+//! Peers of route feeds, and the check whether a peer is allowed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use super::Settings;
 /// The remote end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// TCP, from this host or another one.
+    /// TCP, from this host or another host.
     Host(SocketAddr),
     /// Unix socket, with the user ID of the peer's process.
     User(u32),
@@ -41,7 +41,7 @@ pub enum Refusal {
     NotNamed,
     /// It sent no complete message within the time limit.
     Silent,
-    /// Too many other connections arrived meanwhile.
+    /// Too many other connections arrived while it was waiting.
     Crowded,
     /// It sent data that is not FPM.
     NotFpm,
@@ -77,7 +77,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Number of rejected peers by reason.
+/// Number of rejected peers, for each reason.
 #[derive(Debug, Default)]
 pub struct Refusals([AtomicU64; Refusal::ALL.len()]);
 
@@ -106,7 +106,7 @@ impl Settings {
     }
 }
 
-/// User ID for a name or a number.
+/// Convert a user name or a number to a user ID.
 fn number_of(name: &str) -> Option<u32> {
     if let Ok(number) = name.parse() {
         return Some(number);

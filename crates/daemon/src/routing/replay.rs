@@ -1,11 +1,12 @@
-//! State of a daemon's initial replay: whether routes that it has not sent again are still waited for.
+//! State of a routing daemon's initial replay: whether the feed still waits for routes that the daemon has not sent
+//! again.
 
 use std::time::Duration;
 
-/// State of a daemon. Times are relative to a start that the caller chooses.
+/// State of a routing daemon. Times are relative to a start that the caller chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The daemon sends all of its routes; `before` of them were stale when it connected.
+    /// The daemon is sending all of its routes. `before` is the number of stale routes when it connected.
     Replaying {
         since: Duration,
         heard: Duration,
@@ -22,15 +23,15 @@ enum State {
 /// Tracks a daemon's connection and replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// How long stale routes are kept.
+    /// Time for which stale routes are kept.
     grace: Duration,
-    /// Silence after which a replay counts as complete.
+    /// Time without data after which a replay counts as complete.
     quiet: Duration,
     state: State,
 }
 
-/// Silence ends a replay early only if at most one in this number of routes is still stale. A daemon that has only
-/// restarted itself is also silent while it waits for its own peers.
+/// Without data, a replay ends early only if at most one in this number of routes is still stale. A daemon that has
+/// restarted also sends no data while it waits for its own BGP peers.
 const SHARE: usize = 10;
 
 impl Replay {
@@ -43,7 +44,7 @@ impl Replay {
         }
     }
 
-    /// The daemon has connected; `stale` of its former routes are stale.
+    /// The daemon has connected. `stale` is the number of its stale routes.
     pub fn begin(&mut self, now: Duration, stale: usize) {
         self.state = State::Replaying {
             since: now,
@@ -69,7 +70,7 @@ impl Replay {
         self.state = State::Gone { since: now };
     }
 
-    /// When to check next whether stale routes must be removed.
+    /// Time of the next check whether stale routes must be removed.
     pub fn deadline(&self) -> Option<Duration> {
         match self.state {
             State::Replaying { since, heard, .. } => {
@@ -93,7 +94,7 @@ impl Replay {
         }
     }
 
-    /// Whether the stale routes must be removed now; `stale` is their number. To be called again after each deadline.
+    /// Whether the stale routes must be removed now. `stale` is their number. Must be called again after each deadline.
     pub fn is_over(&mut self, now: Duration, stale: usize) -> bool {
         let (over, next) = match self.state {
             State::Replaying { since, heard, before } => {
@@ -108,7 +109,8 @@ impl Replay {
         } else if let State::Replaying { since, heard, .. } = &mut self.state
             && now >= *heard + self.quiet
         {
-            // The daemon is silent, but too many routes are stale: the grace period decides, unless more data arrives.
+            // The daemon sends no data, but too many routes are stale. They are removed at the end of the grace period,
+            // unless more data arrives.
             *heard = (*since + self.grace).max(now);
         }
         over
@@ -155,7 +157,7 @@ mod tests {
         replay.begin(at(100), 1_000);
         assert!(!replay.is_over(at(105), 900));
         assert_eq!(Some(at(220)), replay.deadline());
-        // The daemon's own peers connect.
+        // The BGP peers of the routing daemon connect.
         replay.hear(at(150));
         assert_eq!(Some(at(155)), replay.deadline());
         assert!(!replay.is_over(at(155), 101));

@@ -31,13 +31,13 @@ impl Routes for OfRouter {
     }
 }
 
-/// A route feed with the settings that it was started with.
+/// A route feed with the settings with which it was started.
 struct Heard<S> {
     settings: S,
     hearing: Hearing,
 }
 
-/// Route feeds by router.
+/// Route feeds of each router.
 #[derive(Default)]
 pub(crate) struct Hearings {
     fpm: BTreeMap<String, Heard<(Fpm, bool)>>,
@@ -111,7 +111,7 @@ fn namespace(router: &str) -> PathBuf {
     Path::new("/run/netns").join(namespace_name(router))
 }
 
-/// Stop feeds that are removed or changed, and start new ones.
+/// Stop feeds that were removed or changed, and start new ones.
 fn settle<S: Clone + PartialEq>(
     heard: &mut BTreeMap<String, Heard<S>>,
     wanted: BTreeMap<&str, S>,

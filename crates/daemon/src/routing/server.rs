@@ -1,8 +1,8 @@
-//! The FPM server of a router: TCP for configured hosts, a Unix socket for configured users.
+//! The FPM server of a router. Configured hosts connect by TCP, configured users through a Unix socket.
 //!
 //! A new connection waits until its first message is complete; the number of waiting connections and their time are
-//! limited, so that silent peers do not block others. The server then follows the most recent connection, so that a
-//! restarted daemon is accepted even if the connection of its predecessor was never closed.
+//! limited, so that peers without data do not block others. The server uses the routes of the most recent connection,
+//! so that a restarted daemon is accepted even if its previous connection was never closed.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -26,10 +26,10 @@ use super::peer::{Peer, Refusal};
 use super::{Hearing, Patience, Routes, Settings, Shared, count, keys, watched};
 use crate::socket::Socket;
 
-/// Bytes per read: about 600 routes, 1 to 2 ms of the control thread.
+/// Bytes per read. They contain about 600 routes, which take the control thread 1 to 2 ms.
 const READ: usize = 64 * 1024;
 
-/// Maximum number of connections that wait for their first message. Beyond it, the oldest is closed.
+/// Maximum number of connections that wait for their first message. If it is exceeded, the oldest is closed.
 const WAITING: usize = 16;
 
 /// Maximum wait for the first message.
@@ -52,7 +52,7 @@ pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> Hearing {
     }
 }
 
-/// A daemon's connection, and the bytes received on it.
+/// Connection of a routing daemon, and the bytes received on it.
 struct Connection {
     stream: Box<dyn AsyncRead + Send + Unpin>,
     peer: Peer,
@@ -84,7 +84,7 @@ struct Waiting {
 enum Event {
     Accepted(io::Result<(Box<dyn AsyncRead + Send + Unpin>, Peer)>),
     Introduced(Result<Connection, (Peer, Refusal)>),
-    /// The followed connection has received data or has ended.
+    /// The connection in use has received data or has ended.
     Heard(Option<End>),
     Due,
     TakeOver,
@@ -115,7 +115,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                 }
                 None
             }
-            // Probably no file descriptor is available.
+            // The probable cause is that no file descriptor is available.
             Event::Accepted(Err(error)) => {
                 tracing::warn!("router {}: no connection can be taken: {error}", shared.name);
                 not_before = Instant::now() + patience.next();
@@ -135,7 +135,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                 shared.sweep_if_due().await;
                 None
             }
-            // The delay keeps two daemons that restart alternately from replacing the routes continuously.
+            // The delay prevents two daemons that reconnect in turn from replacing each other's routes continuously.
             Event::TakeOver => {
                 if Instant::now() > take_over_at + 2 * Patience::MOST {
                     takeovers.reset();
@@ -163,12 +163,12 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                 }
             };
         }
-        // Let other tasks of the runtime run.
+        // Give other tasks of the runtime a chance to run.
         tokio::task::yield_now().await;
     }
 }
 
-/// Handle the end of the followed connection.
+/// Handle the end of the connection in use.
 fn lose(shared: &Shared, end: End) {
     let reason = match end {
         End::Closed(reason) => reason,
@@ -181,7 +181,7 @@ fn lose(shared: &Shared, end: End) {
 }
 
 impl Door {
-    /// Open the listening sockets, and retry until that succeeds: the router may get the address later.
+    /// Open the listening sockets. Retry until that succeeds, because the router may get the address later.
     async fn open(shared: &Shared, settings: &Settings) -> Self {
         let mut patience = Patience::new();
         loop {
@@ -264,7 +264,7 @@ impl Waiting {
         self.oldest_first.push_back((task, peer));
     }
 
-    /// Wait for the next connection that has sent its first message or has failed.
+    /// Wait until a new connection has received its first message, or has failed.
     async fn next(&mut self) -> Result<Connection, (Peer, Refusal)> {
         loop {
             match self.tasks.join_next().await {
@@ -299,7 +299,7 @@ async fn introduced(mut connection: Connection, longest: Duration) -> Result<Con
     }
 }
 
-/// A listening socket in the router's namespace, with the TCP-MD5 keys of its peers.
+/// Create a listening socket in the router's namespace, with the TCP-MD5 keys of its peers.
 fn listener(listen: SocketAddr, settings: &Settings) -> io::Result<TcpListener> {
     let listener = within(settings.namespace.as_deref(), || {
         let socket = keys::socket(listen)?;
@@ -317,7 +317,7 @@ fn listener(listen: SocketAddr, settings: &Settings) -> io::Result<TcpListener> 
 fn begin(shared: &Shared, peer: &Peer) {
     {
         let mut state = shared.state();
-        // Interface names of another host have no meaning here.
+        // Interface names of another host are not valid on this host.
         let links = match peer.is_here() {
             true => state.here.clone(),
             false => Links::Foreign,
@@ -331,8 +331,8 @@ fn begin(shared: &Shared, peer: &Peer) {
     tracing::info!("router {}: {peer} tells its routes", shared.name);
 }
 
-/// Enable TCP keepalive, so that the loss of a daemon's host is detected within half a minute and another daemon can
-/// take over.
+/// Enable TCP keepalive. The loss of a daemon's host is then detected within half a minute, and another daemon can
+/// connect.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(10))?;
@@ -341,7 +341,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Read once and process complete messages. Waits forever without a connection.
+/// Read once and process complete messages. Without a connection, waits forever.
 async fn read(shared: &Shared, connection: &mut Option<Connection>) -> Option<End> {
     let Some(Connection { stream, frames, .. }) = connection else {
         return pending().await;

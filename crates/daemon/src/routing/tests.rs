@@ -35,7 +35,7 @@ impl Sink for Table {
 
 struct Router {
     rib: Mutex<(Rib, Table)>,
-    /// Makes the next change panic.
+    /// If set, the next change panics.
     trips: std::sync::atomic::AtomicBool,
 }
 
@@ -183,7 +183,7 @@ async fn daemon_is_heard_beside_connections_that_say_nothing_or_half_a_message()
         stream.write_all(&route(9)[..7]).await.unwrap();
         idle.push(stream);
     }
-    // Of the waiting connections, the oldest ones are closed.
+    // If too many connections are waiting, the oldest are closed.
     until("the oldest to be ended", || refused(&world, Refusal::Crowded) == 24).await;
     let mut daemon = world.connect().await;
     daemon.write_all(&route(1)).await.unwrap();
@@ -202,7 +202,7 @@ async fn daemon_that_speaks_last_is_followed_and_the_one_before_is_ended() {
     world.until_routes(&["10.9.1.0/24", "10.9.2.0/24"]).await;
     assert_eq!(0, first.read(&mut [0; 1]).await.unwrap_or(0));
     assert_eq!("replaying", world.hearing.standing().state);
-    // The next takeover is delayed.
+    // The next change of the connection in use is delayed.
     let mut third = world.connect().await;
     third.write_all(&route(3)).await.unwrap();
     second.write_all(&route(4)).await.unwrap();
@@ -235,7 +235,7 @@ async fn host_that_is_not_named_and_one_that_speaks_otherwise_are_refused() {
     assert_eq!(1, world.hearing.standing().connections);
 }
 
-/// A connection to an address, signed by a TCP-MD5 key or unsigned.
+/// A connection to an address, signed with a TCP-MD5 key or unsigned.
 async fn signed(at: SocketAddr, key: Option<&[u8]>) -> std::io::Result<TcpStream> {
     let socket = match at {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
@@ -317,7 +317,7 @@ async fn connection_that_is_not_understood_is_ended_and_counted_and_another_one_
         end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) || world.hearing.standing().peer.is_none()
     );
     assert_eq!(1, world.hearing.standing().broken);
-    // Existing routes stay, like those of a daemon that has disconnected.
+    // Existing routes stay, as they do when a daemon disconnects.
     world.until_routes(&["10.9.1.0/24"]).await;
     let mut daemon = world.connect().await;
     daemon.write_all(&route(2)).await.unwrap();

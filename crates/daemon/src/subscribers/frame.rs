@@ -1,4 +1,4 @@
-//! Frames of DHCP datagrams. A site sends with its own MAC, which kernel sockets do not support.
+//! Ethernet frames with DHCP datagrams. A site sends with its own MAC, which kernel sockets do not support.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -8,10 +8,10 @@ use sluice_wire::udp::{self, Udp};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Mac, Packet, Window, arp, checksum};
 
-/// Length of the headers before the payload, in bytes.
+/// Length in bytes of the headers before the payload.
 pub const HEADERS: usize = ethernet::LENGTH + ipv4::LENGTH + udp::LENGTH;
 
-/// Length of the Ethernet addresses before the tags, in bytes.
+/// Length in bytes of the Ethernet addresses before the tags.
 const ADDRESSES: usize = 12;
 
 /// A UDP datagram with its addresses.
@@ -30,7 +30,7 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// The untagged frame, with both checksums; `None` if the payload exceeds the maximum length.
+    /// Build the untagged frame, with both checksums. `None` if the payload exceeds the maximum length.
     pub fn frame(&self) -> Option<Vec<u8>> {
         let length = u16::try_from(udp::LENGTH + self.payload.len()).ok()?;
         let total = length.checked_add(ipv4::LENGTH as u16)?;
@@ -56,7 +56,8 @@ impl<'a> Datagram<'a> {
         Some(frame)
     }
 
-    /// The datagram in a frame; `None` if the frame contains no datagram or only a fragment, or if a checksum is wrong.
+    /// Parse the datagram in a frame. `None` if the frame contains no datagram or only a fragment, or if a checksum is
+    /// wrong.
     pub fn of(frame: &'a [u8]) -> Option<Self> {
         let link = Ethernet::new(frame)?;
         if link.ethertype() != ethertype::IPV4 {
@@ -86,7 +87,7 @@ impl<'a> Datagram<'a> {
         (datagram.checksum() == 0 || found.sum(bytes) == 0xffff).then_some(found)
     }
 
-    /// Sum over the UDP pseudo-header and the datagram.
+    /// Checksum over the UDP pseudo-header and the datagram.
     fn sum(&self, datagram: &[u8]) -> u16 {
         let (source, destination) = (self.source.ip().to_bits(), self.destination.ip().to_bits());
         let pseudo = checksum::pseudo4(source, destination, protocol::UDP, datagram.len() as u16);
@@ -94,7 +95,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Maximum number of tags that are parsed; a frame with more tags belongs to no site.
+/// Maximum number of tags that are parsed. A frame with more tags belongs to no site.
 const MOST_TAGS: usize = 3;
 
 /// VLAN IDs of a frame, the outermost first.
@@ -111,7 +112,8 @@ impl TagNumbers {
     }
 }
 
-/// A frame without its tags, and their VLAN IDs. `buffer` stores the frame if tags were removed.
+/// Remove the tags of a frame. Returns the frame and the VLAN IDs of the tags. `buffer` stores the frame if it had
+/// tags.
 pub fn plain<'a>(frame: &'a [u8], buffer: &'a mut Vec<u8>) -> (TagNumbers, &'a [u8]) {
     let mut tags = TagNumbers {
         numbers: [0; MOST_TAGS],
@@ -130,7 +132,7 @@ pub fn plain<'a>(frame: &'a [u8], buffer: &'a mut Vec<u8>) -> (TagNumbers, &'a [
     (tags, buffer)
 }
 
-/// Add tags to an untagged frame, the outermost first.
+/// Add tags to an untagged frame. The outermost tag comes first.
 pub fn tagged(mut frame: Vec<u8>, tags: [Option<Tag>; 2]) -> Vec<u8> {
     let bytes = tags.into_iter().flatten().flat_map(|tag| {
         let ([a, b], [c, d]) = (tag.protocol.to_be_bytes(), tag.control.to_be_bytes());
@@ -185,7 +187,7 @@ mod tests {
             .udp(68, 67);
         let mut expected = Vec::new();
         built.write(&mut expected, &payload).expect("a frame");
-        // The builder sets the don't-fragment flag, so the flag is copied before the comparison.
+        // The builder sets the don't-fragment flag. The test frame gets the same flag before the comparison.
         let mut frame = datagram(&payload).frame().expect("a frame");
         let fragment = ethernet::LENGTH + 6;
         let mut header = Ipv4::new(&mut frame[ethernet::LENGTH..]).expect("a header");

@@ -13,29 +13,29 @@ pub const CLIENT_PORT: u16 = 68;
 pub const SERVER_PORT: u16 = 67;
 /// Maximum length of a received message in bytes, as advertised to servers (option 57).
 pub const LONGEST: usize = 1472;
-/// Minimum length of a sent message in bytes; BOOTP relays may drop shorter ones (RFC 1542, section 2.1).
+/// Minimum length in bytes of a sent message. BOOTP relays may drop shorter messages (RFC 1542, section 2.1).
 const SHORTEST: usize = 300;
-/// Offset of the options, behind the magic cookie.
+/// Offset of the options, after the magic cookie.
 const OPTIONS: usize = 240;
-/// Lease time of an infinite lease.
+/// Lease time that means an infinite lease.
 pub const INFINITE: u32 = u32::MAX;
 
-/// Why bytes are not a server's message to an Ethernet client.
+/// Why bytes are not a valid message of a DHCP server to an Ethernet client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The message is shorter than its fixed part, or longer than the maximum.
     #[error("a DHCP message has {OPTIONS} to {LONGEST} bytes, not {0}")]
     Length(usize),
-    /// The message is from a client, or not DHCP.
+    /// The message is from a client, or it is not a DHCP message.
     #[error("it is not a server's DHCP message")]
     Foreign,
     /// The hardware type is not Ethernet.
     #[error("its hardware address is not Ethernet's")]
     Hardware,
-    /// The message type is missing, or not one that a server sends to a client.
+    /// The message type is missing, or a server does not send it to a client.
     #[error("its message type is missing or not one that a server sends")]
     Kind,
-    /// The length of an option differs from its RFC.
+    /// The length of an option is not the length that its RFC specifies.
     #[error("its option {0} has a wrong length")]
     Option(u8),
 }
@@ -64,7 +64,7 @@ pub struct Reply {
     pub address: Ipv4Addr,
     /// Server identifier (option 54).
     pub server: Option<Ipv4Addr>,
-    /// Prefix length of the subnet mask (option 1); `None` if the option is missing or not a valid mask.
+    /// Prefix length of the subnet mask (option 1). `None` if the option is missing or not a valid mask.
     pub prefix_length: Option<u8>,
     /// First router (option 3).
     pub router: Option<Ipv4Addr>,
@@ -79,10 +79,10 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Decode the payload of a datagram. The first occurrence of a repeated option is used.
+    /// Decode the payload of a datagram. If an option is repeated, its first occurrence is used.
     ///
     /// # Errors
-    /// The payload is not a server's message to an Ethernet client.
+    /// The payload is not a valid message of a server to an Ethernet client.
     pub fn read(bytes: &[u8]) -> Result<Self, MessageError> {
         if !(OPTIONS..=LONGEST).contains(&bytes.len()) {
             return Err(MessageError::Length(bytes.len()));
@@ -110,7 +110,7 @@ impl Reply {
         };
         let mut found = Found::default();
         reply.take(message.opts(), &mut found)?;
-        // Option overload (52): options continue in the file and server name fields (RFC 2131, section 4.1).
+        // Option overload (52): the options continue in the file and server name fields (RFC 2131, section 4.1).
         for (flag, place) in [(1, 108..236), (2, 44..108)] {
             if found.overload & flag != 0 {
                 reply.take(DhcpOptionIterator::new(&bytes[place]), &mut found)?;
@@ -168,7 +168,7 @@ fn first<T>(field: &mut Option<T>, value: Option<T>) {
     }
 }
 
-/// Prefix length of a subnet mask; `None` if the mask is not contiguous.
+/// Prefix length of a subnet mask. `None` if the mask is not contiguous.
 fn prefix_length(mask: [u8; 4]) -> Option<u8> {
     ipnet::ip_mask_to_prefix(Ipv4Addr::from(mask).into())
         .ok()
@@ -197,9 +197,9 @@ pub struct Request<'a> {
     pub xid: u32,
     /// Seconds since the client began to acquire or renew the lease.
     pub seconds: u16,
-    /// Broadcast flag: the server must broadcast its replies.
+    /// Broadcast flag. If it is set, the server must broadcast its replies.
     pub broadcast: bool,
-    /// Present address of the client; 0.0.0.0 if it has none.
+    /// Current address of the client. 0.0.0.0 if it has none.
     pub client: Ipv4Addr,
     /// Hardware address of the client.
     pub mac: Mac,

@@ -1,5 +1,5 @@
-//! Subscribers: sites, and the private and public addresses that their terminals lease. This is control plane only;
-//! workers read the resulting tables.
+//! Subscribers: sites, and the private and public addresses that their terminals lease. This module is part of the
+//! control plane; workers only read the resulting tables.
 
 pub mod agent;
 pub mod frame;
@@ -12,7 +12,7 @@ pub mod virtual_mac;
 
 pub use thread::{Heard, HostPort, Inbox, Queues, Subscribers, SubscribersError};
 
-/// Index of a subscriber's site. Inside addresses belong to the context of their site.
+/// Index of a subscriber's site. Inside addresses belong to the context of the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site(pub u32);
 

@@ -1,19 +1,19 @@
-//! Virtual MACs, by which the upstream network identifies sites. Each is a locally administered unicast address derived
-//! only from a key and the site's name, so it does not depend on restarts or on the order of the configuration.
+//! Virtual MACs, with which the upstream network identifies sites. Each is a locally administered unicast address
+//! derived only from a key and the site's name, so it does not depend on restarts or on the order of the configuration.
 
 use std::collections::HashMap;
 
 use sluice_nat::Secret;
 use sluice_wire::Mac;
 
-/// Mask of the bits in the first byte that mark locally administered and group addresses.
+/// Mask of the two bits in the first byte that mark a locally administered address and a group address.
 const KIND: u8 = 0b11;
 const LOCAL_UNICAST: u8 = 0b10;
 
-/// Minimum number of bits that differ between sites.
+/// Minimum number of bits in which the addresses of sites can differ.
 const LEAST_BITS: usize = 24;
 
-/// Maximum number of addresses tried for a site if others are taken.
+/// Maximum number of addresses that are tried for a site if others are in use.
 const TRIES: u64 = 64;
 
 /// Why virtual MACs can't be assigned.
@@ -43,23 +43,23 @@ pub enum VirtualMacError {
     /// Two sites have the same name.
     #[error("two sites have the name {0}: their virtual MAC addresses would be the same")]
     Name(String),
-    /// Almost all addresses of the prefix are taken.
+    /// Almost all addresses of the prefix are in use.
     #[error("site {0}: no virtual MAC address is free within the prefix: use a shorter prefix")]
     Full(String),
 }
 
-/// A MAC in its usual notation.
+/// Format a MAC in its usual notation.
 pub fn text(mac: Mac) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The address with the bits of a locally administered unicast address.
+/// Set the bits of a locally administered unicast address.
 fn local(mut mac: Mac) -> Mac {
     mac[0] = mac[0] & !KIND | LOCAL_UNICAST;
     mac
 }
 
-/// Derivation of virtual MACs.
+/// Derives virtual MACs.
 #[derive(Clone, Debug)]
 pub struct VirtualMacs {
     key: Secret,
@@ -67,7 +67,7 @@ pub struct VirtualMacs {
 }
 
 impl VirtualMacs {
-    /// Derive addresses with `key`; all begin with `prefix`, which has at most three bytes and may be empty.
+    /// Derive addresses with `key`. All of them begin with `prefix`, which may be empty and has at most three bytes.
     ///
     /// # Errors
     /// The prefix is too long, or not the prefix of locally administered unicast addresses.
@@ -82,11 +82,11 @@ impl VirtualMacs {
         })
     }
 
-    /// Assign the addresses of all sites, in the order of `sites`: each with its name and its configured address, if
-    /// any.
+    /// Assign the addresses of all sites, in the order of `sites`. Each site has a name and optionally a configured
+    /// address.
     ///
-    /// If two names map to the same address, the alphabetically later one gets the next address of its sequence.
-    /// Without a prefix and with 100,000 sites, this happens once in 14,000 installations.
+    /// If two names map to the same address, the alphabetically later name gets the next address of its sequence.
+    /// Without a prefix and with 100,000 sites, this happens in one of 14,000 installations.
     ///
     /// # Errors
     /// Two sites have the same name or the same configured address, or a configured address is not a valid virtual MAC.
@@ -121,7 +121,7 @@ impl VirtualMacs {
         Ok(macs)
     }
 
-    /// Candidate address of a name at an attempt.
+    /// Candidate address of a name, for the attempt with this number.
     fn derive(&self, name: &str, attempt: u64) -> Mac {
         let mut words = vec![attempt, name.len() as u64];
         words.extend(name.as_bytes().chunks(8).map(|chunk| {
@@ -167,7 +167,7 @@ mod tests {
         let names = names(5_000);
         let sites: Vec<_> = names.iter().map(|name| (name.as_str(), None)).collect();
         let reversed: Vec<_> = sites.iter().rev().copied().collect();
-        // With only three bytes left, some names collide.
+        // With only three variable bytes, the addresses of some names collide.
         let macs = macs(&[0x02, 0, 0]);
         let mut backwards = macs.assign(&reversed).expect("all have one");
         backwards.reverse();

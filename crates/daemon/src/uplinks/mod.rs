@@ -1,5 +1,5 @@
-//! Health checks of uplinks: probes to hosts beyond them, routes of routing daemons, and link states. Routes use only
-//! the gateways of uplinks that are up.
+//! Health checks of uplinks: probes of hosts that are reached through them, routes of routing daemons, and link states.
+//! Routes use only the gateways of uplinks that are up.
 
 mod watched;
 
@@ -19,13 +19,13 @@ use sluice_wire::echo::Echo;
 use crate::control::Control;
 use watched::Watched;
 
-/// Interval between updates of the uplinks.
+/// Interval at which the state of uplinks is updated.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Interval while no uplink is configured.
+/// Interval of the updates if no uplink is configured.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Maximum number of probed hosts per uplink. Probe numbers are consecutive over all uplinks.
+/// Maximum number of probed hosts per uplink. Probes are numbered consecutively over all uplinks.
 const TARGETS: usize = 8;
 
 /// All monitored uplinks.
@@ -38,7 +38,7 @@ pub(crate) struct Uplinks {
 }
 
 impl Uplinks {
-    /// Whether no uplink is monitored and no gateway is excluded.
+    /// Whether no uplink is monitored and no gateway is excluded from routes.
     fn is_idle(&self) -> bool {
         self.watched.is_empty() && self.lost.is_empty()
     }
@@ -49,7 +49,7 @@ impl Uplinks {
         if same {
             return;
         }
-        // The probe numbers change.
+        // The numbers of probes change, so pending probes are forgotten.
         (0..TARGETS * self.watched.len()).for_each(|number| probes.forget(number));
         let before = std::mem::take(&mut self.watched);
         let watch = |uplink: &Uplink| {
@@ -65,12 +65,12 @@ impl Uplinks {
         self.watched = wanted.iter().map(watch).collect();
     }
 
-    /// Requests that are due.
+    /// Probe requests that must be sent now.
     fn due(&mut self, probes: &Probes, now: Duration) -> Vec<Probe> {
         let mut due = Vec::new();
         for (place, watched) in self.watched.iter_mut().enumerate() {
             if watched.begin(now) {
-                // Replies to the previous request do not count for this check.
+                // Replies to the previous request must not count for this check.
                 (0..watched.targets.len()).for_each(|k| probes.forget(place * TARGETS + k));
             }
             let (interface, gateways) = (watched.uplink.interface, watched.uplink.gateways.clone());
@@ -82,7 +82,8 @@ impl Uplinks {
                     continue;
                 };
                 self.sequence = self.sequence.wrapping_add(1);
-                // A random number: a reply that contains it proves that its sender has received the request.
+                // The request contains a random number. A reply with this number proves that its sender has received
+                // the request.
                 let Ok(data) = getrandom::u64() else { continue };
                 let probe = Probe {
                     number: place * TARGETS + k,
@@ -110,7 +111,7 @@ impl Uplinks {
         }
     }
 
-    /// Update all uplinks, and make routes use those that are up.
+    /// Update the state of all uplinks, and let routes use only those that are up.
     fn judge(&mut self, plane: &mut ControlPlane, now: Duration) {
         let probes = plane.snapshot().probes.clone();
         let mut lost = BTreeSet::new();
@@ -177,8 +178,8 @@ impl Uplinks {
     }
 }
 
-/// Whether a routing daemon or the kernel has the route that the uplink requires: to the configured network, by a
-/// gateway of the uplink.
+/// Whether a routing daemon or the kernel has the route that the uplink requires, which is a route to the configured
+/// network with a gateway of the uplink.
 fn has_route(rib: &Rib, uplink: &Uplink) -> bool {
     let Some(route) = uplink.health.as_ref().and_then(|health| health.route) else {
         return true;

@@ -15,7 +15,7 @@ pub enum Cause {
     NoAnswer,
     /// No routing daemon has the required route.
     NoRoute,
-    /// It was down, and not enough checks have succeeded since.
+    /// The uplink was down, and too few checks have succeeded since.
     Recovering,
 }
 
@@ -51,9 +51,9 @@ pub struct Target {
     pub sent: u64,
     /// Requests answered in time.
     pub answered: u64,
-    /// Round-trip time of the last reply.
+    /// Round-trip time of the last probe.
     pub round_trip: Option<Duration>,
-    /// Whether the request of the present check has yet to be sent.
+    /// Whether the request of the current check has not been sent yet.
     pub is_due: bool,
 }
 
@@ -62,24 +62,24 @@ pub struct Target {
 pub struct Watched {
     /// Configuration of the uplink.
     pub uplink: Uplink,
-    /// Why the uplink is down; `None` if it is up.
+    /// Why the uplink is down. `None` if it is up.
     pub down: Option<Cause>,
-    /// Time of the last change.
+    /// Time of the last change between up and down.
     pub since: Duration,
-    /// Number of changes.
+    /// Number of changes between up and down.
     pub changes: u64,
-    /// Consecutive checks whose result contradicts the present state.
+    /// Number of consecutive checks whose result contradicts the current state.
     pub contrary: u8,
     /// Hosts that are probed.
     pub targets: Vec<Target>,
-    /// Start of the present check; `None` if none is in progress.
+    /// Start of the current check. `None` if none is in progress.
     began: Option<Duration>,
     /// Start of the next check.
     next: Duration,
 }
 
 impl Watched {
-    /// A new uplink, which is up until checks have failed.
+    /// Creates an uplink, which counts as up until checks have failed.
     pub fn new(uplink: Uplink, now: Duration) -> Self {
         let targets = uplink.health.iter().flat_map(|health| &health.ping);
         let targets = targets.map(|&address| Target {
@@ -101,8 +101,8 @@ impl Watched {
         }
     }
 
-    /// The uplink with another configuration. It keeps its state, and starts new checks if their configuration has
-    /// changed.
+    /// Apply a changed configuration. The uplink keeps its state. If the configuration of the checks has changed, they
+    /// start again.
     pub fn renewed(&self, uplink: Uplink, now: Duration) -> Self {
         let checked = match self.uplink.health == uplink.health {
             true => self.clone(),
@@ -138,8 +138,8 @@ impl Watched {
         !self.targets.is_empty()
     }
 
-    /// End the present check once all hosts have replied or the timeout has expired; `None` while it continues.
-    /// `answer` is the round-trip time of a host's reply.
+    /// End the current check once all hosts have replied or the timeout has expired. `None` if the check continues.
+    /// `answer` returns the round-trip time of a host's reply.
     fn end(&mut self, now: Duration, answer: impl Fn(usize) -> Option<Duration>) -> Option<bool> {
         let (began, health) = (self.began?, self.uplink.health.as_ref()?);
         let timeout = health.timeout.duration();
@@ -147,7 +147,7 @@ impl Watched {
             .map(|place| answer(place).filter(|&took| took <= timeout))
             .collect();
         let (any, all) = (answers.iter().any(Option::is_some), answers.iter().all(Option::is_some));
-        // Wait for all hosts within the timeout, so that each reply is counted.
+        // Wait for all hosts until the timeout expires, so that each reply is counted.
         let is_over = all || now >= began + timeout;
         if !is_over {
             return None;
@@ -161,8 +161,8 @@ impl Watched {
         Some(any || self.targets.is_empty())
     }
 
-    /// Update the state by the link, the required route and the hosts' replies. Returns whether the uplink went up or
-    /// down.
+    /// Update the state from the link state, the required route and the hosts' replies. Returns whether the uplink went
+    /// up or down.
     pub fn judge(
         &mut self,
         now: Duration,
@@ -177,7 +177,7 @@ impl Watched {
         let Some(health) = self.uplink.health.as_ref() else {
             return self.set(None, now);
         };
-        // The loss of a route needs no damping, since the routing daemon has already verified it.
+        // The loss of a route takes effect without damping, since the routing daemon has already verified it.
         if !has_route {
             return self.set(Some(Cause::NoRoute), now);
         }
@@ -262,7 +262,7 @@ mod tests {
         let rounds = [
             (none, false, true),
             (none, false, true),
-            // The reply of one host is enough.
+            // The reply of a single host is sufficient.
             ([false, true], false, true),
             (none, false, true),
             (none, false, true),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// Results that alternate faster than the damping change nothing.
+        /// Results that alternate too fast for the damping do not change the state.
         #[test]
         fn state_changes_only_after_as_many_like_checks_in_a_row(
             results in prop::collection::vec(any::<bool>(), 1..200),

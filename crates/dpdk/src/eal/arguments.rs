@@ -1,4 +1,4 @@
-//! Arguments of the EAL, derived from the configuration.
+//! Arguments of the EAL. They are derived from the configuration.
 
 use super::EalError;
 use super::host::Host;
@@ -10,18 +10,18 @@ use crate::pci::{HugePages, Mode, reserve};
 pub struct EalRequirements {
     /// Bytes of DPDK memory for pools, rings and drivers.
     pub bytes: usize,
-    /// Bytes that ports attached later may need. Without hugepages this memory is reserved as far as available; it
+    /// Bytes that ports that are attached later may need. Without hugepages, this memory is reserved if available; it
     /// costs nothing until it is used.
     pub spare_bytes: usize,
-    /// Cores that workers are pinned to.
+    /// Cores to which workers are pinned.
     pub cores: Vec<usize>,
-    /// Cards that DPDK drives.
+    /// Cards that DPDK uses.
     pub pci: Vec<PciAddress>,
-    /// `Some(true)` requires hugepages, `Some(false)` disables them, `None` uses them if enough are free.
+    /// `Some(true)` requires hugepages, `Some(false)` disables them, and `None` uses them if enough are free.
     pub hugepages: Option<bool>,
 }
 
-/// Source of DPDK's memory.
+/// Kind of DPDK's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Hugepages.
@@ -42,7 +42,7 @@ impl std::fmt::Display for Memory {
     }
 }
 
-/// A PCI address that no card has.
+/// A PCI address that does not belong to any card.
 const NO_CARD: &str = "ffff:ff:1f.7";
 
 /// Why hugepages are required.
@@ -50,11 +50,11 @@ const NO_CARD: &str = "ffff:ff:1f.7";
 pub enum HugepageReason {
     /// The configuration requires them.
     Configured,
-    /// This card uses physical addresses with its current driver binding.
+    /// This card uses physical addresses with its current driver.
     Card(PciAddress, Mode),
 }
 
-/// Hugepages are required, but disabled or too few: what is wrong, a colon, what to do.
+/// Error: hugepages are required, but disabled or too few. Its text has the form "problem: remedy".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} and {}: {}",
@@ -111,7 +111,7 @@ impl HugepageFault {
     }
 }
 
-/// Determine the source of DPDK's memory.
+/// Determine the kind of DPDK's memory.
 pub fn memory(needs: &EalRequirements, host: &Host) -> Result<Memory, HugepageFault> {
     let needed = needs.bytes.div_ceil(1 << 20);
     let free = host.free_hugepage_bytes() >> 20;
@@ -139,19 +139,19 @@ pub fn memory(needs: &EalRequirements, host: &Host) -> Result<Memory, HugepageFa
     }
 }
 
-/// The EAL's arguments for the requirements on this host, and the source of memory.
+/// The EAL's arguments for the requirements on this host, and the kind of memory.
 pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<String>), EalError> {
     let megabytes = needs.bytes.div_ceil(1 << 20);
     let memory = memory(needs, host)?;
     let mut arguments: Vec<String> = vec!["sluice".into(), "--no-telemetry".into(), "--log-level=notice".into()];
-    // One logical core, which may run on all allowed CPUs; workers are registered threads that pin themselves.
+    // DPDK gets one logical core that may run on all allowed CPUs. Workers are registered threads that pin themselves.
     let cores: Vec<String> = host.cores.iter().map(usize::to_string).collect();
     arguments.push(format!("--lcores=0@({})", cores.join(",")));
     match memory {
         Memory::Hugepages => {
             arguments.push("--in-memory".into());
-            // vhost shares memory by file. With one file per page it exceeds the limit on memory regions without an
-            // error message.
+            // vhost shares memory by files. With one file per page, the limit on memory regions would be exceeded
+            // without an error message.
             arguments.push("--single-file-segments".into());
             let addresses = if host.physical.is_some() { "pa" } else { "va" };
             arguments.push(format!("--iova-mode={addresses}"));
@@ -172,7 +172,7 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
             ]);
         }
     }
-    // Cards are probed individually when their ports open, because a failing card would otherwise keep DPDK from
+    // Cards are probed individually when their ports open, because otherwise a failing card would prevent DPDK from
     // starting. With an empty allow list DPDK would probe every card.
     arguments.extend(["-a".into(), NO_CARD.into()]);
     Ok((memory, arguments))

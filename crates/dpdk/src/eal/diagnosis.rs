@@ -1,11 +1,11 @@
-//! Interpretation of DPDK's log if its error number does not explain a failure.
+//! Interprets DPDK's log if its error number does not explain a failure.
 
 use super::recent_lines;
 
-/// Number of recent log lines examined: what a driver writes at one failure.
+/// Number of recent log lines that are examined. A driver writes at most this many lines for one failure.
 const MEANT: usize = 12;
 
-/// Text in DPDK's log, with its meaning and advice.
+/// Messages in DPDK's log, each with its meaning and a remedy.
 const MEANINGS: [(&str, &str); 9] = [
     (
         "Expecting 'PA' IOVA mode",
@@ -46,7 +46,7 @@ const MEANINGS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Meaning of the last known message among these lines.
+/// Meaning of the last line that contains a known message.
 fn meaning(lines: &[String]) -> Option<&'static str> {
     lines.iter().rev().find_map(|line| {
         let known = MEANINGS.iter().find(|(words, _)| line.contains(words));
@@ -54,7 +54,7 @@ fn meaning(lines: &[String]) -> Option<&'static str> {
     })
 }
 
-/// The last lines of DPDK's log, preceded by their meaning.
+/// The last lines of DPDK's log. Their meaning, if known, precedes them.
 pub(crate) fn last_words(count: usize) -> String {
     let lines = recent_lines(MEANT);
     let words = lines[lines.len().saturating_sub(count)..].join("; ");

@@ -1,4 +1,5 @@
-//! Resources of the machine and the process, checked before DPDK starts, because its error codes are not specific.
+//! Resources of the machine and the process. They are checked before DPDK starts, because DPDK's error codes are not
+//! specific.
 
 use std::fs;
 
@@ -9,9 +10,9 @@ use crate::pci::{HugePages, Mode, System};
 /// Resources of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// Hugepages by size, smallest first.
+    /// Hugepages of each size, the smallest first.
     pub hugepages: Vec<HugePages>,
-    /// A card that uses physical addresses, and the mode that requires it.
+    /// A card that uses physical addresses, and its mode, which is the reason.
     pub physical: Option<(PciAddress, Mode)>,
     /// Available memory in bytes.
     pub available_bytes: usize,
@@ -20,7 +21,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Inspect this machine and the cards to be driven.
+    /// Determine the resources of this machine, and the properties of the cards that DPDK will use.
     pub fn look(cards: &[PciAddress]) -> Self {
         let system = System::this();
         let mut modes = cards
@@ -62,7 +63,8 @@ fn memory_line(name: &str) -> usize {
 
 /// Cores that this process may use, in ascending order.
 pub fn allowed_cores() -> Vec<usize> {
-    // Read the process's own status instead of the calling thread's affinity mask, because that thread may be pinned.
+    // Read the status of the process instead of the affinity mask of the calling thread, because that thread may be
+    // pinned.
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = text
         .lines()
@@ -97,7 +99,7 @@ pub(crate) fn capability_in(status: &str, number: u32) -> bool {
         .is_some_and(|mask| mask >> number & 1 == 1)
 }
 
-/// Check the requirements that can be verified in advance.
+/// Check those requirements that can be checked before the start.
 pub(super) fn check(needs: &EalRequirements) -> Result<(), EalError> {
     let allowed = allowed_cores();
     if let Some(&core) = needs.cores.iter().find(|core| !allowed.contains(core)) {

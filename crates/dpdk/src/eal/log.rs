@@ -1,5 +1,5 @@
-//! DPDK's log: kept in memory and not shown. Errors quote its last lines; the environment variable `SLUICE_DPDK_LOG`
-//! shows all of it.
+//! DPDK's log. It is kept in memory and not printed. Errors quote its last lines. With the environment variable
+//! `SLUICE_DPDK_LOG`, all of it is printed.
 
 use std::collections::VecDeque;
 use std::ffi::c_char;
@@ -13,7 +13,7 @@ const LINES: usize = 256;
 static RECENT: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
 extern "C" fn write(text: *const c_char, length: usize) {
-    // SAFETY: the C library's stream passes the bytes that it flushes.
+    // SAFETY: the C library's stream passes the bytes that it flushes, with their length.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
     if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
         let _ = std::io::stderr().write_all(bytes);
@@ -30,7 +30,7 @@ extern "C" fn write(text: *const c_char, length: usize) {
     }
 }
 
-/// At most `count` last lines that DPDK wrote, oldest first.
+/// The last lines that DPDK has written, at most `count`, the oldest first.
 pub fn recent_lines(count: usize) -> Vec<String> {
     RECENT
         .lock()
@@ -46,7 +46,7 @@ pub fn recent_lines(count: usize) -> Vec<String> {
 
 /// Redirect DPDK's log to this module.
 pub(super) fn open() {
-    // SAFETY: `write` is a static function that any thread may call. On failure the log goes to stderr.
+    // SAFETY: `write` is a static function that any thread may call. If this fails, the log goes to stderr.
     unsafe { sys::sluice_log_open(Some(write)) };
 }
 
@@ -54,7 +54,7 @@ extern "C" fn say_nothing() -> i32 {
     0
 }
 
-/// libbpf and libxdp write to stderr; their messages on the way to a working device are not useful, so silence them.
+/// Silence libbpf and libxdp. They write to stderr, even about steps that fail on the way to a working device.
 pub(super) fn quiet_libraries() {
     if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
         return;
@@ -64,7 +64,7 @@ pub(super) fn quiet_libraries() {
         (c"libbpf.so.0", c"libbpf_set_print"),
         (c"libxdp.so.1", c"libxdp_set_print"),
     ] {
-        // SAFETY: the names are C strings; RTLD_NOLOAD only finds a library that is already loaded.
+        // SAFETY: the names are C strings. RTLD_NOLOAD only finds a library that is already loaded.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             continue;
@@ -72,8 +72,9 @@ pub(super) fn quiet_libraries() {
         // SAFETY: the handle is valid.
         let symbol = unsafe { libc::dlsym(handle, setter.as_ptr()) };
         if !symbol.is_null() {
-            // SAFETY: both setters have the form `print_fn set(print_fn)`, with a pointer as parameter and result. A
-            // callee that reads no arguments may be called with any in this platform's C calling convention.
+            // SAFETY: both setters have the form `print_fn set(print_fn)`, with a pointer as parameter and as result.
+            // In this platform's C calling convention, a function that reads no arguments may be called with any
+            // arguments.
             let set: extern "C" fn(extern "C" fn() -> i32) -> usize = unsafe { std::mem::transmute(symbol) };
             set(say_nothing);
         }

@@ -1,4 +1,4 @@
-//! Faults that prevent a card from being opened, detected in advance.
+//! Detects faults that will prevent a card from being opened.
 
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -7,10 +7,10 @@ use std::path::Path;
 use super::{Card, Mode, Process, System, UIO, VFIO, text};
 use crate::device::PciAddress;
 
-/// Fault that prevents a card from being opened: what is wrong, a colon, what to do.
+/// Fault that prevents a card from being opened. Its text has the form "problem: remedy".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardFault {
-    /// There is no device at the address.
+    /// No device has this address.
     #[error("no PCI device {0}: sluice bind lists the network cards of this machine")]
     Absent(PciAddress),
     /// The device at the address is not a network card.
@@ -33,15 +33,15 @@ pub enum CardFault {
         driver: String,
         /// Kernel interface.
         interface: Option<String>,
-        /// Driver to bind the card to.
+        /// Driver to which the card should be bound.
         to: &'static str,
     },
-    /// No driver is bound.
+    /// No driver is bound to the card.
     #[error("{address} has no driver: run sluice bind {address} as root, which gives it to {to}")]
     Unbound {
         /// PCI address of the card.
         address: PciAddress,
-        /// Driver to bind the card to.
+        /// Driver to which the card should be bound.
         to: &'static str,
     },
     /// The card is bound to VFIO without an IOMMU, which the kernel does not allow.
@@ -52,7 +52,7 @@ pub enum CardFault {
         /// PCI address of the card.
         address: PciAddress,
     },
-    /// UIO uses physical addresses, which the IOMMU does not translate.
+    /// UIO uses physical addresses, but the IOMMU of the card translates addresses.
     #[error(
         "{address} is bound to UIO behind an IOMMU that translates, which stops what the card reads and writes: run sluice bind {address} as root, which gives it to {VFIO}; or write iommu=pt on the kernel's command line"
     )]
@@ -66,7 +66,7 @@ pub enum CardFault {
         /// PCI address of the card.
         address: PciAddress,
     },
-    /// VFIO assigns whole groups, and a kernel driver uses another device of the group.
+    /// VFIO assigns only whole groups, and a kernel driver uses another device of the card's group.
     #[error(
         "{other} is in the IOMMU group {group} of {address} and is bound to the kernel driver {driver}: run {} as root, or put the card into another slot",
         release(*.other, *.is_card)
@@ -125,7 +125,7 @@ fn by(process: &Option<Process>) -> String {
     named.unwrap_or("another process".into())
 }
 
-/// Known faults that prevent a card from being opened.
+/// Faults that are known to prevent a card from being opened.
 pub fn card_faults(system: &System, address: PciAddress) -> Vec<CardFault> {
     let Some(card) = system.card(address) else {
         return vec![CardFault::Absent(address)];
@@ -215,7 +215,7 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
         let what = match (system.open)(&system.path(path.trim_start_matches('/'))) {
             Ok(()) => continue,
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-                // If this process holds it, it has already opened the card.
+                // If this process has the file open, it has already opened the card.
                 match system.holder(path) {
                     Some(None) => {}
                     process => faults.push(CardFault::InUse {
@@ -237,8 +237,8 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
     faults
 }
 
-/// Whether VFIO can use an IOMMU. `/sys` lists the module whether built in or loaded; a replacement for it is queried
-/// by ioctl.
+/// Whether VFIO can use an IOMMU. `/sys` lists the module if it is built in or loaded. A replacement for the module is
+/// detected by ioctl.
 fn has_type1(system: &System) -> bool {
     /// `VFIO_CHECK_EXTENSION` and `VFIO_TYPE1_IOMMU` of linux/vfio.h.
     const CHECK_EXTENSION: libc::c_ulong = 0x3b65;
@@ -247,12 +247,12 @@ fn has_type1(system: &System) -> bool {
         return true;
     }
     std::fs::File::open(system.path("dev/vfio/vfio")).is_ok_and(|container| {
-        // SAFETY: the request takes a number and writes no memory.
+        // SAFETY: the request takes a number, and writes no memory.
         unsafe { libc::ioctl(container.as_raw_fd(), CHECK_EXTENSION, TYPE1) == 1 }
     })
 }
 
-/// Whether this process may not read and write a file; false if the file does not exist.
+/// Whether this process may not read and write a file. False if the file does not exist.
 fn denied(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {

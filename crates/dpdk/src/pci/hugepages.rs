@@ -11,9 +11,9 @@ pub struct HugePages {
     pub bytes: usize,
     /// Number of reserved pages.
     pub total: usize,
-    /// Number of pages that are neither in use nor promised to a process.
+    /// Number of pages that are neither in use nor reserved for a process.
     pub free: usize,
-    /// Free pages per NUMA node.
+    /// Number of free pages on each NUMA node.
     pub nodes: Vec<(u16, usize)>,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for HugePages {
 }
 
 impl System {
-    /// Hugepages by size, smallest first.
+    /// Hugepages of each size, the smallest first.
     pub fn hugepages(&self) -> Vec<HugePages> {
         let folder = self.path("sys/kernel/mm/hugepages");
         let mut sizes: Vec<HugePages> = entries(&folder)
@@ -49,7 +49,7 @@ impl System {
         sizes
     }
 
-    /// Free pages of a size per NUMA node.
+    /// Number of free pages of a size on each NUMA node.
     fn of_nodes(&self, size: &str) -> Vec<(u16, usize)> {
         let folder = self.path("sys/devices/system/node");
         let node = |name: String| {
@@ -68,8 +68,8 @@ impl System {
     }
 }
 
-/// Command that reserves the missing hugepages so that `bytes` are free; `None` if the kernel does not support
-/// hugepages.
+/// Command with which the operator reserves the missing hugepages, so that `bytes` are free. `None` if the kernel does
+/// not support hugepages.
 pub fn reserve(sizes: &[HugePages], bytes: usize) -> Option<String> {
     let free: usize = sizes.iter().map(|size| size.bytes * size.free).sum();
     let ordinary = sizes.iter().find(|size| size.bytes >= 2 << 20).or(sizes.first())?;

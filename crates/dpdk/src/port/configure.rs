@@ -1,4 +1,4 @@
-//! Configuration and start of a device that DPDK has probed.
+//! Configures and starts a device that DPDK has probed.
 
 use std::sync::PoisonError;
 
@@ -14,7 +14,7 @@ use crate::steering::{
 };
 use crate::sys;
 
-/// Milliseconds between polls of the links of a bond's members; each poll may read a PHY.
+/// Milliseconds between polls of the link states of a bond's members. Each poll may read a PHY.
 const LINK_PERIOD: u32 = 100;
 
 /// Why a device could not be set up.
@@ -33,11 +33,11 @@ enum Step {
     ReceiveQueue,
     TransmitQueue,
     Start,
-    /// A step that does not depend on queues.
+    /// Any step that does not depend on the number of queues.
     Other,
 }
 
-/// Queues and interrupts requested from a device.
+/// Numbers of queues, and interrupts, that are requested from a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     queues: u16,
@@ -46,8 +46,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// What to request after a step failed; every number of queues is tried with interrupts first if they are wanted.
-    /// `None` if requesting less would not help.
+    /// What to request after a step has failed. If interrupts are wanted, each number of queues is tried first with
+    /// interrupts. `None` if a smaller request would not help.
     fn less(self, failed: Step, interrupts: bool) -> Option<Self> {
         let (receive, send) = (self.queues > 1, self.senders > 1);
         match failed {
@@ -107,14 +107,15 @@ impl Port {
         let (wish, configured) = self.start(opening, wish, &capabilities, pool)?;
         *self.steered.get_mut().unwrap_or_else(PoisonError::into_inner) =
             steering::steer(&hash, &wish, &capabilities, configured);
-        // A bond sets its members to the MTU that it has in DPDK, at most 1,500; so set the kernel's MTU again.
+        // A bond sets its members to the MTU that DPDK has for the bond, which is at most 1,500. The kernel's MTU is
+        // therefore set again.
         if self.choice.driver == Driver::Bond {
             opening.prepare()?;
         }
-        // Neighbour discovery uses multicast. Drivers without filters support neither call and need none. A bond is
-        // promiscuous for two reasons: with LACP the partner sends to the bond's address through every member, while
-        // DPDK leaves each member its own address; and the bond's own filter drops broadcasts if no member supports
-        // all-multicast, as with kernel interfaces. SAFETY: a started port.
+        // Neighbour discovery uses multicast. Drivers without filters support neither of the two calls, and do not need
+        // them. A bond is promiscuous for two reasons: with LACP the partner sends to the bond's address through every
+        // member, while DPDK leaves each member its own address; and the bond's own filter drops broadcasts if no
+        // member supports all-multicast, as with kernel interfaces. SAFETY: a started port.
         unsafe {
             sys::sluice_port_all_multicast(self.number, 1);
             let promiscuous = plan.promiscuous || self.choice.driver == Driver::Bond;
@@ -123,20 +124,20 @@ impl Port {
         Ok(())
     }
 
-    /// Set the device's MAC address; that of a kernel interface is set by [`Opening::prepare`].
+    /// Set the device's MAC address. The address of a kernel interface is set by [`Opening::prepare`].
     fn set_mac(&self, opening: &Opening<'_>, mac: [u8; 6]) -> Result<(), PortError> {
         if matches!(opening.plan.device, Device::Kernel { .. }) {
             return Ok(());
         }
-        // SAFETY: six bytes, read during the call.
+        // SAFETY: the call reads six bytes.
         match unsafe { sys::sluice_port_set_mac(self.number, mac.as_ptr()) } {
             0 => Ok(()),
             error => Err(opening.refused(TAKE_MAC, error)),
         }
     }
 
-    /// Start the device as requested. If a card refuses, request less, down to one queue without interrupts: workers
-    /// without a queue then hand packets over. If nothing works, return the first error.
+    /// Start the device as requested. If a card rejects the request, request less, down to one queue without
+    /// interrupts. Workers without a queue then hand packets over. If nothing works, return the first error.
     fn start(
         &mut self,
         opening: &Opening<'_>,
@@ -202,19 +203,19 @@ impl Port {
             })?;
         }
         if self.choice.driver == Driver::Bond {
-            // This must happen before LACP sends its first frame.
+            // This must be done before LACP sends its first frame.
             self.share_mac();
-            // SAFETY: a configured bond. If it refuses, it keeps its default period of 10 ms.
+            // SAFETY: the port is a configured bond. If it rejects the period, it keeps its default of 10 ms.
             unsafe { sys::sluice_bond_look_every(self.number, LINK_PERIOD) };
         }
-        // SAFETY: a configured port.
+        // SAFETY: the port is configured.
         match unsafe { sys::sluice_port_start(self.number) } {
             0 => Ok(configured),
             error => Err(failed("start", Step::Start, error)),
         }
     }
 
-    /// Configure the device and its queues with one hash setting.
+    /// Configure the device and its queues, with one setting of the hash.
     fn set_up(&self, opening: &Opening<'_>, attempt: &Attempt, interrupts: bool, pool: &Pool) -> Result<(), Failure> {
         let plan = opening.plan;
         let key = attempt.key.as_ref().map_or(&[][..], HashKey::bytes);
@@ -231,7 +232,8 @@ impl Port {
             pool: pool.raw(),
         };
         let mut step = 0;
-        // SAFETY: the settings and the data that they point to live during the call; the pool outlives the port.
+        // SAFETY: the settings and the data to which they point live during the call, and the pool lives longer than
+        // the port.
         let error = unsafe { sys::sluice_port_configure(self.number, &settings, &mut step) };
         if error == 0 {
             return Ok(());
@@ -262,7 +264,7 @@ impl Port {
 
     fn info(&self) -> Result<sys::sluice_port_info, i32> {
         let mut info = std::mem::MaybeUninit::zeroed();
-        // SAFETY: the result is written; all zeros would be a valid value too.
+        // SAFETY: the call writes the result; all zeros would also be a valid value.
         match unsafe { sys::sluice_port_info(self.number, info.as_mut_ptr()) } {
             // SAFETY: as above.
             0 => Ok(unsafe { info.assume_init() }),
@@ -286,7 +288,8 @@ fn model(info: &sys::sluice_port_info) -> String {
 mod tests {
     use super::*;
 
-    /// All requests made to a card that fails at a step as long as more is requested than it supports.
+    /// Returns all requests that are made to a card that fails at a step as long as the request exceeds its
+    /// capabilities.
     fn asked(wished: Shape, failing: impl Fn(Shape) -> Option<Step>) -> Vec<(u16, usize, bool)> {
         let mut shapes = vec![wished];
         while let Some(step) = failing(shapes[shapes.len() - 1])

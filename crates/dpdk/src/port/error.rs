@@ -1,4 +1,4 @@
-//! Errors at opening a port, each with advice.
+//! Errors that occur when a port is opened, each with a remedy.
 
 use crate::device::PciAddress;
 use crate::driver::Driver;
@@ -6,7 +6,7 @@ use crate::pci::CardFault;
 use crate::ring::RingError;
 use crate::steering::SteeringError;
 
-/// Why a port does not open, and what to do.
+/// Why a port can't be opened, with a remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PortError {
     /// The interface does not exist.
@@ -17,7 +17,7 @@ pub enum PortError {
         /// Name of the interface.
         interface: String,
     },
-    /// An interface to be created already exists.
+    /// An interface that should be created already exists.
     #[error("{port}: an interface {interface} exists already: choose another name, or ip link delete {interface}")]
     InterfaceExists {
         /// Name of the port.
@@ -25,14 +25,14 @@ pub enum PortError {
         /// Name of the interface.
         interface: String,
     },
-    /// A file or socket is missing or in use.
+    /// A file or socket is missing, or it is in use.
     #[error("{port}: {path} {what}")]
     Path {
         /// Name of the port.
         port: String,
         /// Path of the file or socket.
         path: String,
-        /// What it should be, and what to do.
+        /// Expected type of the path, and the remedy.
         what: &'static str,
     },
     /// The card can't be opened.
@@ -43,7 +43,7 @@ pub enum PortError {
         /// Fault of the card.
         fault: CardFault,
     },
-    /// DPDK has no driver for the card, or did not find it.
+    /// DPDK has no driver for the card, or its driver did not find the card.
     #[error(
         "{port}: DPDK has no driver for {address} ({id}): install its plug-in (Debian: apt-get install dpdk, or one of apt-cache search librte-net), or name the kernel's interface"
     )]
@@ -126,7 +126,7 @@ pub enum PortError {
         step: &'static str,
         /// Text of the error number.
         reason: String,
-        /// End of DPDK's log, and its meaning.
+        /// End of DPDK's log, with its meaning.
         last_words: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Members of a bond: ports below it, which can be removed and added while the others keep running.
+//! Members of a bond. They are ports that can be removed and added while the other members keep running.
 
 use std::ffi::{CStr, CString};
 use std::sync::PoisonError;
@@ -11,7 +11,8 @@ use crate::interface::{AllMulticast, Interface};
 use crate::presence::Origin;
 use crate::sys;
 
-/// An open member. It stops and closes when dropped; by then the bond must have removed it or be closed.
+/// An open member. It is stopped and closed when it is dropped. Before that, the bond must have removed it or must be
+/// closed.
 #[derive(Debug)]
 pub struct Member {
     number: u16,
@@ -23,7 +24,7 @@ pub struct Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // SAFETY: the bond that used it has removed it or is closed. Errors can be ignored.
+        // SAFETY: the bond that used the member has removed it or is closed. Errors are ignored.
         unsafe {
             sys::sluice_port_stop(self.number);
             sys::sluice_port_close(self.number, i32::from(self.detach));
@@ -31,17 +32,17 @@ impl Drop for Member {
     }
 }
 
-/// Slot of a member in the bond.
+/// A configured member of the bond, present or absent.
 #[derive(Debug)]
 pub(super) struct Place {
     device: Device,
     member: Option<Member>,
-    /// Kernel interface of the member, if DPDK's driver always reports that the link is up.
+    /// Kernel interface of the member. It is queried because DPDK's driver always reports that the link is up.
     interface: Option<Interface>,
 }
 
 impl Place {
-    /// Whether its device has been removed, or its removal is requested.
+    /// Whether the member's device has been removed, or its removal is requested.
     fn is_gone(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.origin.is_gone())
     }
@@ -50,7 +51,7 @@ impl Place {
         self.interface.as_ref().is_none_or(Interface::runs)
     }
 
-    /// Whether the bond has the member, and it can receive and send.
+    /// Whether the bond has the member, and the member can receive and send.
     fn serves(&self) -> bool {
         self.member.is_some() && !self.is_gone() && self.has_carrier()
     }
@@ -73,7 +74,7 @@ impl Opening<'_> {
             origin,
             multicasts: probed.multicasts,
         };
-        // SAFETY: number of an open port that is in no bond yet.
+        // SAFETY: the number is that of an open port that is not in a bond yet.
         match unsafe { sys::sluice_bond_poll_link(member.number) } {
             0 => {}
             error => return Err(self.refused("look at a member's link", error)),
@@ -92,7 +93,7 @@ fn lost(places: &mut [Place]) -> impl Iterator<Item = &mut Place> {
 impl Port {
     pub(super) fn attach_members(&mut self, opening: &Opening<'_>, members: &[Device]) -> Result<(), PortError> {
         let (name, mut text) = arguments(&opening.plan.device, Driver::Bond, 1, self.mtu);
-        // SAFETY: returns a static string.
+        // SAFETY: the function returns a static string.
         let argument = unsafe { CStr::from_ptr(sys::sluice_bond_member_argument()) }.to_string_lossy();
         let places = self.members.get_mut().unwrap_or_else(PoisonError::into_inner);
         for device in members {
@@ -109,7 +110,7 @@ impl Port {
         }
         let arguments = CString::new(format!("{name}{text}")).unwrap_or_default();
         let name = CString::new(name).unwrap_or_default();
-        // SAFETY: C strings; the number is written only on success.
+        // SAFETY: the arguments are C strings, and the number is written only on success.
         let error = unsafe {
             match sys::sluice_device_probe(arguments.as_ptr()) {
                 0 => sys::sluice_port_by_name(name.as_ptr(), &mut self.number),
@@ -127,8 +128,8 @@ impl Port {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its device has been removed, or the kernel requests its removal; the port must then be closed. A bond is
-    /// gone when its last member is.
+    /// Whether the port's device has been removed, or the kernel requests its removal. The port must then be closed.
+    /// For a bond, this is the case when no member is left.
     pub fn is_gone(&self) -> bool {
         let places = self.places();
         let is_left = |place: &Place| place.member.is_some() && !place.is_gone();
@@ -138,20 +139,20 @@ impl Port {
         }
     }
 
-    /// Whether any member has a carrier, where DPDK does not report it; true for other ports.
+    /// Whether any member has a carrier. This is checked because DPDK does not report it. True for other ports.
     pub(super) fn has_carrier(&self) -> bool {
         let places = self.places();
         places.is_empty() || places.iter().any(Place::serves)
     }
 
-    /// Members that the bond still has, but whose devices have been removed, are requested for removal, or have no
-    /// carrier. DPDK does not notice these cases and would keep sending through them. A member without a carrier is
+    /// Members of the bond whose devices have been removed, whose removal is requested, or that have no carrier. DPDK
+    /// does not detect these cases, and would continue to send through these members. A member without a carrier is
     /// kept if no other member has one.
     pub fn lost_members(&self) -> Vec<Device> {
         lost(&mut self.places()).map(|place| place.device.clone()).collect()
     }
 
-    /// Members that are not in the bond, and whose devices may be available again.
+    /// Members that are not in the bond, but whose devices may be available again.
     pub fn absent_members(&self) -> Vec<Device> {
         let places = self.places();
         let absent = places
@@ -160,13 +161,13 @@ impl Port {
         absent.map(|place| place.device.clone()).collect()
     }
 
-    /// Remove lost members from the bond. No worker may use the port meanwhile.
+    /// Remove lost members from the bond. No worker may use the port during this call.
     pub fn part_members(&self) -> Vec<Member> {
         let mut places = self.places();
         lost(&mut places)
             .filter_map(|place| {
                 let mut member = place.member.take()?;
-                // SAFETY: numbers of open ports.
+                // SAFETY: both numbers are those of open ports.
                 unsafe { sys::sluice_bond_remove(self.number, member.number) };
                 member.detach = true;
                 Some(member)
@@ -175,16 +176,16 @@ impl Port {
     }
 
     /// Set the bond's MAC address on its members. LACP uses the address of one member as system identifier, which would
-    /// change when that member is removed. If both ends changed theirs simultaneously, each would ignore the other's
-    /// LACPDUs until they time out.
+    /// change when that member is removed. If both ends changed their identifiers at the same time, each would ignore
+    /// the other's LACPDUs until a timeout.
     pub(super) fn share_mac(&self) {
         let mut mac = [0; 6];
-        // SAFETY: room for six bytes.
+        // SAFETY: the array has room for six bytes.
         if unsafe { sys::sluice_port_mac(self.number, mac.as_mut_ptr()) } != 0 {
             return;
         }
         for member in self.places().iter().filter_map(|place| place.member.as_ref()) {
-            // SAFETY: six bytes, read during the call. A member that refuses keeps its own address.
+            // SAFETY: the call reads six bytes. A member that rejects the address keeps its own.
             unsafe { sys::sluice_port_set_mac(member.number, mac.as_ptr()) };
         }
     }
@@ -196,27 +197,27 @@ impl Port {
         }
     }
 
-    /// Open a member whose device is available again, for [`Port::join_member`].
+    /// Open a member whose device is available again. It is then passed to [`Port::join_member`].
     ///
     /// # Errors
-    /// It does not open.
+    /// The member can't be opened.
     pub fn open_member(&self, device: &Device) -> Result<Member, PortError> {
         self.opening().member(device).map(|(member, _)| member)
     }
 
-    /// Add a member to the bond. No worker may use the port meanwhile.
+    /// Add a member to the bond. No worker may use the port during this call.
     ///
     /// # Errors
-    /// The bond rejects it.
+    /// The bond rejects the member.
     pub fn join_member(&self, device: &Device, member: Member) -> Result<(), PortError> {
         let opening = self.opening();
-        // SAFETY: numbers of open ports.
+        // SAFETY: both numbers are those of open ports.
         let error = unsafe { sys::sluice_bond_add(self.number, member.number) };
         if error != 0 {
             return Err(opening.refused("take a member", error));
         }
-        // DPDK passes a bond's promiscuous mode on only when the mode changes, so set it for the new member. SAFETY: an
-        // open port.
+        // DPDK forwards a bond's promiscuous mode to the members only when the mode changes, so it is set for the new
+        // member here. SAFETY: the number is that of an open port.
         unsafe { sys::sluice_port_promiscuous(member.number, 1) };
         opening.prepare()?;
         if let Some(place) = self.places().iter_mut().find(|place| place.device == *device) {

@@ -1,4 +1,4 @@
-//! Probing of a planned port's device in DPDK.
+//! Probes the device of a planned port in DPDK.
 
 use std::ffi::CString;
 use std::io::ErrorKind;
@@ -16,22 +16,22 @@ use crate::set::AF_PACKET_ORDINARY_MTU;
 use crate::steering::SteeringRequest;
 use crate::sys;
 
-/// A port that is being opened; resources acquired so far are released if a later step fails.
+/// A port that is being opened. If a step fails, the resources acquired so far are released.
 pub(super) struct Opening<'a> {
     pub(super) plan: &'a PortPlan,
     pub(super) choice: DriverChoice,
 }
 
-/// What a socket path refers to.
+/// The kind of file at a socket path.
 enum Listener {
     Nobody,
     Alive,
-    /// A file that is not a socket of ours.
+    /// A file that is not a socket of this program.
     Foreign,
 }
 
 impl Listener {
-    /// Check the path, and remove a socket that a killed process left.
+    /// Check the path. If it is a socket that a killed process has left, it is removed.
     fn at(path: &str) -> Self {
         match std::os::unix::net::UnixStream::connect(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Listener::Nobody,
@@ -43,20 +43,19 @@ impl Listener {
                     Listener::Foreign
                 }
             }
-            // Also returned if it listens for another socket type.
+            // Also returned if a process listens for another socket type.
             _ => Listener::Alive,
         }
     }
 }
 
 impl PortPlan {
-    /// Whether DPDK sets the MTU. For kernel interfaces the kernel does, and memif's slots hold a frame whatever the
-    /// MTU is.
+    /// Whether DPDK sets the MTU. For kernel interfaces the kernel sets it, and memif's slots hold a frame of any MTU.
     pub(super) fn has_mtu_in_dpdk(&self) -> bool {
         self.interfaces().is_empty() && !matches!(self.device, Device::Tap { .. } | Device::Memif { .. })
     }
 
-    /// The device itself, or the members of a bond.
+    /// The device itself or, for a bond, its members.
     fn devices(&self) -> &[Device] {
         match &self.device {
             Device::Bond { members } => members,
@@ -64,7 +63,7 @@ impl PortPlan {
         }
     }
 
-    /// Names of the kernel interfaces below that exist before the port.
+    /// Names of the kernel interfaces of the port that exist before the port.
     fn interfaces(&self) -> Vec<&str> {
         self.devices()
             .iter()
@@ -86,14 +85,14 @@ pub(super) const TAKE_MAC: &str = "take its MAC address";
 pub(super) struct Probed {
     pub(super) number: u16,
     pub(super) name: CString,
-    /// Whether the probe created it, so that it is removed at close.
+    /// Whether the probe has created the device. If so, it is removed when the port is closed.
     pub(super) detach: bool,
-    /// All-multicast mode of a kernel interface while it is open.
+    /// All-multicast mode of a kernel interface as long as the port is open.
     pub(super) multicasts: Option<AllMulticast>,
 }
 
 impl Opening<'_> {
-    /// Receive steering requested from the device.
+    /// Receive steering to request from the device.
     pub(super) fn wish(&self) -> Result<SteeringRequest, PortError> {
         let wish = SteeringRequest {
             steering: self.plan.steering,
@@ -111,8 +110,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Whether to request receive interrupts. Not with UIO: its single interrupt line fires endlessly, and the kernel
-    /// then disables it for all devices that share it.
+    /// Whether to request receive interrupts. Not with UIO: its single interrupt line is raised endlessly, and the
+    /// kernel then disables it for all devices that share it.
     pub(super) fn interrupts(&self) -> bool {
         let by_uio = |device: &Device| match device {
             Device::Pci(address) => System::this()
@@ -123,7 +122,7 @@ impl Opening<'_> {
         self.plan.interrupts && !self.plan.devices().iter().any(by_uio)
     }
 
-    /// Error for a card that fails to open because DPDK has no driver for it.
+    /// Error for a card that can't be opened because DPDK has no driver for it.
     fn without_driver(&self, device: &Device, error: i32) -> Option<PortError> {
         match device {
             Device::Pci(address) if error == -libc::ENOTSUP => Some(PortError::NoDriver {
@@ -167,7 +166,7 @@ impl Opening<'_> {
         })
     }
 
-    /// Check simple preconditions first, because error codes of drivers are not specific.
+    /// Check simple preconditions before the device is opened, because error codes of drivers are not specific.
     pub(super) fn check(&self) -> Result<(), PortError> {
         let port = || self.plan.name.clone();
         let path = |path: &str, what| PortError::Path {
@@ -235,7 +234,7 @@ impl Opening<'_> {
             | Device::Vhost { socket, client: false }
             | Device::Virtio { socket, server: true } => match Listener::at(socket) {
                 Listener::Nobody => Ok(()),
-                // Several memif interfaces of one process share a socket.
+                // Several memif interfaces of one process may share a socket.
                 Listener::Alive if matches!(self.plan.device, Device::Memif { .. }) => Ok(()),
                 Listener::Alive => Err(path(socket, "is listened on already: choose another path")),
                 Listener::Foreign => Err(path(socket, "exists and is no socket: choose another path")),
@@ -244,9 +243,11 @@ impl Opening<'_> {
         }
     }
 
-    /// Set the MTU of kernel interfaces and set them up: DPDK's drivers for them do neither, or no MTU beyond 1,500.
+    /// Set the MTU of kernel interfaces, and bring them up. DPDK's drivers for kernel interfaces do not bring them up,
+    /// and set no MTU or only one up to 1,500.
     pub(super) fn prepare(&self) -> Result<(), PortError> {
-        // DPDK's drivers for kernel interfaces read the MAC address only when they open an interface.
+        // DPDK's drivers for kernel interfaces read the MAC address only when they open an interface, so it is set
+        // before.
         if let (Device::Kernel { interface }, Some(mac)) = (&self.plan.device, self.plan.mac) {
             let set = Interface::named(interface).and_then(|interface| interface.set_mac(mac));
             set.map_err(|error| self.refused_for(TAKE_MAC, error.to_string()))?;
@@ -303,7 +304,7 @@ impl Opening<'_> {
         let (name, arguments) = arguments(device, driver, self.choice.queues, self.plan.mtu);
         let name = CString::new(name).unwrap_or_default();
         let mut number = 0;
-        // SAFETY: a C string; the number is written only on success.
+        // SAFETY: the name is a C string, and the number is written only on success.
         let find = |number: &mut u16| unsafe { sys::sluice_port_by_name(name.as_ptr(), number) };
         if matches!(device, Device::Pci(_)) && find(&mut number) == 0 {
             return Ok(Probed {
@@ -313,10 +314,10 @@ impl Opening<'_> {
                 multicasts: None,
             });
         }
-        // Done before DPDK has a device that a failure would leave behind.
+        // This is done before DPDK creates a device, because a failure after that would leave the device behind.
         let multicasts = self.take_multicasts(device)?;
         let text = CString::new(format!("{}{arguments}", name.to_string_lossy())).unwrap_or_default();
-        // SAFETY: a C string that DPDK copies.
+        // SAFETY: the argument is a C string that DPDK copies.
         match unsafe { sys::sluice_device_probe(text.as_ptr()) } {
             0 => {}
             error => {
@@ -339,7 +340,7 @@ impl Opening<'_> {
     }
 }
 
-/// DPDK's name for a device, unique in this process, and its arguments.
+/// DPDK's name for a device, which is unique in this process, and the device's arguments.
 pub(super) fn arguments(device: &Device, driver: Driver, queues: u16, mtu: u16) -> (String, String) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -350,7 +351,7 @@ pub(super) fn arguments(device: &Device, driver: Driver, queues: u16, mtu: u16) 
             format!(",iface={interface},start_queue=0,queue_count={queues}"),
         ),
         (Device::Kernel { interface }, _) => {
-            // With the default frame size, jumbo frames would be truncated silently.
+            // With the default frame size, jumbo frames would be truncated without an error.
             let frames = if mtu > AF_PACKET_ORDINARY_MTU {
                 "blocksz=65536,framesz=16384,framecnt=512"
             } else {
@@ -370,7 +371,7 @@ pub(super) fn arguments(device: &Device, driver: Driver, queues: u16, mtu: u16) 
         (Device::Tap { interface }, _) => (name("tap"), format!(",iface={interface}")),
         (Device::Memif { socket, server, id }, _) => {
             let role = if *server { "server" } else { "client" };
-            // A slot holds a whole frame, so that no frame is split.
+            // Each slot holds a whole frame, so that no frame is split.
             let slot = (u32::from(mtu) + 64).next_power_of_two().max(2048);
             (
                 name("memif"),

@@ -1,45 +1,45 @@
-//! XDP sockets that DPDK leaves open when it closes a port. They would keep the interface's queue occupied until the
-//! process ends.
+//! XDP sockets that DPDK leaves open when it closes a port. Unless they are closed, the interface's queue stays
+//! occupied until the process ends.
 
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// XDP sockets of this process, each with its inode, because descriptor numbers are reused.
+/// XDP sockets of this process. Each is stored with its inode, because descriptor numbers are reused.
 #[derive(Debug, Default)]
 pub(super) struct Sockets(Vec<(RawFd, u64)>);
 
 impl Sockets {
-    /// The sockets that are open now.
+    /// The sockets that are currently open.
     pub(super) fn open_now() -> Self {
         let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         let numbers = descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         Self(numbers.filter_map(|number| Some((number, inode(number)?))).collect())
     }
 
-    /// The sockets that were not open before.
+    /// The open sockets that are not in `before`.
     pub(super) fn opened_since(before: &Self) -> Self {
         let mut opened = Self::open_now();
         opened.0.retain(|socket| !before.0.contains(socket));
         opened
     }
 
-    /// Close the sockets that are still open. They must no longer be in use.
+    /// Close those of the sockets that are still open. They must no longer be in use.
     pub(super) fn close(&mut self) {
         for (number, known) in self.0.drain(..) {
             if inode(number) == Some(known) {
-                // SAFETY: the descriptor is still the socket that the port opened, and the port is closed, so it has no
-                // other user.
+                // SAFETY: the descriptor still refers to the socket that the port has opened. The port is closed, so
+                // the socket has no other user.
                 unsafe { libc::close(number) };
             }
         }
     }
 }
 
-/// Inode of a descriptor that is an XDP socket.
+/// Inode of a descriptor, if the descriptor is an XDP socket.
 fn inode(number: RawFd) -> Option<u64> {
     let (mut domain, mut length) = (0, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: an integer and its length, both written during the call; the descriptor number may be invalid.
+    // SAFETY: an integer and its length are written during the call. The descriptor number may be invalid.
     let asked = unsafe {
         libc::getsockopt(
             number,
@@ -53,6 +53,6 @@ fn inode(number: RawFd) -> Option<u64> {
         return None;
     }
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the status is written if the call succeeds, and read only then.
+    // SAFETY: the status is read only if the call has succeeded and thus written it.
     unsafe { (libc::fstat(number, status.as_mut_ptr()) == 0).then(|| status.assume_init().st_ino) }
 }

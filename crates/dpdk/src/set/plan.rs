@@ -1,4 +1,4 @@
-//! Plan of the ports to open, and the sizes of shared resources.
+//! Plan of the ports to open, with the sizes of shared resources.
 
 use crate::device::Device;
 use crate::driver::{AF_XDP_KEPT_RECEIVE, Driver, choose};
@@ -6,10 +6,10 @@ use crate::eal::EalRequirements;
 use crate::pool::{AF_XDP_BUFFER, HEADROOM, JUMBO_BUFFER, ORDINARY_BUFFER, PoolSize};
 use crate::port::PortPlan;
 
-/// Requested number of descriptors per queue; devices reduce it to their maximum.
+/// Requested number of descriptors per queue. A device with a lower maximum reduces it.
 pub(crate) const DESCRIPTORS: u32 = 1024;
 
-/// Largest MTU for AF_PACKET's frames of 2,048 bytes.
+/// Largest MTU with which AF_PACKET uses frames of 2,048 bytes.
 pub(crate) const AF_PACKET_ORDINARY_MTU: u16 = 1900;
 
 /// Plan of ports and shared resources.
@@ -17,26 +17,27 @@ pub(crate) const AF_PACKET_ORDINARY_MTU: u16 = 1900;
 pub struct Plan {
     /// Ports, in the order of their indexes.
     pub ports: Vec<PortPlan>,
-    /// Number of places for ports; ports may be attached to free places later.
+    /// Number of port indexes. Ports may later be attached to indexes that are free.
     pub places: usize,
-    /// Number of workers that poll them.
+    /// Number of workers that poll the ports.
     pub workers: u16,
-    /// Workers that receive, in order of their queues; empty means all.
+    /// Workers that receive, in the order of their queues. If empty, all workers.
     pub receivers: Vec<u16>,
-    /// Workers that send, in order of their queues; empty means all.
+    /// Workers that send, in the order of their queues. If empty, all workers.
     pub senders: Vec<u16>,
-    /// Number of buffers of the common pool, which ordinary ports receive into and workers allocate from.
+    /// Number of buffers in the common pool. Ordinary ports receive into this pool, and workers allocate from it.
     pub buffers: u32,
-    /// Buffers cached per core; 0 makes the pools strictly first in, first out.
+    /// Buffers cached per core. 0 makes the pools strictly first in, first out.
     pub cache: u32,
     /// Number of frames that each worker can park.
     pub parked: usize,
-    /// Capacity, in frames, of the ring from one worker to another.
+    /// Capacity in frames of the ring from one worker to another.
     pub handover: u32,
 }
 
 impl Plan {
-    /// A plan with default sizes: buffers for the descriptors of every queue, the bursts, parked frames and rings.
+    /// A plan with default sizes. The number of buffers covers the descriptors of every queue, the bursts, the parked
+    /// frames and the rings.
     pub fn new(ports: Vec<PortPlan>, workers: u16) -> Self {
         let workers = workers.max(1);
         let per_worker = 2048 + 1024 + 1024;
@@ -55,7 +56,7 @@ impl Plan {
         }
     }
 
-    /// Pool size of a port that can't use the common pool.
+    /// Size of the pool of a port that can't use the common pool.
     pub(super) fn own_pool(&self, port: &PortPlan) -> Option<PoolSize> {
         let choice = choose(&port.device, port.mtu, port.queues, port.driver);
         self.own_pool_of(
@@ -81,7 +82,7 @@ impl Plan {
         })
     }
 
-    /// Planned number of buffers in hand-over rings at a time: full rings to each worker from two others.
+    /// Number of buffers that are planned for the hand-over rings: those of two full rings for each worker.
     pub(super) fn in_rings(&self) -> u32 {
         let full = u32::from(self.workers.saturating_sub(1).min(2));
         u32::from(self.workers) * full * self.handover
@@ -96,7 +97,8 @@ impl Plan {
         }
     }
 
-    /// Size of the pool from which workers allocate, if the common pool's buffers are too small for some port.
+    /// Size of the pool from which workers allocate. Needed only if the buffers of the common pool are too small for
+    /// some port.
     pub(super) fn made_pool(&self) -> Option<PoolSize> {
         let mtu = self.ports.iter().map(|port| port.mtu.min(9600)).max().unwrap_or(0);
         let room = room_of(mtu);
@@ -129,14 +131,14 @@ impl Plan {
         (24 << 20) + self.common_pool().bytes() + made + pools + rings
     }
 
-    /// Bytes that kernel interfaces at free places may need later.
+    /// Bytes that kernel interfaces may need if they are attached later at free port indexes.
     pub(super) fn spare_bytes(&self) -> usize {
         let places = self.places.saturating_sub(self.ports.len());
         let pool = self.own_pool_of(Driver::AfXdp, self.workers, AF_XDP_BUFFER);
         places * pool.map_or(0, |size| size.bytes())
     }
 
-    /// Requirements for the EAL; `cores` are those of the workers.
+    /// Requirements for the EAL. `cores` are the cores of the workers.
     pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> EalRequirements {
         let pci = self.ports.iter().flat_map(|port| match &port.device {
             Device::Bond { members } => members.clone(),
@@ -160,7 +162,7 @@ impl Plan {
     }
 }
 
-/// Buffer size for frames of an MTU: Ethernet header, two VLAN tags, and virtio's overhead.
+/// Buffer size for frames of an MTU. It includes the Ethernet header, two VLAN tags, and virtio's overhead.
 pub(super) fn room_of(mtu: u16) -> u16 {
     (HEADROOM + mtu.min(9600) + 64)
         .next_multiple_of(64)

@@ -1,11 +1,11 @@
-//! A DPDK port as a hashing device.
+//! The RSS hash of a DPDK port, for the negotiation of steering.
 
 use super::negotiation::{Hash, HashDevice, Refusal};
 use super::{Capabilities, Functions, HashKey, KEY_BYTES};
 use crate::eal::error_text;
 use crate::sys;
 
-/// RSS hash of a port, by its number. The port must be configured, and stay open while this is used.
+/// RSS hash of the port with this number. As long as this value is used, the port must be configured and open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortHash(pub(crate) u16);
 
@@ -25,7 +25,7 @@ impl HashDevice for PortHash {
             queues: 0,
             delivers: 0,
         };
-        // SAFETY: the result is written during the call.
+        // SAFETY: the call writes the result.
         result(unsafe { sys::sluice_hash_capabilities(self.0, &mut raw) })?;
         Ok(Capabilities {
             functions: Functions::from_bits(raw.functions),
@@ -46,8 +46,8 @@ impl HashDevice for PortHash {
         } else {
             bytes.as_ptr()
         };
-        // The key was fitted to the device's size, which fits into a byte. SAFETY: the array has the stated length and
-        // is read during the call.
+        // The key was fitted to the device's key size, which fits into a byte. SAFETY: the array has the stated length,
+        // and is read during the call.
         result(unsafe { sys::sluice_hash_set(self.0, functions.bits(), start, bytes.len() as u8) })
     }
 
@@ -59,7 +59,7 @@ impl HashDevice for PortHash {
             delivers: 0,
         };
         let key_bytes = u8::try_from(key_bytes).unwrap_or(u8::MAX);
-        // SAFETY: the result has room for a key of any size that fits into a byte.
+        // SAFETY: the result has room for a key of any size up to 255 bytes.
         result(unsafe { sys::sluice_hash_get(self.0, key_bytes, &mut raw) })?;
         let key = &raw.key[..usize::from(raw.key_bytes)];
         Ok(Hash {
@@ -71,7 +71,7 @@ impl HashDevice for PortHash {
 
     fn set_table(&self, table: &[u16]) -> Result<(), Refusal> {
         let entries = u16::try_from(table.len()).unwrap_or(u16::MAX);
-        // SAFETY: at least the stated number of entries, read during the call.
+        // SAFETY: the array has at least the stated number of entries, and is read during the call.
         result(unsafe { sys::sluice_hash_set_table(self.0, table.as_ptr(), entries) })
     }
 

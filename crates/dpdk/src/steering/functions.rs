@@ -6,7 +6,7 @@ use std::ops::BitOr;
 use super::Steering;
 use crate::sys;
 
-/// Set of hash functions: the packet types that a device hashes, and the fields that it omits.
+/// Set of hash functions: the packet types for which a device computes a hash, and the fields that it omits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Functions(u32);
 
@@ -39,7 +39,7 @@ impl Functions {
     pub const L4_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L4_SOURCE_ONLY);
     /// Hash only the destination port of the ports.
     pub const L4_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L4_DESTINATION_ONLY);
-    /// Functions without a constant here; they are read, but never requested.
+    /// Functions that have no constant here. They may be read from a device, but are never requested.
     pub const BEYOND: Self = Self(sys::SLUICE_HASH_BEYOND);
 
     const ADDRESSES: [Self; 2] = [
@@ -67,7 +67,7 @@ impl Functions {
         self.0 == 0
     }
 
-    /// Whether all of `others` are in the set.
+    /// Whether the set contains all of `others`.
     pub const fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
@@ -76,11 +76,11 @@ impl Functions {
         Self(self.0 & others.0)
     }
 
-    /// Functions to request, out of the offered ones, for a steering. Includes each address family for which the
-    /// steering is possible; `None` if it is possible for neither.
+    /// Functions to request for a steering, among those that the device offers. They include each address family for
+    /// which the steering is possible. `None` if it is possible for neither.
     ///
-    /// For [`Steering::Source`], TCP and UDP are hashed like any other IP packet, because drivers differ in how their
-    /// TCP and UDP functions treat "source address only": some hash the ports then.
+    /// For [`Steering::Source`], TCP and UDP are hashed like any other IP packet, because drivers interpret "source
+    /// address only" for TCP and UDP differently: some also hash the ports.
     pub(super) fn to_steer(self, steering: Steering) -> Option<Self> {
         let subset = match steering {
             Steering::FiveTuple => Self::default(),
@@ -100,13 +100,14 @@ impl Functions {
         (!asked.is_empty() && self.contains(subset)).then_some(asked | subset)
     }
 
-    /// Functions to request if the steering is not possible: all that distribute at least some packets.
+    /// Functions to request if the steering is not possible. They are all functions that distribute at least some
+    /// packets.
     pub(super) fn to_spread(self) -> Self {
         let all = Self::ADDRESSES[0] | Self::ADDRESSES[1] | Self::PORTS[0] | Self::PORTS[1];
         self.and(all)
     }
 
-    /// Packet fields that select the queue of a flow.
+    /// Packet fields that determine the queue for packets of a type.
     pub fn fields(self, flow: Flow) -> Fields {
         let (any, own) = match flow {
             Flow::Tcp4 => (Self::IPV4, Self::IPV4_TCP),
@@ -124,7 +125,7 @@ impl Functions {
         {
             (true, false) => (true, false),
             (false, true) => (false, true),
-            // In DPDK, setting both means neither.
+            // In DPDK, setting both restrictions has the same effect as setting neither.
             _ => (true, true),
         };
         let (source_address, destination_address) = chosen(Self::L3_SOURCE_ONLY, Self::L3_DESTINATION_ONLY);
@@ -137,8 +138,8 @@ impl Functions {
         }
     }
 
-    /// Steering that results from these functions; `None` if TCP and UDP of one family, or the two families, are
-    /// steered differently. A family that is not hashed is ignored.
+    /// Steering that results from these functions. `None` if TCP and UDP of a family, or the two families, are steered
+    /// differently. A family that is not hashed is ignored.
     pub fn steering(self) -> Option<Steering> {
         let families: Vec<_> = Flow::FAMILIES
             .iter()
@@ -178,7 +179,7 @@ impl fmt::Debug for Functions {
 }
 
 impl fmt::Display for Functions {
-    /// Write the fields for operators, in one phrase if they are the same for all flows.
+    /// Write the fields for operators. If they are the same for all packet types, they are written only once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(steering) = self.steering() {
             return write!(f, "{steering}");
@@ -221,7 +222,7 @@ pub enum Flow {
 }
 
 impl Flow {
-    /// The flows of IPv4, and those of IPv6.
+    /// The packet types of IPv4, and those of IPv6.
     pub const FAMILIES: [[Self; 3]; 2] = [
         [Flow::Tcp4, Flow::Udp4, Flow::Other4],
         [Flow::Tcp6, Flow::Udp6, Flow::Other6],
@@ -241,7 +242,7 @@ impl fmt::Display for Flow {
     }
 }
 
-/// Fields that are hashed, in the order of the hash input.
+/// Packet fields that are hashed, in the order of the hash input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// Source address.
@@ -304,7 +305,7 @@ impl fmt::Display for Fields {
 mod tests {
     use super::*;
 
-    /// Addresses of both families, and the same with ports.
+    /// Hash functions for the addresses of both families, and those for addresses and ports.
     const ADDRESSES: Functions = Functions(Functions::ADDRESSES[0].0 | Functions::ADDRESSES[1].0);
     const FLOWS: Functions = Functions(ADDRESSES.0 | Functions::PORTS[0].0 | Functions::PORTS[1].0);
     const ALL: Functions = Functions(

@@ -1,24 +1,24 @@
-//! Order of the requests to a device, and evaluation of its answers.
+//! Determines the order of the requests to a device, and evaluates its answers.
 
 use super::{
     Capabilities, Functions, HashKey, Shortfall, Steered, Steering, SteeringError, SteeringRequest, check_queues,
 };
 
-/// A device that selects queues by a hash.
+/// A device that selects receive queues by a hash.
 pub(crate) trait HashDevice {
     /// Query its capabilities.
     fn capabilities(&self) -> Result<Capabilities, Refusal>;
-    /// Set functions and a key; `None` keeps the device's key.
+    /// Set functions and a key. `None` keeps the key of the device.
     fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal>;
     /// Read the settings in use from the device.
     fn hash(&self, key_bytes: usize) -> Result<Hash, Refusal>;
-    /// Set a table with as many entries as the device's.
+    /// Set a table. It must have as many entries as the table of the device.
     fn set_table(&self, table: &[u16]) -> Result<(), Refusal>;
     /// Read the table in use.
     fn table(&self, entries: u16) -> Result<Vec<u16>, Refusal>;
 }
 
-/// The device refused: text of its error number.
+/// The device rejected a request. The text is that of its error number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) String);
 
@@ -26,24 +26,24 @@ pub(crate) struct Refusal(pub(crate) String);
 #[derive(Clone, Debug)]
 pub(crate) struct Hash {
     pub(crate) functions: Functions,
-    /// `None` if the device does not report it.
+    /// The key in use. `None` if the device does not report it.
     pub(crate) key: Option<HashKey>,
-    /// Whether the hash is delivered with the frame.
+    /// Whether the device delivers the hash together with the frame.
     pub(crate) delivered: bool,
 }
 
 /// One set of settings to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attempt {
-    /// Empty means that nothing is hashed.
+    /// Functions to request. If empty, no hash is computed.
     pub(crate) functions: Functions,
     pub(crate) key: Option<HashKey>,
-    /// Whether the key was left out because the previous attempt included it.
+    /// Whether this attempt is without a key because the previous attempt included it.
     without_key: bool,
 }
 
 /// Attempts in order of preference: the requested steering, addresses and ports, any hash, no hash. Each attempt with a
-/// key is followed by the same attempt without it, in case only the key is refused.
+/// key is followed by the same attempt without the key, in case the device rejects only the key.
 pub(crate) fn attempts(wish: &SteeringRequest, capabilities: &Capabilities) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     let mut push = |functions: Functions, key: Option<&HashKey>| {
@@ -81,15 +81,15 @@ pub(crate) fn attempts(wish: &SteeringRequest, capabilities: &Capabilities) -> V
     attempts
 }
 
-/// Remaining attempts, the accepted one first, and the refusals so far.
+/// The remaining attempts, beginning with the accepted one, and the deviations found so far.
 #[derive(Debug)]
 pub(crate) struct Configured {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) shortfalls: Vec<Shortfall>,
 }
 
-/// Configure a device with the first attempt that it accepts. `reason` returns why an attempt was refused, or `None` if
-/// the error is unrelated to the hash. If all are refused, the first error is returned.
+/// Configure a device with the first attempt that it accepts. `reason` returns why an attempt was rejected, or `None`
+/// if the error is not related to the hash. If all attempts are rejected, the first error is returned.
 pub(crate) fn configure<E>(
     wish: &SteeringRequest,
     capabilities: &Capabilities,
@@ -121,11 +121,12 @@ pub(crate) fn configure<E>(
             }
         }
     }
-    // The attempt without a hash always exists, so there was an error.
+    // The last attempt, without a hash, always exists, so an error has occurred at this point.
     first_error.map_or_else(|| Ok(Configured { attempts, shortfalls }), Err)
 }
 
-/// Refused functions and keys. Which of the two was refused shows only when one is accepted without the other.
+/// Rejected functions and keys. Which of the two a device has rejected is known only when it accepts one without the
+/// other.
 #[derive(Default)]
 struct Refusals(Vec<(Attempt, String)>);
 
@@ -134,7 +135,7 @@ impl Refusals {
         self.0.push((attempt.clone(), reason));
     }
 
-    /// Report what was refused before the accepted attempt.
+    /// Report the deviations due to the attempts that were rejected before the accepted one.
     fn settle(self, taken: &Attempt, shortfalls: &mut Vec<Shortfall>) {
         for (refused, reason) in self.0 {
             if taken.without_key && refused.functions == taken.functions {
@@ -147,7 +148,7 @@ impl Refusals {
     }
 }
 
-/// Steer a started device as far as possible, and read back its settings.
+/// Steer a started device as far as possible, and read its settings back.
 pub(crate) fn steer(
     device: &impl HashDevice,
     wish: &SteeringRequest,
@@ -193,8 +194,8 @@ pub(crate) fn steer(
     steered
 }
 
-/// Find hash settings that the device applies, starting with the first remaining attempt. `None` if the device does not
-/// report its settings.
+/// Find hash settings that the device applies, beginning with the first remaining attempt. `None` if the device does
+/// not report its settings.
 fn agree(
     device: &impl HashDevice,
     capabilities: &Capabilities,
@@ -210,7 +211,7 @@ fn agree(
         }
         if attempt.functions.is_empty() {
             refusals.settle(attempt, shortfalls);
-            // A device that can't hash at all can't report its hash either, so don't report that as a shortfall.
+            // A device without any hash can't report its hash either, so this is not reported as a deviation.
             return read().ok();
         }
         let mut hash = match read() {
@@ -220,8 +221,8 @@ fn agree(
                 return None;
             }
         };
-        // Some devices accept functions and key at configuration, others when running. Setting them again can interrupt
-        // traffic for a moment, so only differences are set.
+        // Some devices accept functions and key when they are configured, others when they are running. Setting them
+        // again may interrupt traffic, so they are set again only if they differ.
         let as_wished =
             |hash: &Hash| hash.functions == attempt.functions && (attempt.key.is_none() || attempt.key == hash.key);
         if !as_wished(&hash) {
@@ -259,8 +260,8 @@ fn agree(
     None
 }
 
-/// Fill a device's table: repeat the given entries, or use their beginning if the device's table is shorter. Empty if
-/// the lengths don't fit.
+/// Create the entries for a device's table: repeat the given entries, or truncate them if the device's table is
+/// shorter. Empty if the lengths are not compatible.
 fn fill(given: &[u16], entries: usize) -> (Vec<u16>, Option<Shortfall>) {
     let length = given.len();
     if length <= entries && entries.checked_rem(length).is_none_or(|rest| rest == 0) {

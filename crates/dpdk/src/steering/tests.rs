@@ -1,4 +1,4 @@
-//! Fields, keys and tables that no available driver supports, tested with a fake card.
+//! Tests with a fake card, because no available driver supports these fields, keys and tables.
 
 mod fake;
 mod table;
@@ -21,7 +21,7 @@ fn wish(steering: Steering) -> SteeringRequest {
     }
 }
 
-/// A key different from [`Key::VERIFICATION`].
+/// A key that differs from [`Key::VERIFICATION`].
 fn other_key() -> HashKey {
     let bytes: Vec<u8> = (0..toeplitz::KEY_BYTES as u32).map(|at| (at * 151 + 7) as u8).collect();
     HashKey::new(&bytes).expect("a key of 52 bytes")
@@ -31,7 +31,7 @@ fn even(queues: u16, entries: usize) -> Vec<u16> {
     (0..queues).cycle().take(entries).collect()
 }
 
-/// Packets of one family, TCP or UDP.
+/// Packets of one address family, either TCP or UDP.
 fn packets(
     source: impl Strategy<Value = u128>,
     destination: impl Strategy<Value = u128>,
@@ -359,7 +359,7 @@ fn configuration_that_fails_always_tells_its_first_error() {
     let error = configure(&wish(Steering::Source), &capabilities, fail, |error| {
         Some(error.to_string())
     });
-    // The attempts: source with and without the key, five-tuple with and without the key, no hash.
+    // The attempts are: source with a key and without a key, five-tuple with a key and without a key, and no hash.
     assert_eq!(1, error.expect_err("it fails"));
     assert_eq!(5, tries);
 }

@@ -1,5 +1,5 @@
-//! Scenarios in separate processes, because DPDK starts only once per process, and interfaces live in private network
-//! namespaces.
+//! Runs scenarios in separate processes, because DPDK starts only once per process and each scenario has its own
+//! network namespace.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs::File;
@@ -16,8 +16,8 @@ const VARIABLE: &str = "SLUICE_SCENARIO_MEMORY";
 /// Maximum wait for an expected event.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Run `body` in a separate process with a private network namespace: first on ordinary pages, then on hugepages.
-/// `test` is the calling test's name in its file.
+/// Run `body` in a separate process with its own network namespace, first with ordinary pages, then with hugepages.
+/// `test` is the name of the calling test in its file.
 #[track_caller]
 pub fn on_each_memory(test: &str, body: impl FnOnce(Scenario)) {
     let test = &process::name(test);
@@ -44,7 +44,7 @@ fn spawn(test: &str, memory: &str) {
         println!("{test}: skipped: this user may not make a network namespace (unshare --net)");
         return;
     }
-    // /sys shows the interfaces of the namespace that mounted it.
+    // /sys shows only the interfaces of the namespace in which it was mounted.
     let script = "mount -t sysfs sysfs /sys && ip link set lo up && \
                   echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; \
                   echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; exec \"$@\"";
@@ -55,10 +55,11 @@ fn spawn(test: &str, memory: &str) {
     process::again(command, test);
 }
 
-/// Hugepages reserved for one scenario. The same number is released afterwards, whatever others reserved meanwhile.
+/// Hugepages that are reserved for one scenario. The same number is released afterwards, even if others have reserved
+/// pages in the meantime.
 ///
-/// Tests run in separate processes: a file lock keeps them from changing the count simultaneously, and the kernel
-/// releases it when the process ends.
+/// Tests run in separate processes. A file lock prevents them from changing the number at the same time. The kernel
+/// releases the lock when the process ends.
 struct Reserved {
     _one_at_a_time: File,
 }
@@ -87,13 +88,13 @@ impl Drop for Reserved {
     }
 }
 
-/// Scenario of this process.
+/// The scenario that this process runs.
 pub struct Scenario {
     pub hugepages: bool,
 }
 
 impl Scenario {
-    /// Start DPDK for a plan, and open it for one worker.
+    /// Start DPDK for a plan, and open the plan's ports for one worker.
     pub fn open(&self, plan: &Plan) -> Opened {
         let (devices, mut hands) = self.open_many(plan);
         Opened {
@@ -102,7 +103,7 @@ impl Scenario {
         }
     }
 
-    /// Start DPDK for a plan, and open it for all workers.
+    /// Start DPDK for a plan, and open the plan's ports for all workers.
     pub fn open_many(&self, plan: &Plan) -> (Devices, Vec<DpdkIo>) {
         let eal = self.eal(plan.bytes());
         Devices::open(eal, plan).unwrap_or_else(|error| panic!("{error}"))
@@ -149,7 +150,7 @@ pub fn command(line: &str) {
     );
 }
 
-/// A veth pair, up, without the offloads that would leave checksums incomplete.
+/// Create a veth pair and bring it up. The offloads that would leave checksums incomplete are disabled.
 pub fn veth(first: &str, second: &str, mtu: u16) {
     command(&format!(
         "ip link add {first} mtu {mtu} type veth peer name {second} mtu {mtu}"
@@ -160,7 +161,7 @@ pub fn veth(first: &str, second: &str, mtu: u16) {
     }
 }
 
-/// Path of a file for this process only.
+/// Path of a file that only this process uses.
 pub fn private_path(name: &str) -> String {
     std::env::temp_dir()
         .join(format!("sluice-{}-{name}", std::process::id()))
@@ -168,7 +169,7 @@ pub fn private_path(name: &str) -> String {
         .into_owned()
 }
 
-/// A frame of the local experimental EtherType 0x88b5 that contains its number; at least 22 bytes.
+/// A frame of the local experimental EtherType 0x88b5 that contains its number. It has at least 22 bytes.
 pub fn frame(number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0xff; 6];
     bytes.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
@@ -182,7 +183,7 @@ pub fn is_ours(bytes: &[u8]) -> bool {
     bytes.get(12..14) == Some(&[0x88, 0xb5])
 }
 
-/// Poll until `done` or the deadline.
+/// Poll until `done` returns a value, or until the deadline.
 pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -203,7 +204,7 @@ pub fn send(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) {
     });
 }
 
-/// Send one burst of frames, as many as the device accepts.
+/// Send one burst of frames. Frames that the device does not accept are not sent.
 pub fn send_some(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) -> usize {
     let made = hand.allocate(frames.len().min(32));
     let slots: ArrayVec<BufferIndex, 128> = (0..made as BufferIndex).collect();
@@ -253,7 +254,7 @@ pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, l
         wait_for("frames to come out", || {
             sent += send_some(hand, from, &frames[sent..]);
             came.extend(receive_some(hand, to, is_ours));
-            // Poll, because some drivers send or free their queue only when polled.
+            // Poll the sending port, because some drivers send or free their queue only when they are polled.
             receive_some(hand, from, |_| false);
             (came.len() >= frames.len()).then_some(())
         });
@@ -265,11 +266,11 @@ pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, l
     }
 }
 
-/// Number of frames that a kernel may lose in one exchange: under memory pressure it fails to allocate for large
-/// frames.
+/// Number of frames that a kernel may lose in one exchange. Under memory pressure, it fails to allocate memory for
+/// large frames.
 const LOSSES: usize = 8;
 
-/// Like [`exchange`], but through a kernel: lost frames are sent again.
+/// Like [`exchange`], but through a kernel, so frames that are lost are sent again.
 pub fn exchange_by_kernel(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, length: usize) {
     let mut losses = 0;
     for first in (0..count).step_by(32) {

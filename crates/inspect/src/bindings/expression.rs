@@ -1,5 +1,5 @@
-//! Regular expressions with PCRE2: compiled once, searched without allocation and within limits, in data that may
-//! continue.
+//! Regular expressions with PCRE2. They are compiled once; a search allocates nothing, has a step limit, and supports data that
+//! may continue.
 
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -11,16 +11,16 @@ use crate::work_budget::WorkBudget;
 /// Maximum number of steps of a search.
 const MAX_STEPS: u32 = 20_000;
 
-/// Initial step limit of a search. Up to this limit only the length of the subject is charged, not the steps.
+/// Initial step limit of a search. A search within this limit is charged only by the length of its subject, not by steps.
 const INITIAL_STEPS: u32 = 500;
 
 /// Factor by which the step limit grows each time that a search exhausts it.
 const STEP_GROWTH: u32 = 6;
 
-/// Units of work charged for a search, beside a quarter for each byte of its subject.
+/// Units of work charged for a search, in addition to a quarter unit for each byte of its subject.
 const SEARCH_COST: u32 = 8;
 
-/// Units of work charged for a step: 1 ns in compiled code, somewhat more in interpreted code.
+/// Units of work charged for a step, which takes 1 ns in compiled code and somewhat more in interpreted code.
 const STEP_COST: u32 = 2;
 
 /// Initial and maximum size in bytes of the stack of JIT-compiled searches.
@@ -59,7 +59,7 @@ pub struct CompiledPattern {
 
 // SAFETY: compiled code is not written after `new`; PCRE2 documents it as usable by several threads at once.
 unsafe impl Send for CompiledPattern {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: compiled code is not written after `new`.
 unsafe impl Sync for CompiledPattern {}
 
 impl CompiledPattern {
@@ -76,7 +76,7 @@ impl CompiledPattern {
         ];
         let flags = flags.iter().filter(|(on, _)| *on).fold(0, |all, (_, flag)| all | flag);
         let (mut error, mut place) = (0, 0);
-        // SAFETY: the pattern's bytes live for the call, which copies what it needs; a null context selects the
+        // SAFETY: the pattern's bytes outlive the call, which copies the bytes that it needs; a null context selects the
         // defaults.
         let code = unsafe {
             sys::pcre2_compile_8(
@@ -155,7 +155,7 @@ fn looks_ahead(pattern: &str) -> bool {
 
 fn message(error: i32) -> String {
     let mut text = [0u8; 256];
-    // SAFETY: the buffer has the passed length; the message is cut to it.
+    // SAFETY: the buffer has the passed length; PCRE2 truncates the message to it.
     let length = unsafe { sys::pcre2_get_error_message_8(error, text.as_mut_ptr(), text.len()) };
     String::from_utf8_lossy(&text[..usize::try_from(length).unwrap_or(0)]).into_owned()
 }
@@ -213,8 +213,8 @@ impl Matcher {
     /// Finds the first match in `subject`. `begins`: the subject begins at the start of the buffer, so that `^` may
     /// match there. `complete`: nothing follows the subject, so that `$` may match at its end.
     ///
-    /// The cost is charged to `work`; if the budget is exhausted, the search is given up. `is_usual`: a search of few
-    /// steps is not charged, because it is made for every packet.
+    /// The cost is charged to `work`; if the budget is exhausted, the search is given up. `is_usual`: a search of few steps is
+    /// not charged, because it is performed for every packet.
     pub fn find_within(
         &mut self,
         (work, is_usual): (&WorkBudget, bool),
@@ -241,7 +241,7 @@ impl Matcher {
         }
     }
 
-    /// Finds the first match in `subject` as [`Matcher::find_within`] does, without a work budget.
+    /// Finds the first match in `subject`, as [`Matcher::find_within`] does, but without a work budget.
     pub fn find(&mut self, expression: &CompiledPattern, subject: &[u8], begins: bool, complete: bool) -> SearchResult {
         self.find_in(MAX_STEPS, expression, subject, begins, complete)
     }
@@ -266,7 +266,7 @@ impl Matcher {
         }
         // SAFETY: the context is alive.
         unsafe { sys::pcre2_set_match_limit_8(self.context.as_ptr(), steps) };
-        // SAFETY: code, data and context are alive; the subject has the passed length; two pairs fit the data.
+        // SAFETY: code, data and context are alive; the subject has the passed length; the match data has room for two pairs.
         let result = unsafe {
             sys::pcre2_match_8(
                 expression.code.as_ptr(),
@@ -279,7 +279,7 @@ impl Matcher {
             )
         };
         match result {
-            // 0 means that there are more groups than requested pairs.
+            // 0 means that the expression has more groups than the requested pairs.
             0.. => {
                 // SAFETY: after a match the vector contains at least the pair of the match.
                 let (from, to) = unsafe {
@@ -322,7 +322,7 @@ impl Default for Matcher {
 
 impl Drop for Matcher {
     fn drop(&mut self) {
-        // SAFETY: each object was created by its constructor and is freed once; the context before the stack that it
+        // SAFETY: each object was created by its constructor and is freed once. The context is freed before the stack that it
         // uses.
         unsafe {
             sys::pcre2_match_data_free_8(self.data.as_ptr());

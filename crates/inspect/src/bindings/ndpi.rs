@@ -1,10 +1,10 @@
 //! nDPI: identifies the application of a flow.
 //!
 //! nDPI is C code that parses untrusted data. It is linked dynamically, so that security updates of the distribution
-//! apply. The binding contains it as far as possible: nDPI allocates from a fixed arena per core and can free only
-//! memory from there; all that it has allocated for a flow is released with the flow, even what it leaks; and it
-//! receives only complete packets of the flow's protocol. What it does within its own memory, and for how long, can't be
-//! controlled.
+//! apply. The binding isolates nDPI as far as possible. nDPI allocates from a fixed arena per core and can free only
+//! memory of that arena. All memory allocated for a flow is released with the flow, including leaked memory. nDPI
+//! receives only complete packets of the flow's protocol. Its accesses within its own memory, and its run time, can't be
+//! limited.
 //!
 //! A [`DetectionModule`] contains all that a core needs: nDPI's tables, slots for the flows under identification, and
 //! the arena. Creating one allocates some megabytes; packets allocate only from the arena.
@@ -28,7 +28,7 @@ use sluice_wire::Direction;
 /// Why a module can't be created.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The library at run time has another version than the bound header.
+    /// The loaded library has a different version than the header from which the bindings were generated.
     #[error("the installed nDPI ({0}) is not the one that this program was built with")]
     Version(Box<str>),
     /// nDPI could not be initialised.
@@ -36,7 +36,7 @@ pub enum Error {
     Start,
 }
 
-/// Protocol numbers that nDPI reports for a flow; 0 is unknown. Both are set if one protocol carries the other: 91 and
+/// Protocol numbers that nDPI reports for a flow; 0 is unknown. Both are set if one protocol carries the other: 91 with
 /// 126 is Google over TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProtocolPair {
@@ -66,7 +66,8 @@ impl From<raw::ndpi_protocol> for ProtocolPair {
 pub enum DetectionError {
     /// The arena is exhausted: nDPI's state of the flow is incomplete and has been discarded.
     Memory,
-    /// The packet was not passed to nDPI: it is incomplete, or has another protocol than the flow's first packet.
+    /// The packet was not passed to nDPI, because it is incomplete or its protocol differs from that of the flow's first
+    /// packet.
     Packet,
 }
 
@@ -89,13 +90,13 @@ pub struct ArenaCounters {
 pub struct DetectionModule {
     module: NonNull<raw::ndpi_detection_module_struct>,
     flows: Box<[raw::ndpi_flow_struct]>,
-    /// Shape of each flow's first packet, which all of its packets must have.
+    /// IP version and transport protocol of each flow's first packet; all packets of the flow must have the same.
     shapes: Box<[Option<Shape>]>,
     memories: Memories,
 }
 
-// SAFETY: the module, the flows and the memory belong to this value alone, and none is bound to a thread: the one
-// thread-local variable is set and cleared within each call.
+// SAFETY: the module, the flows and the memory belong to this value alone, and none of them is bound to a thread: the
+// only thread-local variable is set and cleared within each call.
 unsafe impl Send for DetectionModule {}
 
 /// Serialises the creation and destruction of modules.
@@ -105,7 +106,7 @@ impl DetectionModule {
     /// Bytes of one flow's slot.
     pub const FLOW: usize = size_of::<raw::ndpi_flow_struct>();
 
-    /// Creates a module with slots for this number of flows and an arena of this size in bytes.
+    /// Creates a module with `flows` slots and an arena of `memory` bytes.
     pub fn new(flows: u32, memory: usize) -> Result<Self, Error> {
         let _making = MODULE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         hooks::set();
@@ -125,12 +126,13 @@ impl DetectionModule {
 
     fn set_up(&self) -> Result<(), Error> {
         let module = self.module.as_ptr();
-        // Enable all protocols but tinc, whose cache outlives its flow and does not check allocations.
+        // Enable all protocols except tinc, whose cache outlives its flow and whose code does not check allocations.
         let mut all = raw::ndpi_protocol_bitmask_struct { fds_bits: [!0; _] };
         let tinc = raw::ndpi_protocol_id_t_NDPI_PROTOCOL_TINC as usize;
         all.fds_bits[tinc / 32] &= !(1 << (tinc % 32));
-        // SAFETY: the module is new and not shared; nDPI copies the set. The layout of a module is not part of the
-        // interface: `name` is far behind the caches, so if it is where the library expects it, the caches are, too.
+        // SAFETY: the module is new and not shared; nDPI copies the set. The layout of a module is not part of nDPI's
+        // interface. The field `name` is far behind the caches in it; if the library finds `name` at its expected
+        // offset, the offsets of the caches are right, too.
         unsafe {
             let name = (*module).proto_defaults[1].protoName;
             if name.is_null() || name != raw::ndpi_get_proto_by_id(module, 1) {
@@ -142,7 +144,8 @@ impl DetectionModule {
                 raw::ndpi_detection_preference_ndpi_pref_direction_detect_disable,
                 1,
             );
-            // nDPI would create these caches with the first packet that needs them, and keep them.
+            // nDPI would otherwise create these caches for the first packet that needs them, in the memory of that
+            // packet's flow.
             for (cache, entries) in [
                 (&raw mut (*module).ookla_cache, 1024),
                 (&raw mut (*module).bittorrent_cache, 32768),
@@ -174,11 +177,11 @@ impl DetectionModule {
         // nDPI's own function is not used: it leaks memory of a flow that was reassigned to another protocol.
         self.memories.flows.arena.release(flow);
         self.shapes[flow as usize] = None;
-        // SAFETY: the slot is one flow long and plain memory; a flow begins as all zeros.
+        // SAFETY: the slot has the size of one flow and is plain memory; all zeros is the initial state of a flow.
         unsafe { ptr::write_bytes(&raw mut self.flows[flow as usize], 0, 1) };
     }
 
-    /// Passes one packet of a flow to nDPI; it must be complete and begin with its IP header.
+    /// Passes one packet of a flow to nDPI. The packet must be complete and begin with its IP header.
     pub fn packet(
         &mut self,
         flow: u32,
@@ -194,8 +197,8 @@ impl DetectionModule {
         let length = u16::try_from(packet.len()).map_err(|_| DetectionError::Packet)?;
         let data = packet.as_ptr();
         self.call(flow, |module, state| {
-            // SAFETY: module and flow are valid and owned; nDPI reads `length` bytes at `data` and writes none of them,
-            // and finds in them the transport header that it expects in this flow.
+            // SAFETY: module and flow are valid and owned; nDPI reads `length` bytes at `data` and writes none of them;
+            // the packet contains the transport header that nDPI expects in this flow.
             unsafe { raw::ndpi_detection_process_packet(module, state, data, length, time_ms) }
         })
     }
@@ -260,7 +263,7 @@ impl DetectionModule {
         }
     }
 
-    /// Makes the arena refuse allocations after this number of requests.
+    /// Makes the arena refuse all allocations after this number of requests.
     #[cfg(test)]
     pub(crate) fn refuse_in(&mut self, requests: Option<u32>) {
         self.memories.flows.arena.refuse_in = requests;
@@ -270,8 +273,9 @@ impl DetectionModule {
 impl Drop for DetectionModule {
     fn drop(&mut self) {
         let _making = MODULE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the module is owned and destroyed once, and no other is being created or destroyed. Its memory is the
-        // C library's, because memory from the arena belonged to flows, which refer to nothing of the module.
+        // SAFETY: the module is owned and destroyed once, and no other module is being created or destroyed. The
+        // module's memory is from the C library, because arena memory belongs to flows only, and flows have no pointers
+        // into the module.
         unsafe { raw::ndpi_exit_detection_module(self.module.as_ptr()) }
     }
 }
@@ -323,13 +327,13 @@ fn zeroed_flows(flows: u32) -> Box<[raw::ndpi_flow_struct]> {
     unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, flows as usize)) }
 }
 
-/// Triggers the lazy initialisation of libgcrypt and the C library, whose memory is kept: ciphers for QUIC, the time
-/// zone.
+/// Triggers lazy initialisation in libgcrypt (ciphers for QUIC) and the C library (time zone). Both keep the memory that
+/// they allocate.
 fn warm_up() -> Result<(), Error> {
     let key = [0u8; 32];
     for mode in [raw::GCRY_CIPHER_MODE_ECB, raw::GCRY_CIPHER_MODE_GCM] {
         let mut cipher: *mut c_void = ptr::null_mut();
-        // SAFETY: a cipher is opened, gets a key of its length, and is closed.
+        // SAFETY: the cipher is opened, gets a key of the right length, and is closed.
         unsafe {
             if raw::gcry_cipher_open(&raw mut cipher, raw::GCRY_CIPHER_AES128, mode as c_int, 0) != 0 {
                 return Err(Error::Start);
@@ -339,7 +343,7 @@ fn warm_up() -> Result<(), Error> {
         }
     }
     let mut digest: *mut c_void = ptr::null_mut();
-    // SAFETY: a digest is opened, gets a key, is read, and is closed.
+    // SAFETY: the digest is opened, gets a key, is read, and is closed.
     unsafe {
         if raw::gcry_md_open(&raw mut digest, raw::GCRY_MD_SHA256, raw::GCRY_MD_FLAG_HMAC as c_uint) != 0 {
             return Err(Error::Start);

@@ -40,13 +40,13 @@ pub enum Error {
     /// The processor lacks an instruction set that Vectorscan requires (SSE 4.2).
     #[error("Vectorscan does not run on this processor")]
     Processor,
-    /// The database was compiled by another version.
+    /// The database was compiled by a different version of the library.
     #[error("the database was compiled by another version of Vectorscan")]
     Version,
-    /// The database was compiled for another processor.
+    /// The database was compiled for a different processor.
     #[error("the database was compiled for another processor")]
     Platform,
-    /// The database was compiled for the other [`Mode`].
+    /// The database was compiled for the other [`Mode`] (block or streaming).
     #[error("the database was compiled for another mode")]
     Mode,
     /// Another error, usually because the bytes are not a database.
@@ -59,7 +59,7 @@ pub enum Error {
 pub enum MatchAction {
     /// Continue.
     Continue,
-    /// Stop scanning this data, and this stream until it is reset.
+    /// Stop scanning this data. In a stream, later data is not scanned either until the stream is reset.
     Stop,
 }
 
@@ -68,13 +68,13 @@ pub enum MatchAction {
 pub enum ScanEnd {
     /// The scan reached the end of the data.
     Complete,
-    /// The sink returned [`MatchAction::Stop`], now or earlier in the same stream.
+    /// The sink returned [`MatchAction::Stop`] in this scan or an earlier scan of the same stream.
     Stopped,
 }
 
 /// Version of the library with the date of its build.
 pub fn version() -> &'static str {
-    // SAFETY: the library returns a constant, null-terminated text that lives as long as it does.
+    // SAFETY: the library returns a constant, null-terminated text that lives as long as the library is loaded.
     let text = unsafe { CStr::from_ptr(raw::hs_version()) };
     text.to_str().unwrap_or("unknown")
 }
@@ -89,7 +89,7 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// The target on this machine: the features that every processor supported by the library has.
+    /// The target for this machine: only features that all processors supported by the library have.
     pub fn here() -> Result<Platform, Error> {
         // SAFETY: the library only queries the processor.
         check(unsafe { raw::hs_valid_platform() })?;
@@ -109,7 +109,7 @@ fn check(code: c_int) -> Result<(), Error> {
     }
 }
 
-/// Converts the result of a scan. Other results mean invalid arguments, which the types here exclude.
+/// Converts the result of a scan. Other result codes mean invalid arguments, which the types here exclude.
 fn scanned(code: c_int) -> ScanEnd {
     match code {
         raw::SUCCESS => ScanEnd::Complete,
@@ -123,7 +123,7 @@ fn length(data: &[u8]) -> c_uint {
     c_uint::try_from(data.len()).expect("a piece of data is shorter than 4 GiB")
 }
 
-/// Passes a match to the sink. It can't unwind into C: a panic in an `extern "C"` function aborts the process.
+/// Passes a match to the sink. A panic can't unwind into C: in an `extern "C"` function it aborts the process.
 unsafe extern "C" fn report<S: FnMut(u32, u64) -> MatchAction>(
     id: c_uint,
     _from: c_ulonglong,

@@ -1,4 +1,4 @@
-//! Numbers in data.
+//! Reads numbers from the inspected data.
 
 use super::{BufferSource, Cursor, Evaluator, RuleResult};
 use crate::signature::{ByteTest, Comparison, NumberField, NumberFormat};
@@ -75,7 +75,7 @@ impl Evaluator {
     }
 }
 
-/// Parses digits. Returns the number and the bytes that it takes, including leading blanks and `0x`.
+/// Parses digits. Returns the number, and how many bytes it takes, including leading blanks and `0x`.
 fn text(bytes: &[u8], base: u32) -> Option<(u64, usize)> {
     let blanks = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let mut digits = &bytes[blanks..];

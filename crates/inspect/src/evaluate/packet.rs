@@ -15,7 +15,7 @@ pub struct PacketFields {
     pub icmp: Option<IcmpFields>,
     /// Length of the payload in bytes.
     pub payload: u32,
-    /// Bytes of the stream that client and server have sent so far.
+    /// Bytes of the stream sent so far, by the client and by the server.
     pub sent: [u64; 2],
 }
 

@@ -10,7 +10,7 @@ pub struct Needle(Kind);
 #[derive(Debug)]
 enum Kind {
     Exact(Box<memmem::Finder<'static>>),
-    /// ASCII letters match in either case. One of the bytes (`by`) selects candidate positions.
+    /// ASCII letters match in either case. The byte at offset `by` selects candidate positions.
     Caseless {
         bytes: Box<[u8]>,
         by: usize,
@@ -27,7 +27,7 @@ impl Needle {
         if !nocase {
             return Self(Kind::Exact(Box::new(memmem::Finder::new(bytes).into_owned())));
         }
-        // Prefer a byte other than a letter or a common separator: it occurs less often.
+        // Prefer a byte other than a letter or a common separator, because such a byte is rarer in data.
         let by = bytes
             .iter()
             .position(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b' ' | 0 | b'/' | b'.' | b'='))

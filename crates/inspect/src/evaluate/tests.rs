@@ -8,7 +8,7 @@ use super::*;
 use crate::rule::FlowVarNames;
 use crate::signature::*;
 
-/// A buffer source with nothing but a payload.
+/// A buffer source that has only a payload.
 struct Payload<'a>(&'a [u8], bool);
 
 impl BufferSource for Payload<'_> {
@@ -51,7 +51,7 @@ fn signature(conditions: Vec<Condition>) -> Signature {
     }
 }
 
-/// A rule without prefilter: it remains pending for all of its contents.
+/// A rule that is evaluated without the prefilter, so that it remains pending for all of its contents.
 fn rule(conditions: Vec<Condition>) -> Rule {
     let mut rule = Rule::new(Arc::new(signature(conditions)), &mut FlowVarNames::default()).unwrap();
     for step in &mut rule.steps {
@@ -173,7 +173,7 @@ fn absent_content_in_a_bounded_place_waits_for_it() {
     ];
     let rule = rule(conditions);
     assert_eq!(Incomplete, ask(&rule, b"USER anon", false));
-    // Another line may arrive.
+    // The result is not final, because another line may arrive.
     assert_eq!(Incomplete, ask(&rule, b"USER anon\n", false));
     assert_eq!(NoMatch, ask(&rule, b"USER anon\n", true));
     assert_eq!(Match, ask(&rule, b"USER anonymous-and-long", false));

@@ -1,7 +1,7 @@
 //! Transforms: buffers that are changed before a rule inspects them.
 //!
-//! A buffer is transformed once it is complete, anew for each evaluation. A buffer longer than [`MAX_LENGTH`] is cut,
-//! except for a digest, which covers all of it.
+//! A buffer is transformed only when it is complete, and again for each evaluation. A buffer longer than [`MAX_LENGTH`]
+//! is truncated, except for a digest, which covers the whole buffer.
 
 use md5::{Digest, Md5};
 use sha1::Sha1;
@@ -41,7 +41,7 @@ pub(super) struct TransformBuffers {
 
 impl Default for TransformBuffers {
     fn default() -> Self {
-        // One byte more, for the dot of `dotprefix`.
+        // Capacity for one more byte, the dot of `dotprefix`.
         let room = || Vec::with_capacity(MAX_LENGTH + 1);
         Self {
             states: [State::Missing; 4],
@@ -51,7 +51,7 @@ impl Default for TransformBuffers {
     }
 }
 
-/// Buffers together with a rule's transformed buffers.
+/// The buffers of a packet, together with a rule's transformed buffers.
 pub(super) struct WithTransforms<'a, B> {
     pub buffers: &'a B,
     pub transforms: &'a TransformBuffers,
@@ -81,7 +81,7 @@ impl TransformBuffers {
         })
     }
 
-    /// Transforms the buffers that a rule inspects. Returns false if the work budget does not suffice.
+    /// Transforms the buffers that a rule inspects. Returns false if the work budget is too small.
     pub fn prepare(
         &mut self,
         rule: &Rule,
@@ -117,7 +117,7 @@ impl TransformBuffers {
     }
 }
 
-/// Units of work for transforms of this number of bytes.
+/// Units of work for transforms of a buffer with this number of bytes.
 fn units(changes: &[CompiledTransform], bytes: usize) -> u32 {
     let each = changes.iter().map(|change| match change {
         CompiledTransform::Plain(Transform::ToMd5 | Transform::ToSha1 | Transform::ToSha256) => DIGEST_COST,
@@ -126,7 +126,8 @@ fn units(changes: &[CompiledTransform], bytes: usize) -> u32 {
     each.sum::<u32>().saturating_mul(bytes as u32)
 }
 
-/// Copies a buffer to `output`, or its digest if that is the first transform. Returns the remaining transforms.
+/// Copies a buffer to `output`. If the first transform is a digest, copies the digest instead. Returns the remaining
+/// transforms.
 fn begin<'c>(bytes: &[u8], changes: &'c [CompiledTransform], output: &mut Vec<u8>) -> &'c [CompiledTransform] {
     output.clear();
     if let Some((CompiledTransform::Plain(first), rest)) = changes.split_first()

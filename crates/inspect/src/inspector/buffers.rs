@@ -30,12 +30,12 @@ pub(super) fn evaluate_packet_rules(
     asking.evaluate_blocked(known);
 }
 
-/// Units of work charged for a buffer that has grown, beside its bytes, because a new search is started.
+/// Units of work charged when a buffer has grown, in addition to its new bytes, because a new search starts.
 const GROWTH_COST: u32 = 128;
 /// Units of work charged for the end of a message.
 const END_COST: u32 = 64;
 
-/// Finds and evaluates the rules for an event of a message: a buffer has grown, or the message has ended.
+/// Finds and evaluates the rules for an event of a message: a buffer that has grown, or the end of the message.
 pub(super) fn evaluate_message(
     asking: &mut PacketDetection<'_>,
     payload: BufferView<'_>,
@@ -99,8 +99,8 @@ pub(super) fn evaluate_message(
     asking.evaluate_blocked(&known);
 }
 
-/// Evaluates the rules pending for more data of a message. Skipped for a message that arrived as a whole: its pending rules
-/// are evaluated once with the packet, however many messages the packet contains.
+/// Evaluates the rules that wait for more data of a message. A message that arrived as a whole is skipped: its pending
+/// rules are evaluated once for the packet, which may contain many messages.
 fn evaluate_pending(
     asking: &mut PacketDetection<'_>,
     slot: Slot<'_>,
@@ -116,9 +116,9 @@ fn evaluate_pending(
 pub(super) struct PacketBuffers<'a> {
     pub payload: BufferView<'a>,
     pub slot: Option<Slot<'a>>,
-    /// The protocol, and with it its buffers, may still be identified.
+    /// The protocol of the flow, and thus its set of buffers, may still be identified.
     pub unknown: bool,
-    /// The message has ended: buffers that it lacks will not appear any more.
+    /// The message has ended, so buffers that are missing so far will not appear.
     pub ended: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Closed connections: their late packets are distinguished from packets of a connection whose beginning was not seen.
+//! Remembers closed connections, to distinguish their late packets from packets of a connection whose beginning was
+//! not observed.
 //!
 //! A reset may be forged, and the verdict of a rule must outlive the session that it applied to. Therefore a connection
 //! that was reset, closed or dropped is remembered after its session, until a new connection between the same ports
@@ -16,7 +17,7 @@ const ASSOCIATIVITY: usize = 4;
 /// Time for which a connection is remembered, in seconds.
 const LIFETIME: u32 = 3_600;
 
-/// A connection: its tag within the set, and the second in which it was closed.
+/// A closed connection: its tag within the set, and the second in which it was closed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     /// 0 marks a free entry.
@@ -41,7 +42,7 @@ impl ClosedConnections {
         }
     }
 
-    /// Set and tag of a connection; equal for both directions.
+    /// Set and tag of a connection. Both directions of a connection have the same.
     fn find(&self, ends: &Endpoints) -> (usize, u32) {
         let end = |address: IpAddr, port: u16| {
             let bits = match address {

@@ -15,14 +15,14 @@ use crate::ruleset::{PortSelection, Ruleset};
 use crate::scope::{Endpoints, HeaderPrecheck};
 use crate::signature::{Action, Buffer, DatasetCommand, RateKind, Service, Toward, Track};
 
-/// Units of work charged for a rule that the prefilter reports at a position, or that is looked up for new data of a
-/// message.
+/// Work units charged for each candidate rule: one that the prefilter reports at a position, or one that is re-evaluated
+/// because a message has new data.
 const LOOKUP_COST: u32 = 2;
-/// Range of distances from the end of a partial match to the end of the data in which the match is recorded. Nearer bytes are
-/// retained anyway. A partial match further away is discarded, so that a rule with an unbounded distance does not stay pending
-/// for ever.
+/// Distances from the end of a partial match to the end of the data at which the match is recorded. At smaller distances the
+/// bytes are still retained. At larger distances the partial match is discarded, so that a rule with an unbounded distance
+/// does not stay pending for ever.
 const PARTIAL_DISTANCE: std::ops::Range<i64> = RETAINED_BYTES..RETAINED_BYTES + 65_536;
-/// Units of work charged for a rule that is evaluated because of what a sender has sent: a candidate or a pending rule.
+/// Work units charged for evaluating a rule because of received data: a candidate or a pending rule.
 const CANDIDATE_COST: u32 = 32;
 
 /// Scratch state that a worker needs for detection.
@@ -34,13 +34,13 @@ pub struct DetectionContext {
     candidates: RuleSet,
     /// Rules that matched with the current packet.
     pub(super) fired: FiredRules,
-    /// Rules that fail with the current packet only because a flow variable is not set.
+    /// Rules that do not match the current packet only because a flow variable is not set.
     pub(super) blocked: RuleSet,
     /// Flow variables have changed since the blocked rules were evaluated.
     vars_changed: bool,
-    /// No place was free to record a pending or matched rule of the current packet.
+    /// A pending or matched rule of the current packet could not be recorded, because no space was left.
     pub(super) no_place: bool,
-    /// Number of partial matches that were discarded with the current packet.
+    /// Number of partial matches that were discarded during the current packet.
     pub(super) forgotten: u32,
 }
 
@@ -138,12 +138,12 @@ pub(super) struct PacketDetection<'a> {
     pub pending: &'a mut PendingRules,
     pub lists: &'a mut PendingLists,
     pub action: &'a mut FlowAction,
-    /// Data that the sender sent before its current message, together with the message; for rules that are independent
-    /// of message boundaries.
+    /// The current message together with the data that its sender sent before, for rules that do not depend on message
+    /// boundaries.
     pub stream: Option<BufferView<'a>>,
-    /// The application may still be identified.
+    /// The application of the flow may still be identified.
     pub unknown: bool,
-    /// Single packets are evaluated, so that a rule can match in each of them.
+    /// Packets are evaluated individually, so that a rule can match in each of them.
     pub by_packet: bool,
 }
 
@@ -170,7 +170,7 @@ impl PacketDetection<'_> {
         let work = &evaluator.work;
         (scratch, move |id, _| {
             let rules = group.rules(id);
-            // The search continues without budget, because stream states must be updated; its further matches are
+            // The search continues even without budget, because the stream state must be updated. Its further matches are
             // ignored.
             if work.charge(LOOKUP_COST * (1 + rules.len() as u32)) {
                 rules.iter().for_each(|&rule| found.add(rule));
@@ -242,8 +242,8 @@ impl PacketDetection<'_> {
         *self.action == FlowAction::Open && self.context.evaluator.work.charge(units.saturating_add(rules))
     }
 
-    /// Evaluates blocked rules again as long as other rules set flow variables, so that the order of rules and buffers
-    /// within a packet makes no difference.
+    /// Evaluates blocked rules again as long as other rules set flow variables, so that the result does not depend on the
+    /// order of rules and buffers within a packet.
     pub fn evaluate_blocked(&mut self, buffers: &impl BufferSource) {
         self.context.evaluator.is_usual = false;
         while std::mem::take(&mut self.context.vars_changed) && !self.context.blocked.rules.is_empty() {
@@ -273,7 +273,7 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// Evaluates the rules that the ports of the flow select; they need no pattern match.
+    /// Evaluates rules that need no pattern match and that the ports of the flow select.
     pub fn evaluate_of_ports(
         &mut self,
         rules: &[(HeaderPrecheck, u32)],
@@ -289,7 +289,7 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// Evaluates rules that need no pattern match and have a precheck beside them.
+    /// Evaluates rules that need no pattern match and that are stored with their precheck.
     pub fn evaluate_prechecked<'r>(
         &mut self,
         rules: impl IntoIterator<Item = &'r (HeaderPrecheck, u32)>,
@@ -343,7 +343,7 @@ impl PacketDetection<'_> {
         if rule.resumes && matches!(answer, RuleResult::NoMatch | RuleResult::Incomplete) {
             answer = self.resume_partial(number, rule, answer, buffers);
         }
-        // Data that is split into two messages by data from the other side is contiguous for its receiver.
+        // If data is split into two messages by data from the other side, it is contiguous for its receiver.
         if let (Some(payload), RuleResult::NoMatch | RuleResult::Incomplete, true) = (self.stream, answer, rule.floats)
         {
             let whole = WithPayload { buffers, payload };
@@ -379,7 +379,7 @@ impl PacketDetection<'_> {
         let partial = self.context.evaluator.partial.take();
         let known = self.pending.partial(number, self.lists);
         if known.is_some_and(|known| known.message != buffers.message(known.buffer)) {
-            // The other message may continue: several HTTP/2 streams can have open messages at the same time.
+            // The other message may continue, because several HTTP/2 streams can have open messages at the same time.
             return RuleResult::Incomplete;
         }
         if let Some(known) = known
@@ -413,7 +413,7 @@ impl PacketDetection<'_> {
     fn host_condition_holds(&self, gate: &HostCondition) -> bool {
         match gate {
             HostCondition::Bits(bits, name) => self.hosts.xbits_match(bits, *name, self.ends, self.second),
-            // A list is changed only after all other conditions hold.
+            // A dataset is changed only after all other conditions hold.
             HostCondition::Address(_, DatasetCommand::Set | DatasetCommand::Unset, _) => true,
             HostCondition::Address(track, command, set) => self.with_address(*track, |address| {
                 set.accepts(address) && apply_dataset(set, *command, address)
@@ -462,14 +462,14 @@ impl PacketDetection<'_> {
         let counted = signature.rate.map_or(ThresholdResult::Reported, |rate| {
             self.hosts.count_match(signature.id, &rate, self.ends, self.second)
         });
-        // A rule below its rate may match again in this message, and that match counts.
+        // A rule that has not reached its rate may match again in this message, and that match counts.
         let is_after = signature.rate.is_some_and(|rate| rate.kind == RateKind::After);
         if !(is_after && counted == ThresholdResult::Below || self.may_match_again(rule)) {
             self.context.no_place |= !self.pending.add_matched(number, self.lists);
         }
         match (counted, signature.action) {
             (ThresholdResult::Below, _) => {}
-            // Nothing precedes a pass rule: all other matches with this packet are void.
+            // A pass rule has the highest precedence, so all other matches in this packet are void.
             (_, Action::Pass) => *self.action = FlowAction::Passed(Skipped::Rule),
             (counted, _) => {
                 let is_reported = counted == ThresholdResult::Reported && !signature.noalert;

@@ -1,11 +1,11 @@
-//! Rules that matched with the current packet. Their actions are applied at its end, so that a pass rule precedes a
-//! drop rule, whichever buffer each of them inspects.
+//! Rules that matched in the current packet. Their actions are applied at the end of the packet, so that a pass rule
+//! takes precedence over a drop rule regardless of the buffers that the two rules inspect.
 
-/// A set of rules with a list of its members, preallocated for all rules.
+/// A set of rules with a list of its members, allocated for all rules in advance.
 #[derive(Debug)]
 pub(super) struct RuleSet {
     pub rules: Vec<u32>,
-    /// Replaces the list while it is taken out.
+    /// A second list, used while the first is taken out.
     spare: Vec<u32>,
     is_there: Box<[u64]>,
 }
@@ -58,7 +58,7 @@ impl RuleSet {
 pub(super) struct FiredRules {
     /// Rules whose actions apply.
     pub acts: RuleSet,
-    /// Bit set of the matched rules that are reported.
+    /// Bit set of the matched rules that must be reported.
     reported: Box<[u64]>,
 }
 

@@ -20,10 +20,11 @@ use crate::work_budget::WorkTokens;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowHandle(pub u32);
 
-/// All handles are at least 1 shifted left by this number: the engine uses the lower numbers itself.
+/// All handles are at least 1 shifted left by this number of bits, because the engine uses the lower numbers for other
+/// purposes.
 const RESERVED_BITS: u32 = 4;
 
-/// Whether the address of a flow's client is verified (states as in conntrack).
+/// Whether the address of a flow's client is verified. The states are named as in conntrack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReplyStatus {
     /// The client's address may be spoofed. The flow can be evicted.
@@ -42,7 +43,7 @@ pub(super) struct FlowState {
     serial: u32,
     is_open: bool,
     pub reply_status: ReplyStatus,
-    /// Source that the flow is accounted to, once it is assured.
+    /// Source to which the flow is accounted once it is assured.
     pub source: Source,
     /// Generation of the flow's ruleset.
     pub generation: u32,
@@ -54,7 +55,7 @@ pub(super) struct FlowState {
     pub scans: [Option<u32>; 2],
     /// Searched bytes.
     pub searched: u64,
-    /// Bytes of a direction were missed.
+    /// Bytes of a direction were not inspected, by direction.
     pub has_missed: [bool; 2],
     pub tokens: WorkTokens,
     pub service: Option<Service>,
@@ -96,7 +97,7 @@ impl Queue {
         }
     }
 
-    /// Index of the sentinel before the first and after the last element.
+    /// Index of the sentinel, which is before the first and after the last element.
     fn end(&self) -> u32 {
         self.links.len() as u32 - 1
     }
@@ -147,7 +148,7 @@ impl FlowTable {
         Self {
             flows: (0..count).map(flow).collect(),
             free: (0..count).rev().collect(),
-            // No handle may be one of the numbers that the engine reserves.
+            // Index bits of a handle. No handle may be one of the numbers that the engine reserves.
             bits: (32 - count.leading_zeros()).max(RESERVED_BITS),
             queue: Queue::new(count),
             quota: SourceQuota::new(QUOTA_MULTIPLE),
@@ -197,7 +198,8 @@ impl FlowTable {
         let place = self.free.pop()?;
         let flow = self.flows.get_mut(place as usize)?;
         let serials = 1 << (32 - self.bits);
-        // Generation 0 is never used, so that no handle is 0; nor is the last generation, which the engine reserves.
+        // Generation 0 is never used, so that no handle is 0. The last generation is not used either, because the
+        // engine reserves it.
         flow.serial = match flow.serial + 1 {
             serial if serial + 1 >= serials => 1,
             serial => serial,
@@ -229,13 +231,13 @@ impl FlowTable {
         is_it.then_some((flow, place))
     }
 
-    /// Prefetches the first cache line of a flow some time before its packet is processed.
+    /// Prefetches the first cache line of a flow before its packet is processed.
     #[inline(always)]
     pub fn prefetch(&self, handle: FlowHandle) {
         prefetch_read_at(&self.flows, (handle.0 & ((1 << self.bits) - 1)) as usize);
     }
 
-    /// Prefetches the other cache lines of a flow that most packets need.
+    /// Prefetches the other cache lines of a flow that most packets use.
     #[inline(always)]
     pub fn prefetch_more(&self, handle: FlowHandle) -> Option<&FlowState> {
         let flow = self.flows.get((handle.0 & ((1 << self.bits) - 1)) as usize)?;
@@ -279,7 +281,7 @@ impl ScanStates {
         Ok(Self([pool(Toward::Server)?, pool(Toward::Client)?]))
     }
 
-    /// Searches the next bytes of a direction. If nothing of the message was searched with these rules before, the
+    /// Searches the next bytes of a direction. If no part of the message was searched with these rules before, the
     /// retained part of the message is searched, too. Returns false if no search state is free.
     pub fn scan(
         &mut self,

@@ -9,16 +9,16 @@ use crate::protocols::{
 };
 use crate::signature::{Service, Toward};
 
-/// Parser of a flow. The variant comes first in memory, because most packets need nothing else.
+/// Parser of a flow. The enum's tag comes first in memory, because most packets need no other field.
 #[derive(Debug)]
 #[repr(u8)]
 pub(super) enum FlowParser {
     /// The protocol is not identified yet.
     Unknown(ProtocolProbe),
     Http(Http),
-    /// The client's hello; the server's hello and certificate; the records of each side.
+    /// TLS: parser of the client's hello, parser of the server's hello and certificate, and record state of each side.
     Tls(ClientHello, TlsServer, [TlsRecords; 2]),
-    /// DNS over TCP, both sides; only the questions are parsed.
+    /// DNS over TCP in both directions. Only the questions are parsed.
     DnsStream(DnsStream),
     Dns(Dns),
     Ftp(Ftp),
@@ -38,9 +38,9 @@ impl Default for FlowParser {
 
 /// An event in a flow.
 pub(super) enum ParserEvent<'s> {
-    /// A parser reported an event.
+    /// An event that a parser reported, with its slot.
     Piece(Slot<'s>, MessageEvent),
-    /// Bytes of a stream that parsers do not read completely.
+    /// Bytes of a stream that the parsers do not read completely.
     Bytes(Toward, &'s [u8]),
 }
 
@@ -54,8 +54,8 @@ impl FlowParser {
         matches!(self, Self::Unknown(_))
     }
 
-    /// Whether both sides send only encrypted data: TLS client and server have agreed on keys. A server that does not speak
-    /// TLS does not send such records.
+    /// Whether both sides send only encrypted data: TLS client and server have agreed on keys. Servers of other protocols
+    /// do not send such records.
     pub fn is_encrypted(&self) -> bool {
         matches!(self, Self::Tls(_, _, records) if records.iter().all(TlsRecords::are_encrypted))
     }
@@ -73,7 +73,8 @@ impl FlowParser {
         }
     }
 
-    /// FTP data connection that was negotiated for this server port, if there is one; for the first bytes of a stream.
+    /// FTP data connection that was negotiated for this server port, if there is one. Called for the first bytes of a
+    /// stream.
     fn expected(&mut self, store: &mut ParserPools, hosts: &ControlHosts, port: u16) -> Option<Transfer> {
         let ends = DataEndpoints {
             listener: hosts.server,
@@ -84,7 +85,7 @@ impl FlowParser {
         begins.then(|| store.expected.take(&ends, hosts.second)).flatten()
     }
 
-    /// Parses the next bytes of a stream between these hosts, to this port of the server.
+    /// Parses the next bytes of a stream between these hosts to a port of the server.
     pub fn bytes(
         &mut self,
         (toward, hosts, port): (Toward, &ControlHosts, u16),
@@ -105,7 +106,7 @@ impl FlowParser {
         let (parser, known) = match said {
             ProbeResult::NeedMore => return,
             ProbeResult::Identified(service) => (Self::of_stream(service), Some(service)),
-            // Within a tunnel the application remains that of the tunnel.
+            // Inside a tunnel, the application remains that of the tunnel.
             ProbeResult::Unknown => (Self::None, *service),
         };
         let Self::Unknown(recognise) = std::mem::replace(self, parser) else {

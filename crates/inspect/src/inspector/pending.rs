@@ -1,5 +1,6 @@
-//! Pending rules, which need more data of a message, and rules that have matched in it. A flow stores a few of them
-//! itself; more are stored in a list of the shard with a bit for each rule, so that no rule displaces another.
+//! Pending rules, which need more data of a message, and rules that have matched in the message. The flow stores a few
+//! rules inline. If there are more, they are stored in a list of the shard with a bit for each rule, so that no rule
+//! displaces another.
 
 use crate::evaluate::PartialMatch;
 use crate::source_quota::{SlotPool, Source};
@@ -16,9 +17,9 @@ const NO_LIST: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PendingRules {
-    /// Whether any rule may be stored; for most flows nothing else is read.
+    /// Whether any rule may be stored. For most flows this is false, and no other field is read.
     any: bool,
-    /// Index of the list that stores all rules once they exceed the inline capacity.
+    /// Index of the list that stores all rules if they exceed the inline capacity.
     list: u32,
     /// Index of the entry with recorded partial matches.
     partials: u32,
@@ -47,11 +48,11 @@ impl PendingRules {
         }
     }
 
-    /// Begins a new message, but keeps the pending rules, which are independent of message boundaries.
+    /// Begins a new message, but keeps pending rules, because they do not depend on message boundaries.
     #[inline(always)]
     pub(super) fn next_message(&mut self, lists: &mut PendingLists) {
         if self.any {
-            // Positions are relative to the start of the message.
+            // Recorded positions are relative to the start of the old message.
             self.forget_partials(lists);
             self.clear_matched(lists);
         }
@@ -73,7 +74,7 @@ impl PendingRules {
         self.forget();
     }
 
-    /// Forgets all rules without releasing the list: it is released already, or was freed with its ruleset.
+    /// Forgets all rules without releasing the list, which was released before or freed with its ruleset.
     pub(super) fn forget(&mut self) {
         (self.any, self.list, self.partials) = (false, NO_LIST, NO_LIST);
         self.rules.clear();
@@ -87,15 +88,15 @@ impl PendingRules {
         }
     }
 
-    /// Recorded partial match of a rule.
+    /// Returns the recorded partial match of a rule.
     pub(super) fn partial(&self, rule: u32, lists: &PendingLists) -> Option<PartialMatch> {
         let all = lists.partials.all.get(self.partials as usize)?;
         all.iter().find(|(of, _)| *of == rule).map(|(_, partial)| *partial)
     }
 
-    /// Records a partial match. Of two partial matches of a rule the longer one is kept, or the later one if they are
-    /// equally long. Returns false if another rule's partial match was discarded for it (the one furthest back), or if it
-    /// could not be stored.
+    /// Records a partial match. If the rule already has one, the match with more steps is kept; with equal steps, the
+    /// later match. Returns false if the match could not be stored, or if it replaced another rule's partial match (the
+    /// one furthest back).
     pub(super) fn add_partial(&mut self, rule: u32, partial: PartialMatch, lists: &mut PendingLists) -> bool {
         if self.partials == NO_LIST {
             let Some(place) = lists.partials.take() else {
@@ -163,7 +164,7 @@ impl PendingRules {
         self.listed(lists) && lists.add(self.list, Kind::Matched, rule)
     }
 
-    /// Moves all rules to a list, unless they are in one. Returns whether there is a list.
+    /// Moves all rules to a list, unless they are in one already. Returns whether a list exists.
     fn listed(&mut self, lists: &mut PendingLists) -> bool {
         if lists.of(self.list).is_some() {
             return true;
@@ -182,7 +183,7 @@ impl PendingRules {
         std::mem::take(&mut self.rules)
     }
 
-    /// Removes and returns the next pending rule of the list, from a rule number on.
+    /// Removes and returns the next pending rule of the list, starting at rule number `from`.
     pub(super) fn take_listed(&mut self, from: u32, lists: &mut PendingLists) -> Option<u32> {
         lists.take_next(self.list, from)
     }
@@ -216,14 +217,14 @@ impl PartialMatches {
     }
 }
 
-/// Lists of a shard, each with two bits for each rule.
+/// Lists of pending and matched rules of a shard. Each list has two bits per rule.
 #[derive(Debug)]
 pub struct PendingLists {
     lists: Box<[List]>,
     free: SlotPool,
-    /// For each list a bit set of the pending rules, followed by one of the matched rules.
+    /// For each list, a bit set of the pending rules, followed by a bit set of the matched rules.
     bits: Box<[u64]>,
-    /// Words of one bit set.
+    /// Number of 64-bit words in one bit set.
     words: usize,
     partials: PartialMatches,
 }
@@ -244,7 +245,7 @@ impl PendingLists {
         }
     }
 
-    /// Accounts lists that are allocated from now on to a source.
+    /// Sets the source to which lists allocated from now on are accounted.
     #[inline(always)]
     pub(super) fn set_source(&mut self, source: Source) {
         self.free.owners.source = source;
@@ -295,7 +296,7 @@ impl PendingLists {
                 .is_some_and(|word| word >> (rule % 64) & 1 == 1)
     }
 
-    /// Adds a rule to a list. Returns false if the number is not a rule of the list's ruleset.
+    /// Adds a rule to a list. Returns false if the list's ruleset has no rule with this number.
     fn add(&mut self, list: u32, kind: Kind, rule: u32) -> bool {
         let half = self.half(list, kind);
         let Some(word) = self.bits[half].get_mut(rule as usize / 64) else {

@@ -45,7 +45,7 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    /// Whether a flow continues a connection that was reset, closed or dropped.
+    /// Whether a flow continues a connection that was reset, closed or dropped before.
     #[cold]
     pub(super) fn is_closed(&mut self, handle: FlowHandle) -> bool {
         let flow = self.flows.get(handle);

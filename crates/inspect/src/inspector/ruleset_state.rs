@@ -1,5 +1,5 @@
-//! Rulesets of the flows of a shard, and their replacement: existing flows keep the ruleset that they began with for a
-//! while.
+//! Rulesets of the flows of a shard, and their replacement. After a replacement, existing flows keep their ruleset for
+//! a limited time.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ struct FlowVars {
 }
 
 impl FlowVars {
-    /// Variables of a flow.
+    /// The variables of one flow.
     fn of(&mut self, place: usize) -> &mut [u64] {
         let from = place * self.words;
         self.bits.get_mut(from..from + self.words).unwrap_or_default()
@@ -53,12 +53,12 @@ impl RulesetState {
         })
     }
 
-    /// All parts of the state, for the flow at an index.
+    /// All parts of the state, for the flow at this index.
     pub(super) fn parts(&mut self, place: usize) -> (&Ruleset, &mut ScanStates, &mut [u64], &mut PendingLists) {
         (&self.rules, &mut self.scans, self.flow_vars.of(place), &mut self.lists)
     }
 
-    /// Selects rules by the ports of a flow, if its endpoints are known.
+    /// Selects the rules by the ports of a flow, if its endpoints are known.
     fn select_rules(&self, flow: &mut FlowState) {
         let rules = &self.rules;
         flow.port_rules = flow.summary.ends.map_or_else(Default::default, |ends| {
@@ -80,7 +80,7 @@ impl RulesetState {
 /// Rulesets of a shard.
 pub(super) struct RulesetStates {
     current: Box<RulesetState>,
-    /// The previous ruleset, and the time until which existing flows use it.
+    /// The previous ruleset, and the time (in nanoseconds) until which existing flows use it.
     previous: Option<(Box<RulesetState>, u64)>,
     /// Number of flows that switched to a newer ruleset.
     pub switches: u64,
@@ -117,13 +117,14 @@ impl RulesetStates {
     /// Prefetches the search state of a direction.
     #[inline(always)]
     pub fn prefetch(&self, flow: &FlowState, direction: usize) {
-        // The search state of the few flows with an older ruleset is not prefetched.
+        // Few flows use an older ruleset, so their search state is not prefetched.
         if flow.generation == self.current.generation {
             self.current.scans.prefetch(&flow.scans, direction);
         }
     }
 
-    /// The ruleset that a flow uses at a time in nanoseconds: its own, or the current one after its own has expired.
+    /// The ruleset that a flow uses at time `now` (in nanoseconds): the ruleset with which it began or, after that has
+    /// expired, the current one.
     #[inline(always)]
     pub fn of(&mut self, flow: &mut FlowState, place: usize, now: u64) -> &mut RulesetState {
         match flow.generation == self.current.generation {
@@ -138,8 +139,8 @@ impl RulesetStates {
         let keeps = before.is_some_and(|(book, until)| book.generation == flow.generation && now < *until);
         if !keeps {
             self.end_flow(flow);
-            // Streams and parsers keep their state; matched, partially matched and pending rules belonged to the other
-            // ruleset.
+            // Streams and parsers keep their state. Matched, partially matched and pending rules are forgotten, because
+            // they belong to the old ruleset.
             flow.pending.iter_mut().for_each(PendingRules::forget);
             self.current.attach(flow, place);
             self.current.select_rules(flow);
@@ -162,12 +163,12 @@ impl RulesetStates {
                 flow.pending.iter_mut().for_each(|waiting| waiting.begin(lists));
                 book.flows = book.flows.saturating_sub(1);
             }
-            // The search states were freed with their pool.
+            // The search states were freed together with their pool.
             None => flow.scans = [None; 2],
         }
     }
 
-    /// Pending lists of the ruleset of a generation, or of the current one if that generation has expired.
+    /// Pending lists of the ruleset of a generation, or of the current ruleset if that generation has expired.
     pub fn lists(&self, generation: u32) -> &PendingLists {
         match &self.previous {
             Some((book, _)) if book.generation == generation => &book.lists,
@@ -175,15 +176,15 @@ impl RulesetStates {
         }
     }
 
-    /// Replaces the current ruleset for new flows; existing flows use theirs until a time in nanoseconds. Returns the
-    /// ruleset before the replaced one, which expires now.
+    /// Replaces the current ruleset for new flows; existing flows keep theirs until time `until` (in nanoseconds).
+    /// Returns the ruleset before the replaced one, which expires now.
     pub fn replace(&mut self, book: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
         let current = std::mem::replace(&mut self.current, book);
         let before = self.previous.replace((current, until));
         before.map(|(book, _)| book)
     }
 
-    /// Returns the previous ruleset once no flow uses it or its time is over.
+    /// Returns the previous ruleset once no flow uses it or its time has expired.
     pub fn retire_rules(&mut self, now: u64) -> Option<Box<RulesetState>> {
         let over = |(book, until): &mut (Box<RulesetState>, u64)| book.flows == 0 || now >= *until;
         self.previous.take_if(over).map(|(book, _)| book)
@@ -202,13 +203,13 @@ impl Inspector<'_> {
         self.rulesets.generation()
     }
 
-    /// Replaces the current ruleset for new flows; existing flows use theirs until a time in nanoseconds. Returns an
-    /// expired ruleset, to be freed where a long operation is allowed.
+    /// Replaces the current ruleset for new flows; existing flows keep theirs until time `until` (in nanoseconds).
+    /// Returns an expired ruleset, which must be freed where a long operation is allowed.
     pub fn replace_rules(&mut self, book: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
         self.rulesets.replace(book, until)
     }
 
-    /// Returns the previous ruleset once no flow uses it or its time is over. Call it periodically.
+    /// Returns the previous ruleset once no flow uses it or its time has expired. Must be called periodically.
     pub fn retire_previous(&mut self, now: u64) -> Option<Box<RulesetState>> {
         self.rulesets.retire_rules(now)
     }

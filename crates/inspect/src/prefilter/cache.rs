@@ -2,7 +2,7 @@
 //!
 //! All numbers are little-endian. The header identifies the library, the processor and the signatures from which the
 //! file was made, and ends with the digest of the payload. The payload is parsed only if the whole header is as
-//! expected, so that content from another program, processor or user and damaged content is rejected.
+//! expected, so that damaged content and content from another program, processor or user is rejected.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,7 +18,7 @@ use super::{Fingerprint, PatternClass, PatternGroup, Prefilter, Search};
 use crate::bindings::vectorscan::{self, Database, Platform};
 
 const MAGIC: &[u8; 8] = b"SLUICEPF";
-/// Version of the file format; raised with every change of it.
+/// Version of the file format. It is incremented with every change of the format.
 const FORMAT: u32 = 2;
 /// Bytes of the field with the library's version.
 const VERSION: usize = 64;
@@ -96,7 +96,7 @@ impl From<Truncated> for CacheError {
 
 impl Prefilter {
     /// Writes the prefilter to a file that only this user may write. The file is replaced atomically: a reader of the
-    /// path sees either the old or the new one.
+    /// path sees either the old or the new file.
     pub fn store(&self, path: &Path) -> Result<(), CacheError> {
         let payload = self.payload()?;
         let header = header(self.fingerprint, &payload)?;
@@ -108,7 +108,7 @@ impl Prefilter {
         let fresh = folder.join(format!(".{name}.{}", std::process::id()));
         let written = write(&fresh, &[&header, &payload]).and_then(|()| std::fs::rename(&fresh, path));
         if written.is_err() {
-            // The first error is the one that is returned.
+            // An error of the removal is ignored, because the error before it is returned.
             let _ = std::fs::remove_file(&fresh);
         }
         written?;
@@ -116,7 +116,8 @@ impl Prefilter {
         Ok(())
     }
 
-    /// Loads a file that [`Prefilter::store`] wrote, if it equals the result of compiling these signatures here.
+    /// Loads a file that [`Prefilter::store`] wrote. Its content must equal the result of compiling these signatures on
+    /// this machine.
     pub fn load(path: &Path, expected: Fingerprint) -> Result<Prefilter, CacheError> {
         let file = read(path)?;
         let mut reader = Reader(&file);
@@ -207,7 +208,7 @@ fn header(fingerprint: Fingerprint, payload: &[u8]) -> Result<Vec<u8>, CacheErro
 }
 
 fn write(path: &PathBuf, parts: &[&[u8]]) -> io::Result<()> {
-    // A process with the same process identifier may have terminated here.
+    // An earlier process with the same process identifier may have left this file.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}

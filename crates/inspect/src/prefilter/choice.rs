@@ -4,12 +4,12 @@ use super::{PatternClass, rarity, required_literal};
 use crate::evaluate::RETAINED_BYTES;
 use crate::signature::{Buffer, Condition, Content, Expression, FastPattern, Protocol, Signature, Toward, Value};
 
-/// Pattern of a rule.
+/// The pattern of a rule that the prefilter searches for.
 pub enum PatternChoice {
     /// Bytes of a content or of an expression, and whether their letters match in either case.
     Literal(Buffer, Box<[u8]>, bool),
-    /// No pattern in this buffer, because it would match nearly everywhere or is unknown: the rule is evaluated for all
-    /// data in the buffer on its ports.
+    /// No pattern in this buffer, because it would match nearly everywhere or is unknown. The rule is evaluated for all data of the
+    /// buffer on its ports.
     All(Buffer),
     /// No pattern: the rule is always evaluated.
     Nothing,
@@ -17,11 +17,11 @@ pub enum PatternChoice {
     Event,
 }
 
-/// Contents up to this length occur in most packets. A search that has to report all of these matches takes several
-/// times as long as one without them, whoever sends the packets.
+/// Contents up to this length occur in most packets of any sender. A search that has to report all of these matches takes several
+/// times as long as a search without such contents.
 const SHORT_CONTENT: usize = 2;
 
-/// Maximum length of a literal: longer ones don't reduce the candidates, and take memory.
+/// Maximum length of a literal. Longer literals take memory and don't reduce the number of candidates.
 const MAX_LITERAL: usize = 128;
 
 /// Chooses the content that the rule names (`fast_pattern`), otherwise the rarest content. For a rule without contents it chooses
@@ -30,12 +30,12 @@ pub fn choice(signature: &Signature) -> PatternChoice {
     if is_of_event(signature) {
         return PatternChoice::Event;
     }
-    // The hash of a file is available at its end, when its start is no longer retained, so that nothing can be searched
+    // The hash of a file is available only at the end of the file. Its start is no longer retained then, so nothing can be searched
     // for earlier.
     if let Some(hash) = signature.file_hashes().next() {
         return PatternChoice::All(hash);
     }
-    // Prefer buffers to the payload, for the reason given at `score`; among equals prefer the rarest bytes.
+    // Prefer other buffers to the payload, for the reason stated at `score`; among equal buffers, prefer the rarest bytes.
     let rank = |(buffer, literal): &(Buffer, Option<(Vec<u8>, bool)>)| {
         let rarity = literal.as_ref().map(|(bytes, caseless)| rarity::of(bytes, *caseless));
         (rarity.is_some(), *buffer != Buffer::Payload, rarity)
@@ -74,8 +74,7 @@ fn zeros(signature: &Signature) -> Option<&Content> {
     })
 }
 
-/// The chosen content, if its pattern ends where the content ends: every match is then reported when the whole content has
-/// arrived.
+/// The chosen content, if its pattern ends at the end of the content. Every match is then reported when the whole content has arrived.
 pub fn anchor_content(signature: &Signature) -> Option<&Content> {
     chosen(signature).filter(|content| content.bytes.ends_with(part(content)))
 }
@@ -98,7 +97,7 @@ fn chosen(signature: &Signature) -> Option<&Content> {
         .clone()
         .find(|content| content.fast != FastPattern::Unspecified);
     let asked = begins_far(signature).or(asked);
-    // Of equal contents take the first one: `max_by_key` returns the last maximum, so the order is reversed.
+    // Among equal contents, the first one is taken. `max_by_key` returns the last maximum, so the order is reversed.
     asked.or_else(|| {
         contents
             .rev()
@@ -106,8 +105,8 @@ fn chosen(signature: &Signature) -> Option<&Content> {
     })
 }
 
-/// A content of a stream or a file whose successor may begin so far away that the content is no longer retained then. The rule must be
-/// evaluated when this content arrives, so that its position is recorded.
+/// A content of a stream or a file whose following content may be so far away that this content is no longer retained. The rule must
+/// be evaluated when this content arrives, so that its position is recorded.
 fn begins_far(signature: &Signature) -> Option<&Content> {
     let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > RETAINED_BYTES);
     let mut begins = None;
@@ -133,7 +132,8 @@ fn usable(content: &Content) -> bool {
     !content.negated && is_searchable_buffer(content.buffer) && !searched(&content.bytes).is_empty()
 }
 
-/// Buffers that are decoded or transformed during the evaluation of a rule don't exist when the prefilter searches.
+/// A content of a stream or a file whose following content may be so far away that this content is no longer retained. The rule must
+/// be evaluated when this content arrives, so that its position is recorded.
 fn is_searchable_buffer(buffer: Buffer) -> bool {
     buffer != Buffer::Base64 && buffer.transformed().is_none()
 }
@@ -151,17 +151,17 @@ fn part(content: &Content) -> &[u8] {
     named.unwrap_or_else(|| searched(&content.bytes))
 }
 
-/// Bytes that are searched for: the last [`MAX_LITERAL`] bytes without leading zeros, which Vectorscan rejects and which occur in
-/// most data.
+/// Bytes that are searched for: the last [`MAX_LITERAL`] bytes, without leading zeros. Vectorscan rejects leading zeros, and zeros
+/// occur in most data.
 fn searched(bytes: &[u8]) -> &[u8] {
     let last = &bytes[bytes.len().saturating_sub(MAX_LITERAL)..];
     let zeros = last.iter().take_while(|&&byte| byte == 0).count();
     &last[zeros..]
 }
 
-/// Score of a content in bits. Protocol buffers are a small part of the data, so that they are scanned less often and
-/// contain a pattern by chance less often: in the score this equals three letters. A body is nearly all of the data.
-/// Methods and status codes have few values, whatever their length.
+/// Score of a content in bits. Protocol buffers are a small part of the data, so they are scanned less often and contain a pattern by
+/// chance less often; the score adds the value of three letters for this. Bodies get no bonus, because they are nearly all of the
+/// data. Methods and status codes have few different values, regardless of their length.
 fn score(content: &Content, part: &[u8]) -> u32 {
     let rarity = rarity::of(part, content.nocase);
     match content.buffer {
@@ -200,7 +200,7 @@ pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<PatternClass> {
     classes
 }
 
-/// Whether a rule applies to single packets: it says so, or tests what only a packet has.
+/// Whether a rule applies to single packets, because it says so or because it tests a field that only packets have.
 fn per_packet(signature: &Signature) -> bool {
     match signature.flow.stream {
         Some(stream) => !stream,

@@ -20,7 +20,7 @@ struct Literal {
 /// Patterns with the indices of their rules.
 type Literals = BTreeMap<Literal, Vec<u32>>;
 
-/// SHA-256 of everything that a prefilter is compiled from: two rulesets with the same patterns have the same
+/// SHA-256 of all input from which a prefilter is compiled. Two rulesets with the same patterns have the same
 /// fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 32]);
@@ -37,7 +37,7 @@ pub struct PatternSet {
 }
 
 impl PatternSet {
-    /// Chooses a pattern for each signature. It takes milliseconds for thousands of signatures.
+    /// Chooses a pattern for each signature. This takes milliseconds for thousands of signatures.
     pub fn of<'s>(signatures: impl IntoIterator<Item = &'s Signature>) -> PatternSet {
         let mut plan = PatternSet {
             literals: std::array::from_fn(|_| BTreeMap::new()),
@@ -107,7 +107,7 @@ impl PatternSet {
 }
 
 impl Prefilter {
-    /// Chooses patterns and compiles them, as [`PatternSet::of`] and [`PatternSet::compile`].
+    /// Chooses patterns as [`PatternSet::of`] does, and compiles them as [`PatternSet::compile`] does.
     pub fn compile(signatures: &[Signature], progress: &mut dyn FnMut(usize, usize)) -> Result<Prefilter, Error> {
         PatternSet::of(signatures).compile(progress)
     }

@@ -1,9 +1,10 @@
-//! Estimates how rare bytes are: the rarer a pattern, the fewer candidates.
+//! Estimates how rare byte sequences are. A rarer pattern yields fewer candidates.
 
-/// Maximum score: random data contains no pattern of this many bits, and a longer pattern only slows the search down.
+/// Maximum score. Random data practically never contains a pattern of this many bits; a longer pattern only slows the
+/// search down.
 const MAX_BITS: u32 = 64;
 
-/// Strings that occur in nearly every message. Parts of them are poor patterns, however long they are.
+/// Strings that occur in nearly every message. Parts of them are poor patterns, regardless of their length.
 const COMMON: [&str; 16] = [
     "http://www.",
     "https://www.",
@@ -23,8 +24,8 @@ const COMMON: [&str; 16] = [
     "<script type=\"text/javascript\"></script>",
 ];
 
-/// Approximately -log2 of the frequency of a byte in text protocols and binary formats: letters, digits and separators
-/// are common, zeros and filler bytes most of all.
+/// Approximately -log2 of the frequency of a byte in text protocols and binary formats. Letters, digits and separators
+/// are common; zeros and filler bytes are the most common.
 const fn bits(byte: u8) -> u32 {
     match byte {
         0 => 2,
@@ -53,7 +54,7 @@ pub fn of(pattern: &[u8], caseless: bool) -> u32 {
     for &byte in pattern {
         let byte = if caseless { byte.to_ascii_lowercase() } else { byte };
         sum += match BITS[usize::from(byte)] {
-            // Runs of one byte are mostly padding.
+            // Runs of one byte are usually padding.
             _ if before == Some(byte) => 1,
             weight if caseless && byte.is_ascii_lowercase() => weight - 1,
             weight => weight,

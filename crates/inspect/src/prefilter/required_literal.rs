@@ -1,7 +1,7 @@
 //! Finds bytes that every match of an expression contains.
 //!
-//! The parser covers only what is needed to be certain: bytes outside of groups and classes, without alternatives and
-//! not optional. An expression that it does not understand yields no bytes.
+//! The parser supports only what it can evaluate with certainty: bytes outside of groups and classes, without
+//! alternatives, and not optional. An unsupported expression yields no bytes.
 
 use super::rarity;
 use crate::signature::Expression;
@@ -27,14 +27,14 @@ fn runs(pattern: &[u8], caseless: &mut bool) -> Option<Vec<Vec<u8>>> {
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         let atom = match byte {
-            // An apparent group was not closed here.
+            // A parenthesis that looked like the start of a group did not begin one here.
             b'|' | b')' => return None,
             b'(' => {
                 rest = match options(rest) {
                     Some((on, after)) => {
-                        // A case-insensitive search finds the case-sensitive match, too.
+                        // A case-insensitive search also finds the case-sensitive matches.
                         *caseless |= on.contains(&b'i');
-                        // With `x` white space and comments are not part of the pattern.
+                        // With option `x`, white space and comments are not part of the pattern.
                         (!on.contains(&b'x')).then_some(after)?
                     }
                     None => group(rest)?,
@@ -50,9 +50,9 @@ fn runs(pattern: &[u8], caseless: &mut bool) -> Option<Vec<Vec<u8>>> {
                 rest = after;
                 atom
             }
-            // A brace that is not a quantifier is a literal; the result need not contain it.
+            // A brace that is not part of a quantifier is a literal byte, but the result may omit it.
             b'.' | b'^' | b'$' | b'{' | b'}' => None,
-            // A quantifier of something other than a byte.
+            // A quantifier that applies to something other than a byte.
             b'*' | b'+' | b'?' => None,
             plain if plain.is_ascii() => Some(plain),
             _ => None,
@@ -118,7 +118,7 @@ fn quantifier(rest: &[u8]) -> (Times, &[u8]) {
         }
         _ => return (Times::Once, rest),
     };
-    // Lazy and possessive quantifiers repeat as often.
+    // Lazy and possessive quantifiers have the same bounds as greedy ones.
     match after {
         [b'?' | b'+', after @ ..] => (times, after),
         _ => (times, after),
@@ -296,7 +296,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
-        /// PCRE2 is the reference. The generated parts are those that parsers confuse most easily.
+        /// Checks the result against PCRE2. The generated expressions consist of parts that parsers often misinterpret.
         #[test]
         fn every_match_holds_what_is_named(
             parts in vec(prop::sample::select(&PARTS[..]), 1..9),

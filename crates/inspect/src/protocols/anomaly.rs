@@ -5,7 +5,7 @@ use sluice_wire::named;
 use crate::reason::Tally;
 
 named! {
-    /// What is odd about a message: each is a counter of its own, counted once per message.
+    /// An anomaly of a message. Each anomaly has its own counter, which counts it once per message.
     #[derive(PartialOrd, Ord)]
     pub enum Anomaly {
         NoSlot "no-slot"
@@ -162,13 +162,13 @@ impl AnomalyCounts {
         self.tally.count(anomaly as usize)
     }
 
-    /// Reports the counts since the last report: number of the anomaly, and count.
+    /// Reports the counts since the last report. `tell` receives the number of the anomaly and its count.
     #[inline(always)]
     pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
         self.tally.report(tell);
     }
 
-    /// The anomalies since the last call, once each; most packets have none.
+    /// Returns the anomalies since the last call, each once; `None` for most packets.
     #[inline(always)]
     pub fn take_recent(&mut self) -> Option<impl Iterator<Item = Anomaly> + use<>> {
         (self.met != AnomalySet::default()).then(|| std::mem::take(&mut self.met).iter())

@@ -1,8 +1,8 @@
 //! Decoder for Brotli (RFC 7932). It decodes the bytes as they arrive, in steps of a few thousand bytes, so that each step can
-//! be charged to the work budget before the next.
+//! be charged to the work budget before the next step begins.
 //!
-//! The dictionary and the transforms are those of `brotli-decompressor`. Its decoder is not used, because between two input
-//! segments it produces as much as its window holds, 16 MiB, which 12 bytes of input can request (decision 0023).
+//! The dictionary and the transforms are those of `brotli-decompressor`. Its decoder is not used, because it may produce up
+//! to a whole window, 16 MiB, between two input segments, and 12 bytes of input suffice to request that (decision 0023).
 
 mod bits;
 mod code;
@@ -19,21 +19,21 @@ use code::{Code, EXTRA_ENTRIES};
 pub use pages::{PAGE, Pages};
 use tables::BLOCK_COUNTS;
 
-/// Maximum units of work of a step, beside the decoded bytes.
+/// Maximum units of work of a step, in addition to the decoded bytes.
 const STEP: u32 = 4096;
-/// Units of work of a meta-block, of a command, and of a change of the block type.
+/// Units of work charged for a meta-block, a command, or a change of the block type.
 const COMMAND: u32 = 6;
-/// Units of work of a literal, beside its byte.
+/// Units of work charged for a literal, in addition to its byte.
 const LITERAL: u32 = 1;
 /// Number of pages of the largest window: 16 MiB.
 const WINDOW_PAGES: usize = (1 << 24) / PAGE;
-/// Maximum number of pages with tables: 256 codes of each kind, none of which crosses a page boundary.
+/// Maximum number of pages with tables. They hold 256 codes of each kind; a code does not cross a page boundary.
 const TABLE_PAGES: usize = 24;
 const _: () = {
     let all = 256 * (256 + code::ALPHABET + header::DISTANCE_ALPHABET + 3 * EXTRA_ENTRIES);
     assert!(all <= TABLE_PAGES * (pages::WORDS - code::ALPHABET - EXTRA_ENTRIES));
 };
-/// Maximum number of bytes of a transformed word, including what the transforms write after it.
+/// Maximum number of bytes of a transformed word, including the bytes that the transforms write after it.
 const WORD: usize = 64;
 
 const LITERALS: usize = 0;
@@ -70,7 +70,7 @@ pub struct Step {
     pub taken: usize,
     /// Number of decoded bytes.
     pub made: usize,
-    /// Units of work, beside the decoded bytes.
+    /// Units of work, not counting the decoded bytes.
     pub work: u32,
 }
 
@@ -86,7 +86,7 @@ enum State {
     FirstCount(usize),
     Parameters,
     Mode(usize),
-    /// Number of trees of a context map: 0 for literals, 1 for distances.
+    /// Next element: the number of trees of a context map; 0 is the map for literals, 1 for distances.
     MapTrees(usize),
     MapRuns(usize),
     MapCode(usize),
@@ -108,15 +108,15 @@ enum State {
     Literals,
     Distance,
     Copy(usize),
-    /// Range of the dictionary word that is not copied yet.
+    /// Remaining range of a dictionary word that is being copied.
     Word(usize, usize),
-    /// Next block type.
+    /// Next element: a block type, for this category.
     Switch(usize),
     End,
     Done,
 }
 
-/// Blocks of one category.
+/// State of the blocks of one category.
 #[derive(Clone, Copy, Debug, Default)]
 struct Blocks {
     types: usize,

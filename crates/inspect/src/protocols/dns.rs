@@ -1,7 +1,7 @@
 //! Questions of DNS messages (RFC 1035), over UDP, and over TCP with a length before each message (RFC 7766).
 //!
-//! [`Buffer::DnsQuery`] contains one name after the other, and each is complete when it is reported: labels as sent,
-//! separated by dots; empty for the root.
+//! [`Buffer::DnsQuery`] contains one name at a time, which is complete when it is reported. A name consists of the
+//! labels as sent, separated by dots; the root is empty.
 
 use super::anomaly::AnomalySet;
 use super::writer::MessageWriter;
@@ -10,7 +10,7 @@ use crate::signature::Buffer;
 
 /// Maximum number of parsed questions of a message.
 pub const QUESTIONS: usize = 16;
-/// Bytes retained of a message over TCP: the questions are at the start.
+/// Number of bytes retained of a message over TCP. The questions are at its start.
 pub const KEPT: usize = 512;
 const HEADER: usize = 12;
 const JUMPS: usize = 16;
@@ -58,7 +58,7 @@ impl Dns {
 #[derive(Debug)]
 pub struct DnsStream {
     dns: Dns,
-    /// Bytes of the length field and the message received so far.
+    /// Number of bytes received so far, of the length field and the message.
     at: usize,
     length: usize,
     kept: [u8; KEPT],
@@ -132,7 +132,7 @@ impl DnsStream {
     }
 }
 
-/// Whether a message is a response; false for a truncated header, too.
+/// Whether a message is a response. Returns false for a truncated header, too.
 pub fn is_answer(message: &[u8]) -> bool {
     message.get(2).is_some_and(|flags| flags & 0x80 != 0)
 }
@@ -168,8 +168,8 @@ enum Wrong {
     Pointer,
 }
 
-/// Writes the name at `at`; returns where it ends. A pointer must refer to a position before the name that it is in,
-/// and a name has at most 255 bytes, so parsing terminates.
+/// Copies the name at offset `at`, and returns the offset of its end. A compression pointer must refer to a position
+/// before the name that contains it, and a name has at most 255 bytes, so parsing terminates.
 fn name<S: FnMut(Slot<'_>, MessageEvent)>(
     message: &[u8],
     at: usize,

@@ -1,5 +1,4 @@
-//! Anomalies as events that rules test (`app-layer-event`): under Suricata's names, or under a name of this project if
-//! Suricata has none.
+//! Anomalies as events that rules test (`app-layer-event`): by Suricata's names, or by own names where Suricata has none.
 
 use super::Anomaly;
 use crate::signature::Toward;
@@ -129,8 +128,8 @@ impl Anomaly {
         }
     }
 
-    /// Whether hosts interpret a message with this anomaly differently, so that a receiver may read other data than was
-    /// searched.
+    /// Whether hosts interpret a message with this anomaly differently, so that a receiver may read data that differs from the
+    /// searched data.
     pub fn hosts_differ(self) -> bool {
         use Anomaly::*;
         match self {
@@ -166,8 +165,8 @@ impl Anomaly {
             | BadFrame
             | BadHeaderBlock
             | BadField => true,
-            // All hosts interpret these alike, or they are local: a lack of memory, the limit of a buffer, an encoding that is
-            // not supported here. DNS and TLS messages are not converted into content that a host reads.
+            // No exception: all hosts interpret these alike, or the cause is local (lack of memory, the limit of a buffer, an
+            // encoding that is not supported here). DNS and TLS messages have no decoded content.
             NoSlot
             | TooLong
             | NotHttp
@@ -205,7 +204,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Events that Suricata has no name for.
+    /// Names of events for which Suricata has no name.
     const OWN: [&str; 20] = [
         "dns.bad_pointer",
         "http.bad_escape",

@@ -1,4 +1,4 @@
-//! FTP data connections that control connections have negotiated, until they are established.
+//! FTP data connections that were negotiated on control connections and are not established yet.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use super::{Anomaly, AnomalyCounts};
 
 /// Maximum number of expected data connections in a shard.
 pub const MAX_EXPECTATIONS: usize = 256;
-/// Units of work to search all of them.
+/// Units of work charged for a search of the whole table.
 pub(super) const LOOKUP_COST: u32 = MAX_EXPECTATIONS as u32;
 /// Lifetime of an expectation in seconds.
 pub const LIFETIME: u32 = 300;
@@ -22,10 +22,10 @@ pub struct DataEndpoints {
     pub port: u16,
 }
 
-/// Command on the control connection that a data connection belongs to.
+/// Command on the control connection to which a data connection belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transfer {
-    /// No command yet, or a listing.
+    /// No command was received yet, or the command requests a listing.
     #[default]
     Other,
     /// `RETR`
@@ -38,7 +38,7 @@ pub enum Transfer {
 struct Entry {
     ends: DataEndpoints,
     transfer: Transfer,
-    /// Second in which the connection was negotiated.
+    /// Second in which the data connection was negotiated.
     second: u32,
 }
 
@@ -46,7 +46,7 @@ struct Entry {
 #[derive(Debug)]
 pub struct Expectations {
     entries: Box<[Option<Entry>]>,
-    /// Number of the control connection of each entry; 0 marks a free entry.
+    /// Number of the control connection of each entry. 0 marks a free entry.
     controls: Box<[u64]>,
     next: usize,
     count: usize,
@@ -76,7 +76,7 @@ impl Expectations {
         };
         *of = control;
         match place.replace(entry) {
-            // An expired entry would not have been found any more.
+            // An expired entry is not counted as evicted, because it would not have been found any more.
             Some(old) if second.saturating_sub(old.second) <= LIFETIME => counts.add(Anomaly::ExpectationLost),
             Some(_) => {}
             None => self.count += 1,
@@ -86,7 +86,7 @@ impl Expectations {
 
     /// Sets the command of the latest data connection of a control connection.
     pub fn transfer(&mut self, control: u64, transfer: Transfer) {
-        // The latest entry precedes the next free one.
+        // The latest entry is just before the next free entry.
         let (later, earlier) = self.controls.split_at(self.next);
         let last = |controls: &[u64]| controls.iter().rposition(|&of| of == control);
         let latest = last(later).or_else(|| last(earlier).map(|place| self.next + place));

@@ -1,5 +1,5 @@
-//! The FTP control connection (RFC 959, RFC 2428): commands, replies, and the data connections that they negotiate.
-//! Nothing is parsed after `AUTH TLS` (RFC 4217).
+//! The FTP control connection (RFC 959, RFC 2428): commands, replies, and the data connections that they negotiate. The
+//! parser stops after `AUTH TLS` (RFC 4217).
 
 use std::net::IpAddr;
 
@@ -11,11 +11,11 @@ use super::writer::MessageWriter;
 use super::{Anomaly, MessageEvent, ParserPools, Slot};
 use crate::signature::{Buffer, Toward};
 
-/// Parsed bytes of a line; a longer line is cut.
+/// Number of parsed bytes of a line; the rest of a longer line is ignored.
 pub const MAX_LINE: usize = 448;
-/// Units of work for a line. The packets of a command and its reply earn more than both cost.
+/// Units of work for a line. The packets of a command and its reply earn more units than the two lines cost.
 const LINE_COST: u32 = 192;
-/// First byte of TLS: a handshake record.
+/// First byte of a TLS connection: the type of a handshake record.
 const HANDSHAKE: u8 = 22;
 
 /// The two hosts of a control connection, with the flow and the time of a packet.
@@ -44,11 +44,11 @@ struct Line {
 enum Security {
     #[default]
     Clear,
-    /// The client sent `AUTH`.
+    /// The client sent `AUTH`; the server has not replied yet.
     Requested,
     /// The server accepted: the next bytes of the client may be TLS.
     Accepted,
-    /// Nothing more is parsed.
+    /// The connection is encrypted and no longer parsed.
     Encrypted,
 }
 
@@ -108,7 +108,7 @@ impl Ftp {
         // Commands are case-insensitive (RFC 959, section 5.3).
         words[..end].make_ascii_uppercase();
         let (word, value) = (&words[..end], words[end..].trim_ascii());
-        // The client listens.
+        // Active mode: the client listens.
         let port = match word {
             b"PORT" => host_port(value),
             b"EPRT" => extended(value),
@@ -122,7 +122,7 @@ impl Ftp {
             b"STOR" | b"STOU" | b"APPE" => Some(Transfer::Store),
             _ => None,
         };
-        // The whole table is searched.
+        // Charge the search of the whole table.
         if let Some(transfer) = transfer
             && store.work.charge(LOOKUP_COST)
         {
@@ -157,7 +157,7 @@ impl Ftp {
         if self.security == Security::Requested {
             match own {
                 Some(b"234") => self.security = Security::Accepted,
-                // Other replies may belong to earlier commands.
+                // Other replies may belong to earlier commands, so they don't change the state.
                 Some([b'4' | b'5', ..]) => self.security = Security::Clear,
                 _ => {}
             }
@@ -167,7 +167,7 @@ impl Ftp {
             let end = text.iter().rposition(|&byte| byte == b')').unwrap_or(text.len());
             text.get(begin..end).unwrap_or_default()
         };
-        // The server listens.
+        // Passive mode: the server listens.
         let port = match own {
             Some(b"227") => host_port(inside()).or_else(|| host_port(behind_text(text))),
             Some(b"229") => extended(inside()),
@@ -185,7 +185,7 @@ impl Ftp {
     }
 }
 
-/// Reports a line as a separate message. Its slot is released immediately, so that idle connections hold none.
+/// Reports a line as a separate message. Its slot is released immediately, so that idle connections occupy no slots.
 fn report<S: FnMut(Slot<'_>, MessageEvent)>(
     store: &mut ParserPools,
     toward: Toward,
@@ -235,8 +235,8 @@ fn behind_text(text: &[u8]) -> &[u8] {
     &text[begin..begin + digits]
 }
 
-/// Expects the data connection between the two hosts of the control connection, whatever address was sent: a third host
-/// would be a bounce attack (RFC 2577, section 3).
+/// Expects the data connection between the two hosts of the control connection, and ignores the address in the command:
+/// a third host would be a bounce attack (RFC 2577, section 3).
 fn expect(store: &mut ParserPools, (listener, peer): (IpAddr, IpAddr), port: u16, hosts: &ControlHosts) {
     let ends = DataEndpoints { listener, peer, port };
     store.expected.add(ends, hosts.flow, hosts.second, &mut store.anomalies);
@@ -272,7 +272,7 @@ mod tests {
     const CLIENT: [u8; 4] = [10, 0, 0, 1];
     const SERVER: [u8; 4] = [192, 0, 2, 1];
 
-    /// Expected ports of the client and of the server after these bytes, in segments of `step` bytes.
+    /// Expected ports of the client and the server after these bytes are parsed in segments of `step` bytes.
     fn expected(toward: Toward, bytes: &[u8], step: usize) -> Vec<(bool, u16)> {
         let mut store = ParserPools::new(&ParserCapacity {
             messages: 1,

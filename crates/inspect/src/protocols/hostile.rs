@@ -10,7 +10,7 @@ use super::{
 use crate::signature::{Buffer, Toward};
 use crate::work_budget::{PACKET_BUDGET, WorkTokens};
 
-/// Output of a parser: the bytes of each buffer, the number of its ends, and the anomalies.
+/// Output of a parser: the bytes of each buffer, how often each buffer was completed, and the anomalies.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ParserOutput {
     buffers: BTreeMap<Buffer, Vec<u8>>,
@@ -73,8 +73,8 @@ fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput 
         store.commands.available(),
     ];
     assert_eq!([8, 16, 4, 1, 1, 1], free, "everything came back");
-    // How often a buffer was completed must not depend on the segmentation; buffers that were never completed are
-    // ignored.
+    // The number of times that a buffer was completed must not depend on the segmentation. Buffers that were never
+    // completed are ignored.
     told.ends.retain(|_, count| *count > 0);
     told.buffers.retain(|_, bytes| !bytes.is_empty());
     told
@@ -113,8 +113,9 @@ pub fn stream(bytes: &[u8]) {
     assert_eq!((16, 1), (store.names.available(), store.hellos.available()));
 }
 
-/// Plays a connection with segments that the input determines: the first byte of a segment has the direction in its highest
-/// bit, and the length in the others. Every packet has its own work budget, and all resources must be released at the end.
+/// Plays a connection with segments that the input determines: the first byte of a segment contains the direction in its
+/// highest bit, and the length in its other bits. Every packet has its own work budget, and all resources must be released
+/// at the end.
 ///
 /// # Panics
 /// A packet yields more data to search than its work budget allows, or a slot, a decoder or a page is not released.
@@ -150,7 +151,7 @@ pub fn http(mut bytes: &[u8]) {
             _ => http.response(&mut store, piece, &mut sink),
         };
         credit = store.work.end(begun);
-        // Decoded bytes may exceed the budget by a step; a body is in two buffers, a header in several.
+        // Decoded bytes may exceed the budget by one step. A body is searched in two buffers, and header fields in several.
         assert!(searched <= 2 * (PACKET_BUDGET as usize + 4096) + 4096, "{searched}");
     }
     http.close_request(&mut store, &mut |_: Slot<'_>, _| {});

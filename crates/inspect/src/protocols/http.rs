@@ -1,4 +1,4 @@
-//! HTTP/0.9, 1.0 and 1.1 (RFC 9112), both directions of a connection, as lenient as servers are.
+//! HTTP/0.9, 1.0 and 1.1 (RFC 9112), both directions of a connection. The parser is as lenient as servers are.
 //!
 //! | buffer | of requests | of responses |
 //! | --- | --- | --- |
@@ -10,11 +10,11 @@
 //!
 //! Header buffers are complete when the header block ends. Folded lines are joined by one space, white space around
 //! values is removed, and every normalised line ends with CR LF; the raw header ends with the empty line. Trailers are
-//! in no buffer.
+//! not stored in any buffer.
 //!
-//! A message keeps its slot until the next message of its direction begins, or until [`Http::release_ended`]. A message
-//! without a slot is parsed nevertheless, so that the next one is found. [`Http::release`] must be called at the end of
-//! the flow.
+//! A message keeps its slot until the next message of its direction begins, or until [`Http::release_ended`]. If no slot
+//! is free, the message is parsed without one, so that the next message is found. [`Http::release`] must be called at
+//! the end of the flow.
 
 mod fields;
 mod lines;
@@ -27,7 +27,7 @@ use super::writer::MessageWriter;
 use super::{Anomaly, MessageEvent, ParserPools};
 use side::{Event, Side, Step};
 
-/// How a request determines the format of its response.
+/// How the kind of a request determines the format of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestKind {
     #[default]
@@ -38,8 +38,8 @@ pub(super) enum RequestKind {
     Bare,
 }
 
-/// Requests waiting for responses: two bits for each, one bit for each that requests an upgrade, and the number of those
-/// that did not fit.
+/// Requests that wait for responses: two bits for each request, one bit for each that requests an upgrade, and the
+/// number of requests that did not fit.
 #[derive(Debug, Default)]
 struct RequestQueue {
     kinds: u64,
@@ -148,8 +148,8 @@ impl Http {
                         self.queue.upgrade();
                     }
                     if self.request.kind == RequestKind::Connect {
-                        // The client may send requests before the response, which may refuse the tunnel, so they are
-                        // parsed.
+                        // The client may send requests before the response arrives, and the response may refuse the
+                        // tunnel, so these requests are parsed.
                         self.request.no_body(pool, &mut writer);
                     } else {
                         self.request.body_begins(true, pool, &mut writer);
@@ -163,7 +163,7 @@ impl Http {
         at
     }
 
-    /// Parses the next bytes of the server, and returns the number of parsed bytes as [`Http::request`] does.
+    /// Parses the next bytes of the server. Returns the number of parsed bytes, as [`Http::request`] does.
     pub fn response<S>(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut S) -> usize
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -197,21 +197,21 @@ impl Http {
         self.response.headers(writer);
         let changes = match self.response.status {
             101 if upgrade => true,
-            // Some clients take this as the final response, others wait for another one.
+            // Some clients treat this response as final; others wait for another response.
             101 => {
                 writer.anomaly(Anomaly::UnaskedUpgrade);
                 false
             }
-            // The final response follows.
+            // The final response follows this one.
             100..=199 => return self.response.no_body(pool, writer),
             200..=299 => kind == RequestKind::Connect,
             _ => false,
         };
         self.queue.pop();
-        // If the client has sent more before the response, that data was parsed as HTTP and is not the start of the
+        // If the client sent more data before the response, that data was parsed as HTTP and is not the start of the
         // tunnel.
         let tunnel = changes && self.queue.is_empty() && self.request.is_between();
-        // Responses to HEAD, and 304 responses, have the length of a body that is not sent.
+        // Responses to HEAD, and 304 responses, state the length of a body that is not sent.
         let other = kind == RequestKind::Head || self.response.status == 304;
         if changes || other || self.response.status == 204 {
             match other {
@@ -257,8 +257,8 @@ impl Http {
             .unwrap_or(Slot::NO_SLOT)
     }
 
-    /// Whether both sides have switched to another protocol, by CONNECT or an upgrade. That protocol begins with the
-    /// bytes that are not parsed here.
+    /// Whether both sides have switched to another protocol, by CONNECT or an upgrade. The other protocol begins with
+    /// the first bytes that are not parsed here.
     pub fn is_tunnel(&self) -> bool {
         self.tunnel
     }

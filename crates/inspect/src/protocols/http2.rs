@@ -1,5 +1,5 @@
 //! HTTP/2 (RFC 9113) in clear text: frames are parsed, header blocks are decoded, and each stream is passed to an HTTP/1
-//! parser as the equivalent message. So rules find the same buffers in both, and bodies are decoded alike.
+//! parser as the equivalent message. Rules therefore find the same buffers in both versions, and bodies are decoded alike.
 //!
 //! A request with a body gets `Transfer-Encoding: chunked`. `content-length` and `transfer-encoding` are omitted, because
 //! the frames alone determine where a message ends. Bytes in a field that would end an HTTP/1 line are replaced by blanks.
@@ -20,13 +20,13 @@ use crate::source_quota::SlotPool;
 pub const STREAMS: usize = 32;
 /// Maximum number of bytes of a header block, with its continuations.
 pub const BLOCK: usize = 8 << 10;
-/// Initial budget of a direction for decoded field bytes.
+/// Number of decoded field bytes that a direction may produce initially.
 const FIELDS: usize = 64 << 10;
-/// Budget of decoded field bytes that a direction earns for each byte that it sends.
+/// Number of decoded field bytes that a direction may additionally produce for each byte that it sends.
 const RATIO: usize = 64;
-/// Maximum number of field bytes of one message that are passed on.
+/// Maximum number of field bytes of one message that are passed to the HTTP/1 parser.
 const LINES: usize = 32 << 10;
-/// Maximum number of target bytes that are passed on.
+/// Maximum number of bytes of a request target that are passed to the HTTP/1 parser.
 const TARGET: usize = 8 << 10;
 
 const DATA: u8 = 0;
@@ -52,13 +52,13 @@ struct Half {
     flags: u8,
     stream: u32,
     length: u32,
-    /// Remaining bytes of the frame; those of them that are padding; those that precede its content.
+    /// Remaining bytes of the frame; how many of them are padding; and how many precede the content.
     left: u32,
     padding: u32,
     before: u32,
-    /// The pad length follows.
+    /// The next byte is the pad length.
     padded: bool,
-    /// A header block is open: its stream, whether it ends the stream, and whether it is a push promise.
+    /// State of an open header block: its stream, whether it ends the stream, and whether it is a push promise.
     open: bool,
     block_stream: u32,
     ends: bool,
@@ -108,7 +108,7 @@ impl Default for Half {
 struct Stream {
     id: u32,
     http: Http,
-    /// For request and response: the header was received; the message has ended.
+    /// For the request and the response: whether the header was received, and whether the message has ended.
     begun: [bool; 2],
     ended: [bool; 2],
 }
@@ -161,7 +161,7 @@ impl Connections {
 #[derive(Debug, Default)]
 pub struct Http2 {
     place: Option<u32>,
-    /// No memory was free for the connection.
+    /// No memory was free for this connection, so it is not parsed.
     lost: bool,
 }
 
@@ -189,7 +189,7 @@ impl Http2 {
             }
         }
         let Some(place) = self.place else { return };
-        // The parsers of the streams need the rest of the pools.
+        // Take the connections out, because the parsers of the streams need the rest of the pools.
         let mut all = std::mem::take(&mut store.connections.all);
         let mut shared = std::mem::take(&mut store.connections.shared);
         if let Some(connection) = all.get_mut(place as usize) {
@@ -382,7 +382,7 @@ impl Connection {
     {
         let side = &mut self.sides[toward as usize];
         side.frame.clear();
-        // The budget grows by whole frames, independently of the segmentation.
+        // The budget grows only by whole frames, so that it does not depend on the segmentation.
         let earned = (side.length as usize + 9) * RATIO;
         side.budget = side.budget.saturating_add(earned).min(16 * FIELDS);
         let (kind, flags, id) = (side.kind, side.flags, side.stream);
@@ -456,7 +456,7 @@ impl Connection {
                 return;
             }
         }
-        // A push promise is a request on behalf of the client: its response is on another stream.
+        // A push promise contains a request on behalf of the client. The response to it is on another stream.
         if promise {
             return;
         }
@@ -493,13 +493,13 @@ impl Connection {
                 }
             }
         }
-        // Trailers end a stream, too.
+        // Trailers also end a stream.
         if ends {
             self.stream_ends(store, toward, id, sink);
         }
     }
 
-    /// The stream with this number; a new one is allocated from the pool.
+    /// Returns the stream with this number. If it does not exist, it is allocated from the pool.
     fn stream<S>(&mut self, store: &mut ParserPools, toward: Toward, id: u32, sink: &mut S) -> Option<&mut Stream>
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -508,7 +508,7 @@ impl Connection {
         let place = match self.streams.iter().position(|stream| stream.id == id) {
             Some(place) => place,
             None => {
-                // Evict a stream that has ended, otherwise the oldest.
+                // If the table is full, evict a stream that has ended, otherwise the oldest stream.
                 if self.streams.is_full() {
                     let over = self.streams.iter().position(|stream| stream.ended == [true; 2]);
                     if over.is_none() {
@@ -559,11 +559,11 @@ struct Head<'a> {
     authority: ArrayVec<u8, 512>,
     status: ArrayVec<u8, 8>,
     target: &'a mut Vec<u8>,
-    /// Other fields, as HTTP/1 lines.
+    /// The other header fields, as HTTP/1 lines.
     lines: &'a mut Vec<u8>,
     /// A field contains invalid bytes.
     odd: bool,
-    /// Some fields did not fit.
+    /// Some header fields did not fit.
     cut: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Content encodings `gzip` (RFC 1952), `deflate` (RFC 1950, or raw RFC 1951 as some servers send it) and `br` (RFC 7932),
 //! also nested, decoded as the bytes arrive by decoders from a pool.
 //!
-//! Clients look at the first bytes rather than at the name of the encoding, and so does this decoder: `deflate` may be raw or
-//! not, and either name may stand for the other.
+//! Clients determine the encoding from the first bytes rather than from its name, and so does this decoder: `deflate` may have a
+//! zlib header or not, and `gzip` and `deflate` may be confused.
 
 use std::ops::Range;
 
@@ -23,15 +23,15 @@ use crate::work_budget::WorkBudget;
 pub(super) const MAX_LAYERS: usize = 5;
 
 const WINDOW: usize = 32768;
-/// The limits are computed at multiples of this number of encoded bytes, so that they don't depend on the segmentation.
+/// The limits are computed at multiples of this number of encoded bytes, so that the limits don't depend on the segmentation.
 const STRIDE: u64 = 256;
 const ALWAYS_ALLOWED: u64 = 64 << 10;
 /// Number of decoded bytes between two charges of the work budget.
 const STEP: usize = 4096;
-/// Units of work of a deflate block, beside its bytes: its tables are built anew, for as little as ten bytes of input.
+/// Units of work of a deflate block, in addition to its bytes. Each block builds new tables, although it may take only ten bytes of input.
 const BLOCK: u32 = 1024;
-/// Number of pages for windows and tables of Brotli: enough for one source to decode the longest body that is decoded by
-/// default, plus some for each decoder.
+/// Number of pages for windows and tables of Brotli: enough for one source to decode a body of the default maximum length, plus
+/// some pages for each decoder.
 const PAGES: u32 = (10 << 20) / PAGE as u32;
 const PAGES_EACH: u32 = 2;
 
@@ -51,7 +51,7 @@ struct Allowance {
 }
 
 impl Allowance {
-    /// Maximum number of decoded bytes for a number of encoded bytes.
+    /// Maximum number of decoded bytes after `taken` encoded bytes.
     fn bytes(&self, taken: u64) -> u64 {
         taken.saturating_mul(self.ratio).max(ALWAYS_ALLOWED).min(self.bytes)
     }
@@ -115,7 +115,7 @@ impl Inflaters {
         self.pages.places.available()
     }
 
-    /// Accounts later allocations to a source.
+    /// Sets the source to which later allocations are accounted.
     pub(super) fn take_for(&mut self, source: Source) {
         self.holders.source = source;
         self.pages.places.owners.source = source;
@@ -177,13 +177,13 @@ enum Stage {
     Name,
     Comment,
     HeaderSum(u8),
-    /// The nth byte of zlib's header, with the first byte if it was received.
+    /// The nth byte of zlib's header, and the first byte if it was received.
     Zlib(Option<u8>),
     Data,
     Trailer,
-    /// Decoding was given up: bytes up to the end of the stride are discarded.
+    /// Decoding was given up. The bytes up to the end of the current stride are discarded.
     Lost,
-    /// Data is passed on as sent.
+    /// Data is passed on as sent, without decoding.
     Raw,
 }
 
@@ -206,12 +206,12 @@ const COMMENT: u8 = 16;
 const HEADER_SUM: u8 = 2;
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Decoders of one body, in the order in which the encodings were applied; the last one receives its bytes.
+/// Decoders of one body, in the order in which the encodings were applied; the last decoder receives the bytes of the body.
 #[derive(Debug)]
 pub(super) struct Decoding(ArrayVec<u16, MAX_LAYERS>);
 
 impl Decoding {
-    /// Allocates decoders; `None` if not enough are free.
+    /// Allocates decoders. `None` if too few are free.
     pub fn new(formats: &[Format], pool: &mut Inflaters) -> Option<Self> {
         if formats.len() > MAX_LAYERS || !pool.holders.permits(formats.len(), pool.available) {
             return None;
@@ -276,7 +276,7 @@ impl Inflater {
         }
     }
 
-    /// Handles the first two bytes of a possible zlib header. Returns the number of bytes consumed beside the first.
+    /// Handles the first two bytes of a possible zlib header. Returns the number of bytes consumed in addition to the first.
     fn second_byte(
         &mut self,
         head: [u8; 2],
@@ -338,7 +338,7 @@ impl Inflater {
             if let Some(anomaly) = exceeded {
                 return self.give_up(bytes, anomaly, odd);
             }
-            // Decode one byte more than allowed, to detect that the limit is exceeded.
+            // Decode one byte more than allowed, to detect whether the limit is exceeded.
             let room = STEP.min(usize::try_from((allowed - self.layer.made).saturating_add(1)).unwrap_or(STEP));
             let step = match self.layer.format {
                 Format::Brotli => self.brotli_step(&mut pool.pages, &bytes[used..], room),
@@ -353,15 +353,15 @@ impl Inflater {
                 _ if !paid || layer.made > allowed => {}
                 Stop::Step => paid = pool.allowance.work.charge(step.work),
                 Stop::Input => {
-                    // If the budget is exhausted, the following data is not decoded.
+                    // The result is ignored: if the budget is exhausted, only the following data is not decoded.
                     let _ = pool.allowance.work.charge(step.work);
                     return bytes.len();
                 }
                 Stop::Done => {
-                    // The next member has at least one block. If the budget is exhausted, the following data is not
-                    // decoded.
+                    // The next member has at least one block, which is charged here. If the budget is exhausted, only the
+                    // following data is not decoded.
                     let _ = pool.allowance.work.charge(step.work);
-                    // Checksums are not verified, because receivers may not verify them either.
+                    // Checksums are not verified, because some receivers don't verify them either.
                     layer.left = match layer.format {
                         Format::Gzip => 8,
                         Format::Deflate if layer.zlib => 4,
@@ -376,7 +376,7 @@ impl Inflater {
         }
     }
 
-    /// Gives decoding up; returns the number of discarded bytes.
+    /// Stops decoding. Returns the number of discarded bytes.
     fn give_up(&mut self, bytes: &[u8], anomaly: Anomaly, odd: &mut AnomalySet) -> usize {
         odd.insert(anomaly);
         self.layer.stage = Stage::Lost;
@@ -387,8 +387,7 @@ impl Inflater {
         let at = self.at;
         let mut flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
         if at as u64 == self.layer.made {
-            // Before the window is full, copies must refer to decoded data: the rest of the buffer is another flow's
-            // data.
+            // Before the window is full, copies must refer to decoded data: the rest of the buffer contains data of another flow.
             flags |= TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         }
         let (status, taken, made) =
@@ -429,7 +428,7 @@ struct Step {
     taken: usize,
     /// Range of the decoded bytes in the window.
     made: Range<usize>,
-    /// Units of work, beside the decoded bytes.
+    /// Units of work, not counting the decoded bytes.
     work: u32,
 }
 
@@ -452,19 +451,19 @@ impl Layer {
         }
     }
 
-    /// Whether the data is complete, empty, or was given up.
+    /// Whether the data is complete or empty, or its decoding was given up.
     fn is_whole(&self) -> bool {
         match self.stage {
             Stage::Trailer | Stage::Lost | Stage::Raw => true,
             Stage::Header(0) => self.taken == 0 || self.members,
             Stage::Zlib(None) | Stage::Data => self.taken == 0,
-            // Data after the last member need not be another member.
+            // Data after the last member may be something other than a member.
             _ => self.members,
         }
     }
 
-    /// Handles one byte of a header or trailer. Returns 0 if the byte belongs to neither, and whether that is an
-    /// anomaly.
+    /// Handles one byte of a header or trailer. The returned count is 0 if the byte belongs to neither; the flag tells whether
+    /// that is an anomaly.
     fn framing(&mut self, byte: u8, out: &mut dyn FnMut(&[u8])) -> (usize, bool) {
         self.stage = match self.stage {
             Stage::Header(0) if byte & 0x0f == 8 && !self.members => Stage::Zlib(Some(byte)),
@@ -527,7 +526,7 @@ impl Layer {
         (1, false)
     }
 
-    /// The first optional part of the gzip header from `from` on that the flags select.
+    /// The first optional part of the gzip header that the flags select, starting at part `from`.
     fn optional(&self, from: u8) -> Stage {
         const PARTS: [(u8, Stage); 4] = [
             (EXTRA, Stage::ExtraLength(0)),

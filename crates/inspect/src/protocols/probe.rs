@@ -1,9 +1,9 @@
-//! Application identification of a connection or a datagram flow from the first bytes of each direction. Ports matter only
+//! Identifies the application of a connection or a datagram flow from the first bytes of each direction. Ports matter only
 //! for protocols without a distinctive pattern: NTP, and malformed DNS.
 //!
 //! Each protocol has one function that compares the first bytes of one direction with it. A protocol is identified when one
-//! direction is certain, or when both directions agree on it: `USER` belongs to FTP after `220`, and to POP3 after `+OK`.
-//! Every prefix of an identified head is either undecided or yields the same protocol.
+//! direction matches with certainty, or when both directions may match: `USER` belongs to FTP after `220`, and to POP3
+//! after `+OK`. A prefix of identified bytes is either undecided or yields the same protocol.
 
 mod binary;
 mod datagram;
@@ -21,7 +21,7 @@ pub enum ProbeResult {
     NeedMore,
     /// The protocol is identified.
     Identified(Service),
-    /// The protocol is none of the known ones.
+    /// The bytes match no known protocol.
     Unknown,
 }
 
@@ -32,7 +32,7 @@ enum Confidence {
     NoMatch,
     /// More bytes are needed.
     NeedMore,
-    /// The bytes are valid in this protocol and in others: the other direction decides.
+    /// The bytes are valid in this protocol and in others. The bytes of the other direction are needed to distinguish them.
     Likely,
     /// The bytes are of this protocol.
     Certain,
@@ -45,14 +45,14 @@ use Confidence::{Certain, Likely, NeedMore, NoMatch};
 struct Head<'a> {
     toward: Toward,
     bytes: &'a [u8],
-    /// The other direction has sent nothing yet.
+    /// The other direction has not sent data yet.
     first: bool,
 }
 
-/// Compares a head with a protocol.
+/// Function that compares the first bytes of a direction with a protocol.
 type Probe = fn(&Head<'_>) -> Confidence;
 
-/// Protocols over TCP. If two are certain, the first one is chosen.
+/// Protocols over TCP. If two protocols match with certainty, the first in this list is chosen.
 const PROBES: &[(Service, Probe)] = &[
     (Service::Http, http),
     (Service::Http2, http2),
@@ -93,8 +93,8 @@ pub struct ProtocolProbe {
 }
 
 impl ProtocolProbe {
-    /// Adds bytes of one direction. Returns the result for both directions, and how many of the bytes were added to the
-    /// head of this direction (the caller passes the others to the parser).
+    /// Adds bytes of one direction. Returns the result for both directions, and how many bytes were stored as first bytes
+    /// of this direction. The caller passes the remaining bytes to the parser.
     pub fn bytes(&mut self, toward: Toward, bytes: &[u8]) -> (ProbeResult, usize) {
         let head = &mut self.heads[toward as usize];
         let taken = bytes.len().min(head.remaining_capacity());
@@ -126,7 +126,8 @@ impl ProtocolProbe {
     }
 }
 
-/// Compares the first bytes of both directions, those to the server first. A head of [`MAX_HEAD`] bytes does not grow.
+/// Compares the first bytes of both directions; the bytes sent to the server come first in `heads`. [`MAX_HEAD`] bytes are
+/// the maximum, so no more data can follow.
 pub fn probe(heads: [&[u8]; 2]) -> ProbeResult {
     let [client, server] = heads;
     let toward_server = Head {
@@ -166,7 +167,7 @@ pub(super) fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     binary::length(bytes).ok()
 }
 
-/// Compares the start of a head with a word, case-insensitively.
+/// Compares the start of a head with a word, case-insensitively; returns `then` if it matches.
 fn begins(bytes: &[u8], with: &[u8], then: Confidence) -> Confidence {
     let common = bytes.len().min(with.len());
     match bytes[..common].eq_ignore_ascii_case(&with[..common]) {
@@ -176,7 +177,7 @@ fn begins(bytes: &[u8], with: &[u8], then: Confidence) -> Confidence {
     }
 }
 
-/// The best match of several.
+/// The highest confidence of several.
 fn best_of(compared: impl IntoIterator<Item = Confidence>) -> Confidence {
     let mut best = NoMatch;
     for said in compared {
@@ -236,14 +237,14 @@ fn http(head: &Head<'_>) -> Confidence {
     };
     match &head[end + target..] {
         [b'/', ..] if head[..end].iter().all(u8::is_ascii_uppercase) => Certain,
-        // Shell and Git commands look alike.
+        // A slash may also begin a path in shell and Git commands.
         [b'/', rest @ ..] => match rest.iter().position(|byte| matches!(byte, b'\n' | 0)) {
             _ if rest.windows(6).any(|part| part.eq_ignore_ascii_case(b" HTTP/")) => Certain,
             Some(_) => NoMatch,
             None if full => Certain,
             None => NeedMore,
         },
-        // Target of `OPTIONS`; other protocols have it, too: `STAT *`, `EXPN *@host`.
+        // Target of `OPTIONS`. It also occurs in other protocols: `STAT *`, `EXPN *@host`.
         [b'*', rest @ ..] => {
             let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
             match &rest[blanks..] {
@@ -260,8 +261,8 @@ fn http(head: &Head<'_>) -> Confidence {
 /// The client's HTTP/2 connection preface (RFC 9113, section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The preface; from the server a SETTINGS frame on stream 0, which it may send first on an upgraded connection (RFC 7540,
-/// section 3.2).
+/// From the client the preface; from the server a SETTINGS frame on stream 0, which the server may send first on an
+/// upgraded connection (RFC 7540, section 3.2).
 fn http2(head: &Head<'_>) -> Confidence {
     match (head.toward, head.bytes) {
         (Toward::Server, bytes) if bytes.starts_with(&PREFACE[..bytes.len().min(PREFACE.len())]) => {
@@ -296,8 +297,8 @@ fn tls(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// A length and a header of a query or response with one to 16 questions; and the first question, as far as it is in
-/// the head.
+/// A length field and the header of a query or response with one to 16 questions, then the first question, as far as it is
+/// among the first bytes.
 fn dns(head: &Head<'_>) -> Confidence {
     let (toward, head) = (head.toward, head.bytes);
     let at = |at: usize| head.get(at).copied().unwrap_or(0);
@@ -325,13 +326,13 @@ fn dns(head: &Head<'_>) -> Confidence {
         }
     }
     match said {
-        // The name is longer than the head: its first labels are valid.
+        // The name is longer than the stored bytes, and its first labels are valid.
         MAX_HEAD.. => Certain,
         _ => NeedMore,
     }
 }
 
-/// Classes of questions (RFC 6895, section 3.2), with the bit of RFC 6762, section 5.4.
+/// Classes of questions (RFC 6895, section 3.2), with or without the top bit of RFC 6762, section 5.4.
 fn is_class(class: [u8; 2]) -> bool {
     matches!(class, [0 | 0x80, 1] | [0, 3 | 4 | 254 | 255])
 }

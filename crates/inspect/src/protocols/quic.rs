@@ -13,14 +13,14 @@ use crate::source_quota::SlotPool;
 pub const MAX_DATAGRAMS: u8 = 8;
 /// Maximum number of Initial packets of a datagram that are decrypted.
 const MAX_PACKETS: usize = 4;
-/// Units of work to derive the keys of a connection ID and to try them, beside the bytes of the packet.
+/// Units of work to derive the keys of a connection ID and try them, in addition to the bytes of the packet.
 const KEY_COST: u32 = 8 << 10;
 /// Maximum number of reassembled bytes of a ClientHello.
 pub const MAX_HELLO: usize = 4096;
-/// Maximum number of separate ranges of it.
+/// Maximum number of separate ranges of a ClientHello that is being reassembled.
 const MAX_RANGES: usize = 16;
 
-/// A hello that is being reassembled.
+/// A ClientHello that is being reassembled.
 #[derive(Debug)]
 struct HelloBuffer {
     bytes: [u8; MAX_HELLO],
@@ -29,14 +29,14 @@ struct HelloBuffer {
 }
 
 impl HelloBuffer {
-    /// Stores the data of a CRYPTO frame. Of bytes received twice the first copy is kept.
+    /// Stores the data of a CRYPTO frame. If bytes are received twice, the first copy is kept.
     fn take(&mut self, offset: usize, data: &[u8]) -> bool {
         let end = offset.saturating_add(data.len());
         if end > MAX_HELLO {
             return false;
         }
         let mut at = offset;
-        // Gaps within the frame, before each range that overlaps it.
+        // Fill the gaps within the frame that precede each overlapping range.
         for &(begin, behind) in &self.ranges {
             if at < begin.min(end) {
                 self.bytes[at..begin.min(end)].copy_from_slice(&data[at - offset..begin.min(end) - offset]);
@@ -58,7 +58,7 @@ impl HelloBuffer {
         self.ranges.try_insert(place, (from, to)).is_ok()
     }
 
-    /// Number of contiguous bytes from the start on.
+    /// Number of contiguous bytes from the start of the hello.
     fn whole(&self) -> usize {
         self.ranges
             .first()

@@ -10,7 +10,7 @@ use digest::{Hashing, Progress};
 
 const BUFFERS: usize = Buffer::Base64 as usize + 1;
 
-/// Every buffer that a parser may fill, by the bits of [`State::dirty`].
+/// All buffers that a parser may fill. The index of a buffer is its bit in [`State::dirty`].
 pub(super) const PARSED_BUFFERS: [Buffer; 38] = [
     Buffer::HttpUri,
     Buffer::HttpRawUri,
@@ -52,7 +52,7 @@ pub(super) const PARSED_BUFFERS: [Buffer; 38] = [
     Buffer::Payload,
 ];
 
-/// They are in the order of their numbers, and [`Buffer::Payload`] is after all others.
+/// The buffers are in the order of their numbers, and the number of [`Buffer::Payload`] is higher than all of these.
 const _: () = {
     let mut place = 0;
     while place + 1 < PARSED_BUFFERS.len() {
@@ -65,13 +65,13 @@ const _: () = {
 /// Capacity of each buffer in bytes. Bytes that don't fit are discarded, and the buffer is marked as truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferLimits {
-    /// [`Buffer::HttpMethod`]; a word of more than 32 bytes is not a method.
+    /// [`Buffer::HttpMethod`]. A word of more than 32 bytes is not a method.
     pub method: u32,
-    /// [`Buffer::HttpUri`] and [`Buffer::HttpRawUri`], each.
+    /// Capacity of each of [`Buffer::HttpUri`] and [`Buffer::HttpRawUri`].
     pub uri: u32,
-    /// [`Buffer::HttpHeader`] and [`Buffer::HttpRawHeader`], each.
+    /// Capacity of each of [`Buffer::HttpHeader`] and [`Buffer::HttpRawHeader`].
     pub header: u32,
-    /// [`Buffer::HttpHost`] (at most 512) and [`Buffer::HttpRawHost`], each; also [`Buffer::TlsSni`] and [`Buffer::DnsQuery`].
+    /// Capacity of each of [`Buffer::HttpHost`] (at most 512), [`Buffer::HttpRawHost`], [`Buffer::TlsSni`] and [`Buffer::DnsQuery`].
     pub host: u32,
     /// [`Buffer::HttpCookie`].
     pub cookie: u32,
@@ -79,8 +79,8 @@ pub struct BufferLimits {
     pub user_agent: u32,
     /// [`Buffer::HttpStatusMessage`].
     pub status_message: u32,
-    /// The window of a body: [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share it. When it moves on, at least
-    /// half of it is retained. Never truncated.
+    /// The window of a body, which [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share. When it moves on, at least half
+    /// of it is retained. A body is never truncated.
     pub body: u32,
 }
 
@@ -102,11 +102,11 @@ impl Default for BufferLimits {
 const STATUS_CODE: u32 = 16;
 const HASH: u32 = 32;
 const JA4: u32 = 36;
-/// [`Buffer::TlsAlpn`]: the name of a protocol.
+/// Capacity of [`Buffer::TlsAlpn`], the name of a protocol.
 const PROTOCOL: u32 = 64;
-/// [`Buffer::TlsCertSubject`] and [`Buffer::TlsCertIssuer`], each.
+/// Capacity of each of [`Buffer::TlsCertSubject`] and [`Buffer::TlsCertIssuer`].
 const DISTINGUISHED_NAME: u32 = 512;
-/// [`Buffer::TlsCertSerial`]: 20 bytes (RFC 5280, section 4.1.2.2), each two digits and a colon.
+/// Capacity of [`Buffer::TlsCertSerial`]: 20 bytes (RFC 5280, section 4.1.2.2), each as two digits and a colon.
 const SERIAL: u32 = 63;
 /// [`Buffer::TlsCertFingerprint`]
 const FINGERPRINT: u32 = 59;
@@ -166,7 +166,7 @@ impl Layout {
         ])
     }
 
-    /// Layout for an FTP command or a line of a reply, which are no longer than `line`.
+    /// Layout for an FTP command or a line of a reply, with at most `line` bytes.
     pub fn command(line: u32) -> Self {
         Self::new(&[
             (Buffer::FtpCommand, line),
@@ -178,8 +178,8 @@ impl Layout {
         ])
     }
 
-    /// Layout for the messages of a TLS server. The certificate is stored in the place of the payload, which is not
-    /// used.
+    /// Layout for the messages of a TLS server. The certificate is stored in the space of the payload, which these messages
+    /// don't use.
     pub fn server() -> Self {
         Self::new(&[
             (Buffer::Ja3sHash, HASH),
@@ -194,7 +194,7 @@ impl Layout {
     }
 }
 
-/// One buffer of a slot. Bytes from `shown` to `written` may still be undone.
+/// One buffer of a slot. Bytes from `shown` to `written` may still be removed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Field {
     base: u64,
@@ -210,10 +210,10 @@ struct State {
     serial: u32,
     open: bool,
     client: bool,
-    /// The whole message was received: its buffers are complete.
+    /// The whole message was received, so its buffers are complete.
     whole: bool,
     dirty: u64,
-    /// Bytes of the encoded body.
+    /// Number of bytes of the encoded body.
     length: u64,
     /// Digits of the version, as bytes.
     version: u16,
@@ -240,7 +240,7 @@ impl Default for State {
     }
 }
 
-/// Index and generation of a slot: a stale handle finds nothing.
+/// Index and generation of a slot. A stale handle refers to no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotHandle {
     index: u32,
@@ -255,7 +255,7 @@ pub struct Slots {
     states: Box<[State]>,
     free: Box<[u32]>,
     available: usize,
-    /// File hashes, for slots that hold files.
+    /// State of the file hashes, for slots that hold files.
     hashing: Option<Hashing>,
     pub(super) holders: SlotOwners,
     /// HTTP/2 stream of the slots allocated from now on; 0: none.
@@ -361,7 +361,7 @@ impl Slots {
         }
     }
 
-    /// Marks that the whole message was received before its first event is reported.
+    /// Records, before the first event of a message is reported, that the whole message was received.
     pub(super) fn set_whole(&mut self, handle: SlotHandle) {
         let state = self.states.get_mut(handle.index as usize);
         if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
@@ -377,7 +377,7 @@ impl Slots {
         }
     }
 
-    /// A buffer that grew or became complete since the last call, and where its new bytes begin.
+    /// Returns a buffer that grew or became complete since the last call, and the offset of its new bytes.
     pub(super) fn next_dirty(&mut self, handle: SlotHandle) -> Option<(Buffer, usize)> {
         let state = self.states.get_mut(handle.index as usize)?;
         let place = match state.dirty & !(1 << Buffer::Payload as u64) {
@@ -402,7 +402,7 @@ pub(super) struct FieldMut<'a> {
 }
 
 impl FieldMut<'_> {
-    /// Appends bytes that are not visible yet; false if some did not fit.
+    /// Appends bytes that are not visible yet. Returns false if some bytes did not fit.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         if self.field.truncated || self.field.complete {
             return !self.field.truncated;
@@ -415,7 +415,7 @@ impl FieldMut<'_> {
         !self.field.truncated
     }
 
-    /// Makes the appended bytes visible; they can't be undone any more.
+    /// Makes the appended bytes visible; afterwards they can't be removed.
     pub fn show(&mut self) {
         if self.field.shown != self.field.written {
             self.field.shown = self.field.written;
@@ -441,12 +441,12 @@ impl FieldMut<'_> {
         *self.field = Field::default();
     }
 
-    /// All bytes written, visible or not.
+    /// All written bytes, visible or not.
     pub fn written(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.field.written as usize]
     }
 
-    /// Shortens the bytes written, but not the visible ones.
+    /// Shortens the written bytes, but never the visible ones.
     pub fn truncate(&mut self, length: usize) {
         self.field.written = self.field.written.min(length as u32).max(self.field.shown);
     }
@@ -484,9 +484,9 @@ pub struct Slot<'a>(Option<Open<'a>>);
 /// Content of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldView<'a> {
-    /// Bytes of the buffer; of a body the last ones.
+    /// Bytes of the buffer; for a body, only the most recent bytes.
     pub bytes: &'a [u8],
-    /// Offset of `bytes` from the start of the buffer: not 0 only for a body.
+    /// Offset of `bytes` from the start of the buffer. It is 0 except for a body.
     pub base: u64,
     /// The buffer will not grow any more.
     pub complete: bool,
@@ -495,7 +495,7 @@ pub struct FieldView<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// The slot of a message for which no slot was free.
+    /// Slot value for a message that got no slot.
     pub(super) const NO_SLOT: Slot<'static> = Slot(None);
 
     /// Content of a buffer; empty if the message does not have it.
@@ -526,7 +526,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Encoded bytes of the body of an HTTP message received so far, chunks joined.
+    /// Number of encoded body bytes of an HTTP message received so far, without chunk headers.
     pub fn length(&self) -> u64 {
         self.0.map_or(0, |open| open.state.length)
     }
@@ -548,7 +548,7 @@ impl<'a> Slot<'a> {
         self.0.map_or(0, |open| open.state.stream)
     }
 
-    /// Whether the message was received as a whole: every buffer is complete with the first event.
+    /// Whether the whole message was received at once, so that every buffer is complete with the first event.
     pub fn is_whole(&self) -> bool {
         self.0.is_some_and(|open| open.state.whole)
     }

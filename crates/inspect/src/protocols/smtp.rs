@@ -36,7 +36,7 @@ enum State {
     /// Text between parts.
     Between,
     Body,
-    /// Nothing more is parsed.
+    /// The following data is no longer parsed.
     Opaque,
 }
 
@@ -65,7 +65,7 @@ impl MailSessions {
 #[derive(Debug, Default)]
 pub struct Smtp {
     place: Option<u32>,
-    /// No memory was free for the connection.
+    /// No memory was free for this connection, so it is not parsed.
     lost: bool,
 }
 
@@ -89,7 +89,7 @@ impl Smtp {
             }
         }
         let Some(place) = self.place else { return };
-        // The session needs the rest of the pools.
+        // Take the sessions out, because a session needs the rest of the pools.
         let mut all = std::mem::take(&mut store.mail_sessions.all);
         if let Some(mail) = all.get_mut(place as usize) {
             mail.bytes(store, toward, bytes, sink);
@@ -127,16 +127,17 @@ struct MailSession {
     seen: AnomalySet,
     state: State,
     line: ArrayVec<u8, MAX_LINE>,
-    /// The line continues an earlier part.
+    /// The current text continues an earlier part of its line.
     continued: bool,
-    /// `DATA` was sent, and no line of the message yet.
+    /// `DATA` was sent, but no line of the message yet.
     asked: bool,
     /// The server is within a line of a reply.
     in_reply: bool,
-    /// Remaining bytes of a chunk (RFC 3030), and whether it is the last.
+    /// Remaining bytes of a chunk (RFC 3030), and whether it is the last chunk.
     chunk: u64,
     last: bool,
-    /// The message is sent in chunks: lines between them are commands. A line may continue in the next chunk.
+    /// The message is sent in chunks. The lines between chunks are commands. A line of the message may continue in the
+    /// next chunk.
     chunked: bool,
     chunk_continued: bool,
     /// A header field, unfolded.
@@ -144,7 +145,7 @@ struct MailSession {
     encoding: Encoding,
     multipart: bool,
     boundaries: ArrayVec<ArrayVec<u8, MAX_BOUNDARY>, MAX_DEPTH>,
-    /// Bits of Base64 data.
+    /// Bits of Base64 data that do not make a byte yet.
     bits: u32,
     digits: u8,
 }
@@ -235,7 +236,7 @@ impl MailSession {
         if !chunk && !continued && text == b"." {
             return self.message_ends(w);
         }
-        // A dot before a dot is not part of the message (RFC 5321, section 4.5.2).
+        // If a line begins with two dots, the first is not part of the message (RFC 5321, section 4.5.2).
         let stuffed = !chunk && !continued && text.first() == Some(&b'.');
         let (line, text) = (&line[usize::from(stuffed)..], &text[usize::from(stuffed)..]);
         if !continued && self.state != State::Header && self.boundary(text, w) {
@@ -250,7 +251,7 @@ impl MailSession {
 
     fn command<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], w: &mut MessageWriter<'_, S>) {
         let begins = |word: &[u8]| line.len() >= word.len() && line[..word.len()].eq_ignore_ascii_case(word);
-        // The value ends at the next blank: parameters follow (RFC 5321, section 4.1.1.11).
+        // The value ends at the next blank; parameters may follow it (RFC 5321, section 4.1.1.11).
         let value = |word: &[u8]| {
             let rest = line[word.len()..].trim_ascii_start();
             let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
@@ -308,7 +309,7 @@ impl MailSession {
         self.field.clear();
     }
 
-    /// Ends a file; another one may follow.
+    /// Ends a file; another file may follow.
     fn file_ends<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if self.state == State::Body {
             w.complete(&[Buffer::FileData]);
@@ -324,7 +325,7 @@ impl MailSession {
         self.field.clear();
     }
 
-    /// Whether a line is a boundary; the innermost one is compared first.
+    /// Whether a line is a boundary. The innermost boundary is compared first.
     fn boundary<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], w: &mut MessageWriter<'_, S>) -> bool {
         let Some(line) = line.strip_prefix(b"--") else {
             return false;
@@ -332,7 +333,7 @@ impl MailSession {
         let found = self.boundaries.iter().rposition(|boundary| line.starts_with(boundary));
         let Some(place) = found else { return false };
         let closes = line[self.boundaries[place].len()..].starts_with(b"--");
-        // The line end before a boundary belongs to it (RFC 2046, section 5.1.1).
+        // The line end before a boundary belongs to the boundary (RFC 2046, section 5.1.1).
         if self.state == State::Body && self.encoding != Encoding::Base64 {
             w.file_ends_before_line_end();
         }
@@ -385,7 +386,7 @@ impl MailSession {
         }
     }
 
-    /// Handles a part of a body line; `text` is without the line end.
+    /// Handles a part of a body line. `text` is the line without its end.
     fn body<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], text: &[u8], w: &mut MessageWriter<'_, S>) {
         match self.encoding {
             Encoding::Plain => w.body(line),
@@ -394,7 +395,7 @@ impl MailSession {
                     let Some(digit) = base64(byte) else { continue };
                     self.bits = self.bits << 6 | digit;
                     self.digits += 1;
-                    // Each digit but the first of four completes a byte.
+                    // Of each four digits, the second, third and fourth complete a byte.
                     if self.digits > 1 {
                         w.body(&[(self.bits >> (2 * (4 - self.digits))) as u8]);
                     }

@@ -1,6 +1,6 @@
 //! The TLS ClientHello (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: its server name, the offered
-//! protocols, and its fingerprints JA3 and JA4. [`ServerFlight`] parses the other direction, [`Records`] what follows the
-//! hello in either.
+//! protocols, and its fingerprints JA3 and JA4. [`ServerFlight`] parses the other direction, [`Records`] the data after
+//! the hello in both directions.
 
 mod certificate;
 mod ja3;
@@ -17,7 +17,7 @@ use ja4::Ja4;
 pub use records::Records;
 pub use server::ServerFlight;
 
-/// Units of work for a byte of a hello: its numbers are formatted and hashed.
+/// Units of work for a byte of a hello, because its numbers are formatted and hashed.
 const HASHED: u32 = 6;
 
 const RECORD: u32 = 5;
@@ -61,7 +61,7 @@ enum Step {
     Protocol,
     VersionsLength,
     OfferedVersion,
-    /// The rest of an extension.
+    /// Skip the rest of an extension.
     Skip,
     Done,
 }
@@ -71,14 +71,15 @@ enum Step {
 pub struct ClientHello {
     handle: Option<SlotHandle>,
     seen: AnomalySet,
-    /// Received bytes of the record header, length of the record, and its remaining bytes.
+    /// State of the record: received bytes of its header, its length, and its remaining bytes.
     header: u32,
     record: u32,
     step: Step,
     /// Remaining bytes of the field, and its value so far.
     need: u32,
     number: u32,
-    /// Remaining bytes of the hello, of the list that contains the field, of the extensions, and of the extension.
+    /// Number of remaining bytes of the hello, of the list that contains the field, of all extensions, and of the current
+    /// extension.
     hello: u32,
     list: u32,
     extensions: u32,
@@ -86,7 +87,7 @@ pub struct ClientHello {
     named: bool,
     /// Number of offered protocols.
     protocols: u32,
-    /// The hello is in QUIC, without records.
+    /// The hello is in QUIC and therefore not in records.
     bare: bool,
     ja3: Ja3,
     ja4: Ja4,
@@ -131,7 +132,7 @@ impl ClientHello {
         if self.is_done() || bytes.is_empty() {
             return;
         }
-        // The hello is parsed completely even if the budget is exhausted; only its rules are not evaluated.
+        // The hello is parsed completely even if the budget is exhausted; in that case only its rules are not evaluated.
         store.work.charge(HASHED * bytes.len() as u32);
         let begins = (self.header == 0 || self.bare) && self.step == Step::Kind && self.need == 1;
         let (handle, seen) = (self.handle, self.seen);
@@ -162,7 +163,7 @@ impl ClientHello {
         (self.handle, self.seen) = (writer.handle, writer.seen);
     }
 
-    /// Whether the hello is complete, or the data is not a hello: nothing more is parsed.
+    /// Whether parsing has ended, because the hello is complete or the data is not a hello.
     pub fn is_done(&self) -> bool {
         self.step == Step::Done
     }
@@ -232,7 +233,7 @@ impl ClientHello {
                 self.ja4.protocol(byte);
             }
             if self.need == 0 {
-                // Each protocol is a separate buffer.
+                // Each protocol is reported as a separate buffer.
                 writer.show(Buffer::TlsAlpn);
                 writer.complete(&[Buffer::TlsAlpn]);
                 writer.flush();

@@ -59,7 +59,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Appends bytes, and makes them and those before visible.
+    /// Appends bytes, and makes them and all bytes before them visible.
     pub fn append(&mut self, buffer: Buffer, bytes: &[u8]) {
         self.push(buffer, bytes);
         self.show(buffer);
@@ -106,7 +106,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Excludes the line end at the end of the file so far from its hashes.
+    /// Excludes the line end at the current end of the file from the file's hashes.
     pub fn file_ends_before_line_end(&mut self) {
         self.flush();
         if let Some(handle) = self.handle {
@@ -122,7 +122,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Edits the bytes written but not visible; the edit returns how many of them remain.
+    /// Edits the bytes that are written but not visible. `edit` returns how many of them remain.
     pub fn edit(&mut self, buffer: Buffer, edit: impl FnOnce(&mut [u8]) -> usize) {
         if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
             let length = edit(field.written());

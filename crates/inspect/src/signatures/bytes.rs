@@ -9,7 +9,7 @@ use crate::signature::{
     NumberFormat, Value,
 };
 
-/// Optional arguments that follow the fixed ones.
+/// Optional arguments that follow the fixed arguments.
 struct NumberArguments {
     number: NumberField,
     multiplier: u32,
@@ -18,7 +18,7 @@ struct NumberArguments {
     post_offset: Value,
 }
 
-/// Option whose additional arguments are allowed, beside those common to all.
+/// The option that is parsed; it determines which additional arguments are allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NumberOption {
     Test,
@@ -207,7 +207,7 @@ pub(super) fn is_data_at(draft: &mut SignatureDraft, value: &str) -> Result<(), 
     if raw {
         found.buffer = Buffer::Payload;
     }
-    // In Suricata `1,relative` is the byte after the match, which is 0 in Snort.
+    // In Suricata, `1,relative` is the first byte after the match. Snort counts the same byte as 0.
     if found.relative && draft.dialect == Dialect::Suricata {
         found.at = match found.at {
             Value::Constant(1..) => found.at.less_one(),
@@ -292,7 +292,7 @@ pub(super) fn dynamic_port(draft: &mut SignatureDraft, value: &str) -> Result<()
     Ok(())
 }
 
-/// `urilen:5<>10[,norm]`: by default Snort 2 measures the URI as sent, and Suricata the normalised URI.
+/// `urilen:5<>10[,norm]`. By default Snort 2 measures the URI as sent, Suricata the normalised URI.
 pub(super) fn uri_length(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let buffer = match (&arguments[1..], draft.dialect) {

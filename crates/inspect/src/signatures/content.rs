@@ -4,7 +4,7 @@ use super::draft::SignatureDraft;
 use super::{Dialect, RuleError, range, syntax};
 use crate::signature::{Buffer, Condition, Content, FastPattern, Value};
 
-/// `content:!"text|00 ff|",nocase,offset 4`; the list after the quotes is Snort 3 syntax.
+/// `content:!"text|00 ff|",nocase,offset 4`. The list of modifiers after the quotes is Snort 3 syntax.
 pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let (negated, value) = syntax::negation(value);
     let (text, rest) = syntax::quoted(value)?;
@@ -67,7 +67,7 @@ pub(super) fn transfer_mode(draft: &mut SignatureDraft, value: &str) -> Result<(
     Ok(())
 }
 
-/// Requires that the whole content of a buffer is these bytes.
+/// Requires that a buffer consists of exactly these bytes.
 fn whole(draft: &mut SignatureDraft, buffer: Buffer, bytes: &[u8]) {
     draft.push(Condition::Content(Content {
         buffer,
@@ -150,7 +150,7 @@ pub(super) fn rawbytes(draft: &mut SignatureDraft) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Lowest and highest constant of a position.
+/// Lowest and highest constant that a position may have.
 const FORWARD: (i64, i64) = (0, u32::MAX as i64);
 const BOTH_WAYS: (i64, i64) = (-(u32::MAX as i64), u32::MAX as i64);
 
@@ -208,7 +208,7 @@ pub(super) fn fast_pattern(draft: &mut SignatureDraft, value: Option<&str>) -> R
     content.fast = match value {
         None if matches!(content.fast, FastPattern::Part(..)) => content.fast,
         None => FastPattern::Chosen,
-        // Suricata verifies the position nevertheless.
+        // Suricata verifies the position even with `only`.
         Some("only") if dialect == Dialect::Suricata => FastPattern::Chosen,
         Some("only") => {
             // Snort searches case-insensitively and does not verify the position.

@@ -9,12 +9,12 @@ use crate::signature::{
 
 /// A parsed condition whose positions are not resolved yet.
 pub(super) struct Step<'a> {
-    /// The option that the condition comes from.
+    /// The option from which the condition was parsed.
     pub option: &'a str,
     pub condition: Condition,
-    /// A preceding option selected the buffer, so that there is no earlier match in it.
+    /// The condition is the first one after an option that selected its buffer, so it has no preceding match in it.
     pub fresh: bool,
-    /// A relative condition inspects the buffer of the preceding match.
+    /// The condition names no buffer. If it is relative, it inspects the buffer of the preceding match.
     pub floating: bool,
 }
 
@@ -37,18 +37,18 @@ pub(super) struct SignatureDraft<'a> {
     action: crate::signature::Action,
     header: Header,
     steps: Vec<Step<'a>>,
-    /// Buffer of conditions that name no buffer themselves.
+    /// Buffer for conditions that name no buffer.
     sticky: Buffer,
     fresh: bool,
-    /// Lists that rules refer to.
+    /// Lists (datasets) that rules refer to.
     pub lists: Lists,
-    /// Conditions inspect an address of the packet.
+    /// The following conditions inspect this address of the packet.
     pub address: Option<Track>,
     /// Buffers that are transformed before conditions inspect them.
     transformed: Vec<(Buffer, Vec<Transform>)>,
-    /// Conditions inspect the last transformed buffer.
+    /// The following conditions inspect the last transformed buffer.
     is_transformed: bool,
-    /// A buffer was selected, and no condition inspects it yet.
+    /// A buffer was selected, but no condition inspects it yet.
     is_named: bool,
     /// Index of the content that modifiers apply to.
     content: Option<usize>,
@@ -93,7 +93,7 @@ impl<'a> SignatureDraft<'a> {
         self.fresh |= self.dialect != Dialect::Suricata;
     }
 
-    /// Buffer of conditions that name no buffer themselves.
+    /// Buffer for conditions that name no buffer.
     pub fn buffer(&self) -> Buffer {
         match self.transformed.len() {
             count @ 1.. if self.is_transformed => Buffer::TRANSFORMED[count - 1],
@@ -119,7 +119,7 @@ impl<'a> SignatureDraft<'a> {
         Ok(())
     }
 
-    /// Selects an address as the subject of the following conditions.
+    /// Selects an address that the following conditions inspect.
     pub fn select_address(&mut self, track: Track) {
         self.select_buffer(Buffer::Payload);
         (self.address, self.is_named) = (Some(track), false);
@@ -135,7 +135,7 @@ impl<'a> SignatureDraft<'a> {
         });
     }
 
-    /// Adds a condition on a buffer; a floating one names no buffer itself.
+    /// Adds a condition on a buffer. A floating condition names no buffer.
     pub fn push_search(&mut self, condition: Condition, floating: bool) -> Result<(), RuleError> {
         let is_content = matches!(condition, Condition::Content(_));
         if self.address.is_some() {
@@ -181,7 +181,8 @@ impl<'a> SignatureDraft<'a> {
         }
     }
 
-    /// Allocates a variable for an extracted value. From here on its name no longer refers to an earlier variable.
+    /// Allocates a variable for an extracted value. A later use of the name no longer refers to an earlier variable of
+    /// this name.
     pub fn name(&mut self, name: &str) -> Result<u8, RuleError> {
         let place = u8::try_from(self.names.len()).ok().filter(|place| *place < u8::MAX);
         let place = place.ok_or(RuleError::TooManyExtracted)?;
@@ -189,7 +190,7 @@ impl<'a> SignatureDraft<'a> {
         Ok(place)
     }
 
-    /// Completes the signature, or returns the option that is incompatible with others.
+    /// Completes the signature, or returns the option that is incompatible with other options.
     pub fn signature(mut self, line: u32, classes: &Classes) -> Result<Signature, (&'a str, RuleError)> {
         if let Some(option) = self.needs_to_client
             && self.flow.direction != Some(crate::signature::Toward::Client)

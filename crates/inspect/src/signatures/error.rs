@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a rule is refused; with the offending text as it is in the file.
+/// Why a rule is refused, with the invalid text as written in the file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum RuleError {

@@ -35,7 +35,7 @@ pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
     if !rest.is_empty() {
         return Err(RuleError::Trailing(rest.into()));
     }
-    // As in Perl, `m` allows another delimiter.
+    // `m` allows another delimiter, as in Perl.
     let text = text.strip_prefix('m').unwrap_or(text);
     let delimiter = text
         .chars()
@@ -65,7 +65,7 @@ pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
             'E' => expression.dollar_end_only = true,
             'G' => expression.ungreedy = true,
             'R' => expression.relative = true,
-            // `O` lifts the match limit, which does not apply here.
+            // `O` disables Snort's match limit, which does not exist here.
             'O' => {}
             _ => {
                 let buffer = buffer(flag, draft.dialect).ok_or(RuleError::ExpressionFlag(flag))?;

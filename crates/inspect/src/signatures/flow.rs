@@ -1,4 +1,4 @@
-//! Options about connections: state, flowbits, rates, application.
+//! Options about connections: their state, flowbits, rates, and applications.
 
 use super::draft::SignatureDraft;
 use super::{Dialect, RuleError, range, services, syntax};
@@ -32,7 +32,8 @@ fn set_once<T: PartialEq + Copy>(place: &mut Option<T>, value: T) -> bool {
 
 /// `flowbits:set,name`, `isset,a|b`, `noalert`.
 ///
-/// The group after the names in Snort rules affects only commands that name a group alone, and those are refused.
+/// The group after the names in Snort rules affects only commands that name only a group, and those commands are
+/// refused.
 pub(super) fn bits(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let command = match arguments[0] {
@@ -116,7 +117,7 @@ fn rate(draft: &mut SignatureDraft, value: &str, mut kind: Option<RateKind>) -> 
     }
 }
 
-/// `app-layer-protocol:http`: the rule selects by the application alone.
+/// `app-layer-protocol:http`. The application alone selects the flows; ports don't.
 pub(super) fn application(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     draft
         .services
@@ -124,8 +125,8 @@ pub(super) fn application(draft: &mut SignatureDraft, value: &str) -> Result<(),
     Ok(())
 }
 
-/// `service:http,smtp`: ports decide until the application is identified, and for applications that identification does
-/// not detect.
+/// `service:http,smtp`. Ports select the flows until the application is identified, and always for applications that
+/// identification does not detect.
 pub(super) fn service(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     for name in syntax::arguments(value)? {
         draft.services.extend(services::services(name, draft.dialect)?);

@@ -6,8 +6,8 @@ use super::error::nearest;
 use super::{Dialect, RuleError, Variables, services};
 use crate::signature::{Action, Addresses, FlowState, Header, Ports, Protocol, Service, Side};
 
-/// Words that begin a rule. `log` rules are reported like alerts, because both leave a record. A reject notifies both
-/// ends, whichever end the rule names.
+/// Actions with which a rule begins. `log` rules are reported like alerts, because both leave a record. A reject
+/// notifies both ends, regardless of the end that the rule names.
 const ACTIONS: &[(&str, Action)] = &[
     ("alert", Action::Alert),
     ("log", Action::Alert),
@@ -30,7 +30,7 @@ pub(super) struct ParsedHeader {
     pub flow: FlowState,
 }
 
-/// Parses headers; each set of addresses and of ports is evaluated once.
+/// Parses headers. Each set of addresses or ports is evaluated only once.
 pub(super) struct HeaderParser<'v> {
     variables: &'v Variables,
     dialect: Dialect,
@@ -70,7 +70,7 @@ impl<'v> HeaderParser<'v> {
         let name = *words.get(1).ok_or_else(|| (text.into(), RuleError::NotAHeader))?;
         let (protocol, services, flow) = self.protocol(name).map_err(|why| (name.into(), why))?;
         let (source, destination, both_ways) = match words[..] {
-            // Snort 3 omits the sides if the service is sufficient.
+            // Snort 3 rules may omit addresses and ports if the service is sufficient.
             [_, _] if self.dialect == Dialect::Snort3 => (Side::default(), Side::default(), false),
             [_, _, from, from_ports, arrow, to, to_ports] => {
                 let both_ways = match arrow {
@@ -108,7 +108,8 @@ impl<'v> HeaderParser<'v> {
             ("icmp", _) => (Protocol::Icmp, FlowState::default()),
             ("tcp-pkt", Dialect::Suricata) => (Protocol::Tcp, of_packets(false)),
             ("tcp-stream", Dialect::Suricata) => (Protocol::Tcp, of_packets(true)),
-            // Packets with invalid headers are dropped before rules are evaluated.
+            // Packets with invalid headers are dropped before rules are evaluated, so `pkthdr` matches the same packets
+            // as `ip`.
             ("pkthdr", Dialect::Suricata) => (Protocol::Ip, of_packets(false)),
             ("sctp", Dialect::Suricata) => (Protocol::Number(132), FlowState::default()),
             (_, Dialect::Snort2) => {

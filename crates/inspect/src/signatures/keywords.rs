@@ -21,9 +21,9 @@ enum OptionAction {
     SelectsBuffer(Buffer),
     /// The preceding content inspects this buffer.
     Moves(Buffer),
-    /// The option does not affect matching.
+    /// The option only describes the rule and does not affect matching.
     Describes,
-    /// The option affects matching and can't be expressed in a signature.
+    /// The option affects matching but can't be expressed in a signature, so the rule is refused.
     Refuses,
 }
 
@@ -33,13 +33,13 @@ const SURICATA: u8 = 1;
 const SNORT2: u8 = 2;
 const SNORT3: u8 = 4;
 const SNORT: u8 = SNORT2 | SNORT3;
-/// Dialects with the grammar of Snort 2, in which modifiers follow a content.
+/// Dialects with the grammar of Snort 2, in which modifiers follow the content.
 const CLASSIC: u8 = SURICATA | SNORT2;
 const ALL: u8 = SURICATA | SNORT;
 
-/// Options by name, with the dialects that have them.
+/// Options by name, with the dialects in which they exist.
 const KEYWORDS: &[(&str, u8, OptionAction)] = &[
-    // Description of the rule.
+    // Options that describe the rule.
     ("msg", ALL, Reads(metadata::message)),
     ("sid", ALL, Describes),
     ("rev", ALL, Describes),
@@ -64,7 +64,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("fast_pattern", CLASSIC, May(content::fast_pattern)),
     ("startswith", SURICATA, Is(content::startswith)),
     ("endswith", SURICATA, Is(content::endswith)),
-    // Buffers of contents, named after the content.
+    // Options that select the buffer of the preceding content.
     ("http_uri", CLASSIC, Moves(Buffer::HttpUri)),
     ("http_raw_uri", CLASSIC, Moves(Buffer::HttpRawUri)),
     ("http_method", CLASSIC, Moves(Buffer::HttpMethod)),
@@ -79,7 +79,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("http_raw_host", SURICATA, Moves(Buffer::HttpRawHost)),
     ("http_user_agent", SURICATA, Moves(Buffer::HttpUserAgent)),
     ("http_server_body", SURICATA, Is(server_body)),
-    // Buffers of contents, named before the content.
+    // Options that select the buffer of the following contents.
     ("http_uri", SNORT3, SelectsBuffer(Buffer::HttpUri)),
     ("http_raw_uri", SNORT3, SelectsBuffer(Buffer::HttpRawUri)),
     ("http_method", SNORT3, SelectsBuffer(Buffer::HttpMethod)),
@@ -166,7 +166,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
         SelectsBuffer(Buffer::TlsCertFingerprint),
     ),
     ("tls.version", SURICATA, Reads(content::tls_version)),
-    // Other conditions on data.
+    // Further conditions on data.
     ("pcre", ALL, Reads(expression::read)),
     ("byte_test", ALL, Reads(bytes::test)),
     ("byte_jump", ALL, Reads(bytes::jump)),
@@ -181,7 +181,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("bsize", SURICATA, Reads(bytes::buffer_length)),
     ("urilen", CLASSIC, Reads(bytes::uri_length)),
     ("base64_decode", ALL, May(bytes::base64_decode)),
-    // Headers of the packet.
+    // Conditions on headers of the packet.
     ("dsize", ALL, Reads(packet::payload_size)),
     ("itype", ALL, Reads(packet::icmp_type)),
     ("icode", ALL, Reads(packet::icmp_code)),

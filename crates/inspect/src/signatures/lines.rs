@@ -9,7 +9,7 @@ pub(super) struct Rule {
     pub text: Result<String, RuleError>,
 }
 
-/// The rules of a file; rules that are commented out are only counted.
+/// Returns the rules of a file. Rules that are commented out are only counted.
 pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut open: Option<Rule> = None;
@@ -23,7 +23,7 @@ pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec
             }
             continue;
         }
-        // A rule without an end must not include the rules after it.
+        // A rule without an end must not include the rules after it, so it ends here.
         if open.is_some() && begins_rule(trimmed) {
             rules.extend(open.take());
         }

@@ -1,5 +1,5 @@
-//! `dataset`: lists that rules share by name, with files relative to the folder of the rules; and lists of file hashes
-//! (`filesha256`).
+//! `dataset`: lists that rules refer to by name, with files relative to the folder of the rules. Also lists of file
+//! hashes (`filesha256`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ impl Lists {
         self.get_or_load(name, kind, path, |text| Dataset::new(name, kind, places, text))
     }
 
-    /// The list of hashes in a file, for an option.
+    /// Returns the list of hashes in a file, for an option.
     fn hashes(&self, option: &str, kind: DatasetType, file: &str) -> Result<Arc<Dataset>, RuleError> {
         let path = self.path(file)?;
         let name = format!("{option} {}", path.display());
@@ -72,7 +72,7 @@ impl Lists {
     ) -> Result<Arc<Dataset>, RuleError> {
         let mut known = self.0.borrow_mut();
         if let Some((from, set)) = known.sets.get(name) {
-            // A later rule need not repeat the file name.
+            // A later rule may omit the file name.
             return match set.kind() == kind && (path.is_none() || *from == path) {
                 true => Ok(set.clone()),
                 false => Err(RuleError::OtherList(name.into())),
@@ -122,7 +122,7 @@ pub(super) fn dataset(draft: &mut SignatureDraft, value: &str) -> Result<(), Rul
             }
             ("load", file) if !file.is_empty() => load = Some(file),
             ("hashsize", count) => places = range::number::<u32>(count)? as usize,
-            // `memcap` is not needed: the number of values limits the memory.
+            // `memcap` is ignored, because the maximum number of values already limits the memory.
             ("memcap", _) => {}
             _ => return Err(RuleError::PartNotInspected((*part).into())),
         }
@@ -166,7 +166,7 @@ pub(super) fn file_sha256(draft: &mut SignatureDraft, value: &str) -> Result<(),
     file_hash(draft, value, DatasetType::Sha256, Buffer::FileSha256)
 }
 
-/// Tests whether the hash of a file is in a list, or is not.
+/// Tests whether the hash of a file is in a list, or is absent from it.
 fn file_hash(draft: &mut SignatureDraft, value: &str, kind: DatasetType, buffer: Buffer) -> Result<(), RuleError> {
     let value = value.trim();
     let (file, command) = match value.strip_prefix('!') {

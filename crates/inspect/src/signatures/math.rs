@@ -29,7 +29,7 @@ pub(super) fn math(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
     }
     let count = count.ok_or(RuleError::MissingPart("bytes"))?;
     let most = if text.is_some() { 10 } else { 4 };
-    // Suricata reads longer binary numbers than Snort.
+    // Suricata supports longer binary numbers than Snort.
     let most = if draft.dialect == Dialect::Suricata {
         most.max(8)
     } else {

@@ -5,7 +5,7 @@ use super::syntax::{self, RuleOption};
 use super::{Dialect, RuleError, flow, range};
 use crate::signature::Id;
 
-/// Identifier of a rule; parsed before all other options so that a refusal can name it.
+/// Parses the identifier of a rule before all other options, so that a refusal can state it.
 pub(super) fn id<'a>(options: &[RuleOption<'a>]) -> Result<Id, (&'a str, RuleError)> {
     let value = |name: &str| options.iter().find(|option| option.name == name);
     let number = |name, unsaid| match value(name) {

@@ -23,7 +23,7 @@ pub(super) fn payload_size(draft: &mut SignatureDraft, value: &str) -> Result<()
     push(draft, Condition::PayloadSize(bytes))
 }
 
-/// For ICMP fields `<>` excludes both ends in every dialect.
+/// For ICMP fields, `<>` excludes both limits in every dialect.
 fn icmp(draft: &SignatureDraft, text: &str) -> Result<std::ops::RangeInclusive<u8>, RuleError> {
     range::values(text, draft.dialect, Between::Exclusive, BYTE)?.plain(BYTE)
 }
@@ -91,7 +91,7 @@ pub(super) fn ip_protocol(draft: &mut SignatureDraft, value: &str) -> Result<(),
     push(draft, Condition::IpProtocol { numbers, negated })
 }
 
-/// Parses bits; a sign before or after them selects how they are compared.
+/// Parses bits. A sign before or after them selects the comparison.
 fn bits(text: &str, bit: fn(char) -> Option<u8>) -> Result<(Bits, u8), RuleError> {
     let unknown = || RuleError::Unknown {
         written: text.into(),
@@ -124,8 +124,8 @@ fn bits(text: &str, bit: fn(char) -> Option<u8>) -> Result<(Bits, u8), RuleError
     }
 }
 
-/// In Suricata `!` means "not all of these bits". Only for a single bit this equals "none of these bits", so other
-/// cases are refused.
+/// In Suricata `!` means "not all of these bits". For a single bit this equals "none of these bits"; rules with several
+/// bits are refused.
 fn checked(draft: &SignatureDraft, text: &str, (mode, bits): (Bits, u8)) -> Result<(Bits, u8), RuleError> {
     if draft.dialect == Dialect::Suricata && mode == Bits::None && bits.count_ones() > 1 {
         return Err(RuleError::PartNotInspected(text.into()));
@@ -149,7 +149,7 @@ pub(super) fn fragment_offset(draft: &mut SignatureDraft, value: &str) -> Result
     push(draft, Condition::FragmentOffset(offset))
 }
 
-/// `flags:SA+,CE`: the flags after the comma are ignored.
+/// `flags:SA+,CE`. The flags after the comma are ignored in the comparison.
 pub(super) fn flags(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let flag = |letter| match letter {
         'F' => Some(1),
@@ -201,7 +201,7 @@ pub(super) fn window(draft: &mut SignatureDraft, value: &str) -> Result<(), Rule
     push(draft, Condition::Window { values, negated })
 }
 
-/// `stream_size:client,>,6` and, in Snort 3, `stream_size:>6,to_server`. The rule's number includes the SYN.
+/// `stream_size:client,>,6` and, in Snort 3, `stream_size:>6,to_server`. The number in the rule includes the SYN.
 pub(super) fn stream_size(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let (by, size) = match (&arguments[..], draft.dialect) {

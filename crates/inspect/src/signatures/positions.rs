@@ -1,13 +1,13 @@
 //! Resolves the positions of a rule's conditions, once all of them are known.
 //!
-//! The dialects differ in what a relative condition refers to. After resolution it is always the end of the preceding
-//! match, which is in the same buffer. Without a preceding match the position is counted from the start of the buffer.
+//! The dialects differ in what a relative condition refers to. After resolution it always refers to the end of the preceding
+//! match in the same buffer. Without a preceding match the position is counted from the start of the buffer.
 
 use super::draft::Step;
 use super::{Dialect, RuleError};
 use crate::signature::{Buffer, Condition, Content, DatasetValue, Expression, FastPattern, Transform, Value};
 
-/// The conditions in order, or the option whose condition is invalid.
+/// Returns the conditions in order, or the option whose condition is invalid.
 pub(super) fn resolve_positions<'a>(
     dialect: Dialect,
     mut steps: Vec<Step<'a>>,
@@ -42,7 +42,7 @@ pub(super) fn resolve_positions<'a>(
     Ok(conditions.into())
 }
 
-/// A relative condition without a buffer of its own inspects the buffer of the preceding match.
+/// A relative condition that names no buffer inspects the buffer of the preceding match.
 fn float(steps: &mut [Step]) {
     let mut last = None;
     for step in steps {
@@ -62,7 +62,7 @@ fn float(steps: &mut [Step]) {
     }
 }
 
-/// Suricata evaluates one buffer after the other; conditions on headers come first.
+/// Suricata evaluates one buffer after another. Conditions on headers come first.
 fn gather(steps: &mut [Step]) {
     let mut order: Vec<Buffer> = Vec::new();
     steps.sort_by_cached_key(|step| {
@@ -100,7 +100,7 @@ fn anchor(steps: &mut [Step]) -> Result<(), (usize, RuleError)> {
     Ok(())
 }
 
-/// Converts distance and within of a content to positions from the start of the buffer.
+/// Converts `distance` and `within` of a content to positions from the start of the buffer.
 fn from_begin(content: &mut Content) -> Result<(), RuleError> {
     if content.distance.is_none() && content.within.is_none() {
         return Ok(());
@@ -108,7 +108,7 @@ fn from_begin(content: &mut Content) -> Result<(), RuleError> {
     not_mixed(content)?;
     let (distance, within) = (content.distance.take(), content.within.take());
     (content.offset, content.depth) = match (distance, within) {
-        // The part before the start of the buffer is cut off.
+        // The part of the range before the start of the buffer is removed.
         (Some(Value::Constant(distance @ ..0)), Some(Value::Constant(within))) => {
             (None, Some(Value::Constant((within + distance).max(0))))
         }
@@ -250,7 +250,8 @@ fn is_relative(condition: &Condition) -> bool {
     }
 }
 
-/// Buffer of a condition, and whether it is relative; for a content its positions determine that.
+/// Buffer of a condition, and whether the condition is relative. For a content, its positions determine whether it is
+/// relative.
 fn place(condition: &mut Condition) -> Option<(&mut Buffer, Option<&mut bool>)> {
     match condition {
         Condition::Content(content) => Some((&mut content.buffer, None)),
@@ -265,7 +266,7 @@ fn place(condition: &mut Condition) -> Option<(&mut Buffer, Option<&mut bool>)> 
     }
 }
 
-/// Values of a condition that may be extracted ones.
+/// Values of a condition that may be extracted values.
 fn values(condition: &Condition) -> [Option<Value>; 4] {
     match condition {
         Condition::Content(content) => [content.offset, content.depth, content.distance, content.within],

@@ -50,7 +50,7 @@ pub(super) enum Between {
 }
 
 impl Between {
-    /// Default meaning in a dialect.
+    /// Default meaning of `<>` in a dialect.
     pub fn of(dialect: Dialect) -> Between {
         match dialect {
             Dialect::Snort2 => Between::Inclusive,
@@ -127,7 +127,7 @@ impl Values {
         Ok((narrow(*self.range.start())?..=narrow(*self.range.end())?, self.negated))
     }
 
-    /// The range as a positive one, if a negation can be expressed by another range.
+    /// The range without negation, if the negation can be expressed by another range.
     pub fn plain<T: TryFrom<u64>>(mut self, max: u64) -> Result<RangeInclusive<T>, RuleError> {
         if self.negated {
             self.range = match (*self.range.start(), *self.range.end()) {

@@ -4,8 +4,8 @@ use super::error::nearest;
 use super::{Dialect, RuleError};
 use crate::signature::Service;
 
-/// Names of applications in the dialects. A name may mean several applications: the name of a protocol that carries
-/// another one includes both.
+/// Names of applications in the dialects. A name may denote several applications: the name of a protocol that carries
+/// another protocol denotes both.
 const SERVICES: &[(&str, &[Service])] = &[
     ("http", &[Service::Http, Service::Http2]),
     ("http1", &[Service::Http]),
@@ -90,7 +90,7 @@ const CARRY_FILES: &[Service] = &[
     Service::Smb,
 ];
 
-/// Applications that a name means.
+/// Applications that a name denotes.
 pub(super) fn services(name: &str, dialect: Dialect) -> Result<Vec<Service>, RuleError> {
     if name == "file" && dialect == Dialect::Snort3 {
         return Ok(CARRY_FILES.to_vec());
@@ -104,8 +104,8 @@ pub(super) fn services(name: &str, dialect: Dialect) -> Result<Vec<Service>, Rul
         })
 }
 
-/// Applications of an option; at least one must be detectable by identification, because a rule for any other would
-/// never match.
+/// Applications of an option. Identification must be able to detect at least one of them, because otherwise the rule
+/// would never match.
 pub(super) fn identified_services(name: &str, dialect: Dialect) -> Result<Vec<Service>, RuleError> {
     let services = services(name, dialect)?;
     match services.iter().any(Service::is_identified) {

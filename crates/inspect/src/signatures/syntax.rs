@@ -28,7 +28,7 @@ pub(super) fn is_unfinished(text: &str) -> bool {
     !rest.trim_end().ends_with(')') || !unquoted(rest).1
 }
 
-/// Whether a header continues because its parenthesis is on a later line.
+/// Whether a header continues because its opening parenthesis is on a later line.
 fn begins_long_header(text: &str) -> bool {
     text.split_whitespace()
         .next()
@@ -51,7 +51,7 @@ fn unquoted(text: &str) -> (Vec<(usize, u8)>, bool) {
     (outside, !quoted)
 }
 
-/// Splits at a separator outside of quotes; fails with the last part if a quote in it is not closed.
+/// Splits at a separator outside of quotes. The error is the last part, if a quote in it is not closed.
 fn cut(text: &str, separator: u8) -> Result<Vec<&str>, &str> {
     let (outside, closed) = unquoted(text);
     let mut parts = Vec::new();
@@ -65,7 +65,7 @@ fn cut(text: &str, separator: u8) -> Result<Vec<&str>, &str> {
     if closed { Ok(parts) } else { Err(last) }
 }
 
-/// The options of a rule, or the one that is invalid.
+/// Returns the options of a rule, or the invalid option.
 pub(super) fn options(body: &str) -> Result<Vec<RuleOption<'_>>, (&str, RuleError)> {
     let written = |text| {
         let (name, value) = str::split_once(text, ':').map_or((text, None), |(name, value)| (name, Some(value.trim())));

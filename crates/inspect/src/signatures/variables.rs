@@ -17,8 +17,8 @@ pub struct Variables {
     ports: HashMap<Box<str>, Box<str>>,
 }
 
-/// Variables that community rules expect to be defined. The home network consists of the private addresses of RFC 1918
-/// and RFC 4193.
+/// Address variables that community rules expect to be defined. The home network consists of the private addresses of
+/// RFC 1918 and RFC 4193.
 const ADDRESSES: &[(&str, &str)] = &[
     ("HOME_NET", "[10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7]"),
     ("EXTERNAL_NET", "any"),
@@ -90,8 +90,8 @@ impl Variables {
         }
     }
 
-    /// Sets a variable of addresses, with its name without `$`: `[10.0.0.0/8,!10.1.0.0/16,$DMZ]`. Variables that it
-    /// refers to must be set before; the set follows their later changes.
+    /// Sets a variable of addresses, given its name without `$`: `[10.0.0.0/8,!10.1.0.0/16,$DMZ]`. Variables to which
+    /// it refers must already be set; if they change later, this set changes with them.
     pub fn set_addresses(&mut self, name: &str, text: &str) -> Result<(), RuleError> {
         let mut changed = self.clone();
         changed.addresses.insert(variable(name)?.into(), text.into());
@@ -100,8 +100,8 @@ impl Variables {
         Ok(())
     }
 
-    /// Sets a variable of ports, with its name without `$`: `[80,8000:8080,!8001,$MORE]`. Variables that it refers to
-    /// must be set before; the set follows their later changes.
+    /// Sets a variable of ports, given its name without `$`: `[80,8000:8080,!8001,$MORE]`. Variables to which it refers
+    /// must already be set; if they change later, this set changes with them.
     pub fn set_ports(&mut self, name: &str, text: &str) -> Result<(), RuleError> {
         let mut changed = self.clone();
         changed.ports.insert(variable(name)?.into(), text.into());
@@ -238,8 +238,8 @@ struct AddressSet {
 }
 
 impl AddressSet {
-    /// Excludes another set: its members are removed from this set. If that set consists only of exclusions, those are
-    /// included instead.
+    /// Excludes another set: its members are removed from this set. If the other set consists only of exclusions, the
+    /// excluded members are included here instead.
     fn exclude(&mut self, other: AddressSet, text: &str) -> Result<(), RuleError> {
         match (other.any || other.within.is_empty(), other.without.is_empty()) {
             (false, true) => self.without.extend(other.within),

@@ -1,9 +1,9 @@
-//! Retained bytes of streams that their receivers may still accept: queued bytes beyond a gap, and released bytes that
-//! have left the window and are not acknowledged.
+//! Retained bytes of streams that receivers may still accept: queued bytes beyond a gap, and released bytes that are
+//! outside of the window and not acknowledged.
 //!
-//! Blocks are aligned to sequence numbers and found by a keyed hash of direction and number, so that neither reordering
-//! nor chosen sequence numbers make a lookup long. A block has a bit for each of its bytes. The first copy of a byte is
-//! kept.
+//! Blocks are aligned to sequence numbers and are found by a keyed hash of direction and block number, so that neither
+//! reordering nor chosen sequence numbers can make a lookup slow. A block has a bit for each of its bytes. The first copy of
+//! a byte is kept.
 
 use std::ops::Range;
 
@@ -21,21 +21,21 @@ const BLOCK_BITS: u32 = 11;
 /// Number of bytes that one word of the bit map covers.
 const WORD_BYTES: usize = 64;
 
-/// Bytes retained of each side of a connection after a reset, from the first unacknowledged byte on. If the reset did not
-/// arrive, the sender retransmits them, and is answered by another reset. The longest segment fits.
+/// Number of bytes retained for each direction of a connection after a reset, from the first unacknowledged byte on. If the
+/// reset was lost, the sender retransmits these bytes and gets another reset. The longest segment fits.
 const RETAINED_AFTER_RESET: u32 = 1 << 16;
 
 /// A block of bytes of one direction.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Block {
-    /// Index of the window of the block's direction.
+    /// Index of the window of the direction to which the block belongs.
     owner: u32,
     /// Sequence number of the first byte, shifted right by [`BLOCK_BITS`].
     number: u32,
     /// Next block with the same hash.
     chained: u32,
-    /// Neighbours in the unordered list of the direction's blocks.
+    /// Preceding and following block in the unordered list of the direction's blocks.
     before: u32,
     after: u32,
     unused: [u32; 11],
@@ -44,10 +44,10 @@ pub(super) struct Block {
     bytes: [u8; BLOCK],
 }
 
-/// Result of the comparison of bytes with retained ones.
+/// Result of comparing bytes with the retained bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// All bytes that the receiver can still accept are equal.
+    /// All bytes that the receiver can still accept are equal to the retained bytes.
     Same,
     /// All bytes are retained, and some differ.
     Differ,
@@ -65,13 +65,13 @@ pub(super) struct Blocks<'m> {
     hasher: Hasher,
     /// Maximum number of blocks of a connection.
     share: usize,
-    /// Blocks that queued bytes leave free for bytes that fill a gap, of the connection's share and of the pool.
+    /// Number of blocks that queued bytes must leave free for bytes that fill a gap. It applies to the connection's share and to the pool.
     reserve: usize,
     /// Blocks of each source. A source may have at most as many blocks as are free.
     sources: SourceQuota,
 }
 
-/// Number of hash buckets for a number of blocks.
+/// Number of hash buckets for this number of blocks.
 pub(super) const fn buckets_for(blocks: usize) -> usize {
     blocks.next_power_of_two()
 }
@@ -157,7 +157,7 @@ impl Block {
 }
 
 impl<'m> Blocks<'m> {
-    /// `blocks` has a block for every number of `free`; `buckets` has [`buckets_for`] them.
+    /// `blocks` has a block for every number in `free`; the length of `buckets` is [`buckets_for`] this number.
     pub(super) fn new(
         blocks: &'m mut [Block],
         buckets: &'m mut [u32],
@@ -177,17 +177,17 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// Accounts the blocks of a side to another source.
+    /// Accounts the blocks of a direction to another source.
     pub(super) fn set_source(&mut self, side: &mut Half, source: Source) {
         self.sources.release(Source(side.source), side.blocks);
         self.sources.charge(source, side.blocks);
         side.source = source.0;
     }
 
-    /// Whether the source of a side has reached its quota. `has`: blocks of the side's connection; `ahead`: the bytes are
-    /// beyond a gap. The quota does not limit a source with only one connection. Bytes that fill a gap are limited by
-    /// half of the pool instead: if they were refused because of other connections, the bytes queued after them would
-    /// remain.
+    /// Whether the source of a side has reached its quota. `has` is the number of blocks of the side's connection; `ahead`
+    /// means that the bytes are beyond a gap. The quota does not limit a source with only one connection. Bytes that fill a
+    /// gap are limited by half of the pool instead: if they were refused because of other connections, the bytes queued
+    /// after them could never be released.
     pub(super) fn is_source_full(&self, side: &Half, has: usize, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let left = self.free.available().saturating_sub(reserve);
@@ -233,7 +233,7 @@ impl<'m> Blocks<'m> {
         None
     }
 
-    /// The block with this number, allocated if it does not exist.
+    /// Returns the block with this number, and allocates it if it does not exist.
     fn block(&mut self, side: &mut Half, number: u32) -> Option<&mut Block> {
         let at = match self.find(side, number) {
             Some(at) => at,
@@ -297,14 +297,14 @@ impl<'m> Blocks<'m> {
         self.free.release(at);
     }
 
-    /// Number of additional blocks that bytes would need.
+    /// Number of additional blocks that are needed to store these bytes.
     pub(super) fn needed(&self, side: &Half, sequence: u32, length: usize) -> usize {
         let pieces = pieces(sequence, length);
         pieces.filter(|(number, ..)| self.find(side, *number).is_none()).count()
     }
 
-    /// Whether a connection may allocate more blocks. `others`: blocks of its other direction; `ahead`: the bytes are
-    /// beyond a gap.
+    /// Whether a connection may allocate more blocks. `others` is the number of blocks of its other direction; `ahead` means
+    /// that the bytes are beyond a gap.
     pub(super) fn has_capacity(&self, side: &Half, others: u32, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let share = self.share.saturating_sub(reserve);
@@ -315,7 +315,7 @@ impl<'m> Blocks<'m> {
                 && !self.is_source_full(side, has, needed, ahead))
     }
 
-    /// Retains the first copy of bytes: those present are not overwritten.
+    /// Stores bytes that are not present yet. Bytes that are present are not overwritten.
     pub(super) fn write(&mut self, side: &mut Half, sequence: u32, bytes: &[u8]) {
         for (number, place, range) in pieces(sequence, bytes.len()) {
             if let Some(block) = self.block(side, number) {
@@ -348,7 +348,7 @@ impl<'m> Blocks<'m> {
         })
     }
 
-    /// Overwrites `bytes` with those of the range that are present. Returns the number of bytes that differed.
+    /// Overwrites `bytes` with the bytes of the range that are present. Returns the number of bytes that differed.
     pub(super) fn rewrite(&self, side: &Half, sequence: u32, bytes: &mut [u8]) -> usize {
         let mut differing = 0;
         for (number, place, range) in pieces(sequence, bytes.len()) {
@@ -385,7 +385,7 @@ impl<'m> Blocks<'m> {
         let (mut at, mut nearest) = (side.head, None);
         while let Some(block) = self.get(at) {
             let begin = block.number << BLOCK_BITS;
-            // Distance from the start of the block to the next byte: bytes in order before it don't count.
+            // Distance from the start of the block to the side's next byte. Bytes in order, before this distance, don't count.
             let old = side.next.wrapping_sub(begin) as i32;
             if let Some(place) = block.first(old.clamp(0, BLOCK as i32) as usize) {
                 let distance = begin.wrapping_add(place as u32).wrapping_sub(side.next);
@@ -396,7 +396,7 @@ impl<'m> Blocks<'m> {
         nearest
     }
 
-    /// Releases the blocks that the receiver has acknowledged since its acknowledgement number was `before`.
+    /// Releases the blocks that the receiver has acknowledged since its acknowledgement number had the value `before`.
     pub(super) fn acknowledged(&mut self, side: &mut Half, before: u32) {
         let (first, end) = (before >> BLOCK_BITS, side.acked >> BLOCK_BITS);
         let count = end.wrapping_sub(first) & (u32::MAX >> BLOCK_BITS);
@@ -425,8 +425,8 @@ impl<'m> Blocks<'m> {
     }
 
     /// Releases blocks of a reset connection, because they won't be acknowledged any more. [`RETAINED_AFTER_RESET`] released
-    /// bytes and as many queued bytes are kept. Data after these is beyond the end of the stream from then on, and released
-    /// bytes that are discarded are [`Comparison::Gone`]: no other copy of them passes.
+    /// bytes and as many queued bytes are kept. Data after the kept bytes is from then on beyond the end of the stream.
+    /// Discarded released bytes are [`Comparison::Gone`], so that no other copy of them passes.
     pub(super) fn cut(&mut self, side: &mut Half) {
         let most = RETAINED_AFTER_RESET as usize / BLOCK + 1;
         if side.blocks as usize <= most {
@@ -533,7 +533,7 @@ mod tests {
             let mut other = Half::unseen(0);
             other.window = 4;
             blocks.write(&mut other, 0, &[0; 2 * BLOCK]);
-            // A source may have at most as many blocks as are free.
+            // A source may have at most as many blocks as are free, so its quota is exhausted.
             assert!(!blocks.has_capacity(side, 0, 1, false) && blocks.is_source_full(side, 2, 1, false));
             // Bytes that fill a gap may take up to half of the pool.
             side.end = side.next + 1;

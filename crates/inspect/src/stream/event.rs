@@ -5,7 +5,7 @@ use sluice_wire::named;
 use super::Exception;
 
 named! {
-    /// What happens in a TCP connection that rules ask for.
+    /// An event in a TCP connection that rules can test.
     pub enum StreamEvent {
         OutOfWindow "est_packet_out_of_window" "A sequence number that the window of its receiver does not reach.";
         Gap "reassembly_seq_gap" "A stream goes on without data that did not come.";
@@ -16,7 +16,7 @@ named! {
 }
 
 impl StreamEvent {
-    /// The event with this name in rules.
+    /// Returns the event that has this name in rules.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|event| event.name() == name)
     }

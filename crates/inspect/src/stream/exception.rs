@@ -1,13 +1,14 @@
-//! Exceptions of the stream reassembly and their policies: one list, each with a counter and a policy.
+//! Exceptions of the stream reassembly and their policies. Each exception has a counter and a policy.
 
-/// Policy for a segment that can't be inspected as the next one of its stream.
+/// Policy for a segment that can't be inspected as the continuation of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Drop the segment and all later ones of its flow.
+    /// Drop this segment and all later segments of its flow.
     DropFlow,
-    /// Drop the segment; inspect what follows.
+    /// Drop this segment, and inspect the following ones.
     DropPacket,
-    /// Forward the segment without inspection; inspect what follows, if possible from the end of the segment on.
+    /// Forward this segment without inspection, and inspect the following ones, if possible from the end of this
+    /// segment on.
     Pass,
     /// Forward the segment, and bypass inspection for the rest of its flow.
     Bypass,
@@ -15,7 +16,7 @@ pub enum Policy {
 
 macro_rules! exceptions {
     ($($name:ident $key:literal $policy:ident $help:literal;)*) => {
-        /// Why a segment can't be inspected as the next one of its stream.
+        /// Why a segment can't be inspected as the continuation of its stream.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Exception {
@@ -26,7 +27,7 @@ macro_rules! exceptions {
             /// All exceptions, in the order of their numbers.
             pub const ALL: &[Exception] = &[$(Exception::$name),*];
 
-            /// Name in the configuration and of the counter.
+            /// Name of the exception in the configuration, and name of its counter.
             pub const fn key(self) -> &'static str {
                 match self {
                     $(Exception::$name => $key,)*
@@ -109,25 +110,25 @@ impl Default for Policies {
     }
 }
 
-/// Counters of the segments of a shard.
+/// Counters of the stream segments of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounters {
     /// Segments with new bytes in order.
     pub fresh: u64,
-    /// Released bytes: new and in order.
+    /// Number of released bytes, which are new and in order.
     pub released: u64,
-    /// Segments without new bytes.
+    /// Segments that contain no new bytes.
     pub repeats: u64,
     /// Segments that differed from released bytes and were rewritten.
     pub rewritten: u64,
-    /// Segments beyond a gap, forwarded and queued.
+    /// Segments beyond a gap, which are forwarded and queued.
     pub ahead: u64,
-    /// Released bytes that had been queued beyond a gap, or were the later part of a long segment; included in
-    /// `released`.
+    /// Number of released bytes that had been queued beyond a gap, or were the later part of a long segment. They are
+    /// included in `released`.
     pub kept: u64,
     /// Segments whose urgent pointer was cleared.
     pub urgent: u64,
-    /// Missing bytes that streams skipped by [`Policy::Pass`].
+    /// Number of missing bytes that streams skipped because of [`Policy::Pass`].
     pub skipped: u64,
     exceptions: [u64; EXCEPTIONS],
 }

@@ -1,4 +1,5 @@
-//! A free list of indices: the index released last is allocated first, because its memory is likely in the cache.
+//! A free list of indices. The most recently released index is allocated first, because its memory is likely in the
+//! cache.
 
 /// Allocates and releases indices below a limit.
 #[derive(Debug)]

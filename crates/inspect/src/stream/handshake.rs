@@ -7,8 +7,8 @@ use super::segment::{Header, SegmentKind};
 use super::side::{Half, MAX_WINDOW, mark, scale};
 use super::window::Windows;
 
-/// Handles SYN and reset segments, and segments before the start of the stream is known. `None` if the data of the
-/// segment is to be inspected.
+/// Handles SYN and reset segments, and segments before the start of the stream is known. Returns `None` if the data of
+/// the segment must be inspected.
 #[cold]
 pub(super) fn track_handshake(
     side: &mut Half,
@@ -27,7 +27,8 @@ pub(super) fn track_handshake(
         set_window_scale(side, &segment[tcp::LENGTH..header.data]);
         let initial = header.sequence;
         header.sequence = initial.wrapping_add(1);
-        // This SYN-ACK answers a SYN that began a new connection between the same ports: the old connection is over.
+        // This SYN-ACK answers a SYN that began a new connection between the same ports, so the old connection has
+        // ended.
         let anew = header.has(flag::ACK) && answers(peer, header.acknowledgment);
         if !side.has(mark::OPEN) || (anew && initial != side.initial) {
             side.begin(initial);
@@ -57,7 +58,8 @@ pub(super) fn track_handshake(
     })
 }
 
-/// Stores the window scale of a SYN. Of several SYNs the largest scale counts, because it serves as an upper bound.
+/// Stores the window scale of a SYN. If there are several SYNs, the largest scale is kept, because it serves as an upper
+/// bound.
 fn set_window_scale(side: &mut Half, options: &[u8]) {
     let offered = window_scale(options).unwrap_or(scale::NONE);
     let known = side.scale;
@@ -86,8 +88,8 @@ fn window_scale(options: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether the acknowledgement number of a SYN-ACK belongs to the newer SYN of `peer`, and not to the stream that
-/// `peer` has sent so far. A delayed SYN-ACK could acknowledge the latter.
+/// Whether the acknowledgement number of a SYN-ACK belongs to the newer SYN of `peer`. A delayed SYN-ACK might instead
+/// acknowledge the old stream of `peer`.
 fn answers(peer: &Half, acknowledgment: u32) -> bool {
     let sent = peer.released.saturating_add(1).min(u64::from(MAX_WINDOW)) as u32;
     let own = peer.has(mark::SETTLED) && peer.top().wrapping_sub(acknowledgment) <= sent;
@@ -97,8 +99,8 @@ fn answers(peer: &Half, acknowledgment: u32) -> bool {
 /// Handles a reset. Its receiver accepts it if its sequence number is the expected one or, before the receiver knows a
 /// sequence number, if it acknowledges the SYN.
 ///
-/// If the sequence number is exactly the expected one (RFC 5961, 3.2), which a blind forgery is unlikely to hit, most of
-/// the connection's blocks are [released](super::blocks::Blocks::cut).
+/// If the sequence number is exactly the expected one (RFC 5961, 3.2), which a blind attacker is unlikely to guess, most
+/// of the connection's blocks are [released](super::blocks::Blocks::cut).
 fn reset(
     side: &mut Half,
     peer: &mut Half,
@@ -147,7 +149,7 @@ pub(super) fn acknowledge(side: &Half, peer: &mut Half, windows: &mut Windows<'_
         (shift, _) => shift,
     };
     if peer.has(mark::OPEN) {
-        // The receiver may acknowledge more than was seen here.
+        // The receiver may acknowledge bytes that were not observed here.
         let ahead = header.acknowledgment.wrapping_sub(peer.acked);
         let from = if ahead <= MAX_WINDOW {
             header.acknowledgment
@@ -158,8 +160,8 @@ pub(super) fn acknowledge(side: &Half, peer: &mut Half, windows: &mut Windows<'_
     }
 }
 
-/// Whether the receiver of a segment processes its acknowledgement (RFC 9293, 3.10.7.4): its sequence number is in the
-/// window, or at most one window before it, as in delayed segments.
+/// Whether the receiver of a segment processes its acknowledgement (RFC 9293, 3.10.7.4): the sequence number must be in
+/// the window, or at most one window before it, as in delayed segments.
 #[inline(always)]
 fn is_acceptable(side: &Half, header: &Header) -> bool {
     if !side.has(mark::OPEN) {
@@ -178,7 +180,7 @@ fn acknowledged(peer: &mut Half, windows: &mut Windows<'_>, acknowledgment: u32)
     }
 }
 
-/// Sets the start of the stream of `peer` from an acknowledgement of its receiver.
+/// Sets the start of the stream of `peer`, given an acknowledgement by the receiver of that stream.
 #[cold]
 fn confirm_initial(peer: &mut Half, windows: &mut Windows<'_>, header: &Header) {
     let (syn, acknowledgment) = (header.has(flag::SYN), header.acknowledgment);

@@ -10,46 +10,47 @@ use super::side::{Half, MAX_WINDOW, mark};
 use super::window::Windows;
 use super::{Exception, StreamHandle, Streams, connection};
 
-/// Result for a segment. All kinds but exceptions are forwarded.
+/// Result for a segment. All segments except exceptions are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// The segment continues the stream: its bytes from `from` to `to` are new and must be scanned, and after them the
-    /// rest of a long segment and the bytes queued beyond a gap that the segment fills: see [`Streams::next_queued`]. The
-    /// data before `from` was compared with the first copy; `rewritten` counts the bytes and flags that differed and were
-    /// rewritten together with the checksum. A FIN alone is in order, too, with no bytes.
+    /// The segment continues the stream. Its bytes from `from` to `to` are new and must be scanned. After them,
+    /// [`Streams::next_queued`] returns the rest of a long segment and the queued bytes beyond a gap that the segment
+    /// fills. The data before `from` was compared with the first copy; `rewritten` counts the bytes and flags that differed
+    /// and were rewritten; the checksum was updated. A FIN without data is in order, too.
     InOrder {
         /// Offset of the first new byte from the start of the TCP header.
         from: usize,
         /// Offset of the end of the bytes to scan.
         to: usize,
-        /// Offset of the first new byte in the stream. 0: a stream begins, even if another one had begun before; matches in
-        /// that one are void.
+        /// Offset of the first new byte in the stream. 0 means that a stream begins. If another stream had begun before,
+        /// matches in the earlier stream are void.
         offset: u64,
         /// The stream ends with this segment.
         ends: bool,
         /// Number of rewritten bytes and flags.
         rewritten: usize,
     },
-    /// The segment is beyond a gap: its bytes are queued and scanned when the gap is filled.
+    /// The segment is beyond a gap. Its bytes are queued, and scanned when the gap is filled.
     OutOfOrder {
         /// Number of bytes and flags that differed from the first copy and were rewritten.
         rewritten: usize,
     },
-    /// The segment has no data, or only retransmitted data. It is forwarded after differences were rewritten.
+    /// The segment has no data, or only retransmitted data. Differences from the first copy are rewritten, and the segment
+    /// is forwarded.
     Retransmission {
         /// Number of rewritten bytes and flags.
         rewritten: usize,
     },
-    /// The policy of the exception decides about the segment.
+    /// The policy of the exception determines whether the segment is forwarded.
     Exception(Exception),
 }
 
-/// Queued bytes that are in order now, or the rest of a long segment.
+/// Queued bytes that are now in order, or the rest of a long segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedData {
-    /// Number of bytes; they are the last of the direction's view.
+    /// Number of bytes. These are the last bytes of the direction's view.
     pub length: usize,
-    /// The stream ends with them.
+    /// The stream ends with these bytes.
     pub ends: bool,
 }
 
@@ -70,7 +71,7 @@ impl Header {
     fn read(segment: &[u8]) -> Option<Self> {
         let header = Tcp::new(segment)?;
         let data = header.header_length();
-        // No datagram is longer (RFC 791, RFC 8200), and lengths are stored in 16 bits.
+        // No datagram is longer (RFC 791, RFC 8200), and lengths are stored in 16 bits here.
         if segment.len() > u16::MAX.into() {
             return None;
         }
@@ -90,11 +91,11 @@ impl Header {
 }
 
 impl Streams<'_> {
-    /// Processes a segment: its TCP header and its data without trailing bytes of the frame, and with a verified
-    /// checksum. Rewritten bytes update the checksum by RFC 1624.
+    /// Processes a segment: `segment` is its TCP header and data, without trailing bytes of the frame; its checksum was
+    /// verified. If bytes are rewritten, the checksum is updated as in RFC 1624.
     ///
-    /// `own`: the segment arrived from its sender's side. Acknowledgements, resets and windows of other segments are
-    /// ignored.
+    /// `own`: the segment arrived on its sender's side of the gateway. If false, its acknowledgement, reset flag and window
+    /// are ignored.
     #[inline]
     pub fn segment(
         &mut self,
@@ -139,7 +140,7 @@ impl Streams<'_> {
             Direction::Forward => (forward, reverse),
             Direction::Reverse => (reverse, forward),
         };
-        // The handshake is tracked only for SYN and reset segments, and until the side is settled.
+        // The handshake is tracked only for SYN and reset segments, and as long as the start of the stream is not final.
         let opening = if header.has(flag::SYN | flag::RST) || !side.has(mark::SETTLED) {
             track_handshake(side, peer, own, &mut self.windows, &mut header, segment, self.reach)
         } else {
@@ -202,7 +203,7 @@ fn pop_queued(side: &mut Half, peer: &mut Half, windows: &mut Windows<'_>) -> Op
     Some(QueuedData { length, ends })
 }
 
-/// Releases bytes. If the other side has sent since this side did, they begin a message.
+/// Releases bytes. If the other side has sent data since this side last did, the bytes begin a new message.
 #[inline(always)]
 fn advance(side: &mut Half, peer: &mut Half, length: usize) {
     if !side.has(mark::SENT_LAST) {
@@ -212,7 +213,7 @@ fn advance(side: &mut Half, peer: &mut Half, length: usize) {
     side.advance(length);
 }
 
-/// Whether the stream has reached a FIN that was beyond a gap.
+/// Whether the stream has now reached a FIN that had arrived beyond a gap.
 #[inline(always)]
 fn finish(side: &mut Half) -> bool {
     let ends = side.has(mark::FIN_AHEAD) && !side.has_ahead();
@@ -222,7 +223,7 @@ fn finish(side: &mut Half) -> bool {
     ends
 }
 
-/// Handles a segment beyond a gap: its receiver queues its bytes, and so does the reassembly.
+/// Handles a segment beyond a gap. Its bytes are queued here, as they are by the receiver.
 #[cold]
 fn out_of_order(
     side: &mut Half,
@@ -240,14 +241,14 @@ fn out_of_order(
     if length == 0 && !header.has(flag::FIN) {
         return SegmentKind::Retransmission { rewritten: 0 };
     }
-    // A receiver may accept a whole segment that begins in its window.
+    // A receiver may accept a whole segment if only its start is within the window.
     if begin > side.reach(side.next) {
         return SegmentKind::Exception(Exception::OutOfWindow);
     }
     if side.has(mark::FINISHED) {
         return SegmentKind::Exception(Exception::BeyondEnd);
     }
-    // The receiver has not acknowledged yet which stream is valid, so it is unknown to which one the segment belongs.
+    // The receiver has not acknowledged either of two streams yet, so it is unknown to which stream the segment belongs.
     if side.has(mark::SYN_CONFLICT) {
         return SegmentKind::Exception(Exception::Handshake);
     }
@@ -279,8 +280,8 @@ fn out_of_order(
     SegmentKind::OutOfOrder { rewritten }
 }
 
-/// Retains the data of a segment from an offset on. Where another copy is present, it is kept, and the segment is
-/// rewritten. Returns the number of rewritten bytes.
+/// Retains the data of a segment from an offset on. Where another copy of the data is present, that copy is kept and the
+/// segment is rewritten. Returns the number of rewritten bytes.
 fn keep(side: &mut Half, windows: &mut Windows<'_>, header: &Header, segment: &mut [u8], known: usize) -> usize {
     let from = header.data + known;
     let sequence = header.sequence.wrapping_add(known as u32);
@@ -373,8 +374,8 @@ fn in_order(
 }
 
 /// Handles a segment in order that is followed by queued bytes, or is longer than a single append. Where the segment
-/// overlaps queued bytes it is rewritten. Bytes that are not acknowledged are moved to blocks, because the bytes that
-/// follow replace them in the window. Returns the number of bytes that differed.
+/// overlaps queued bytes, it is rewritten. Unacknowledged bytes are moved to blocks, because later bytes replace them in
+/// the window. Returns the number of bytes that differed.
 #[cold]
 fn fill(
     side: &mut Half,
@@ -396,7 +397,7 @@ fn fill(
         }
     }
     let mut rewritten = keep(side, windows, header, segment, known);
-    // A FIN before received data or before another FIN is invalid and is removed.
+    // A FIN before received data or before the position of another FIN is invalid and is removed.
     if header.has(flag::FIN) && beyond < 0 {
         clear(segment, header, flag::FIN);
         rewritten += 1;
@@ -410,7 +411,7 @@ fn fill(
     Ok(rewritten)
 }
 
-/// Handles data at or after the FIN: a keep-alive probe that is acknowledged already is harmless.
+/// Handles data at or after the FIN. A keep-alive probe whose byte is already acknowledged is harmless.
 #[cold]
 fn behind_end(side: &Half, header: &Header, length: usize) -> SegmentKind {
     let end = header
@@ -422,8 +423,8 @@ fn behind_end(side: &Half, header: &Header, length: usize) -> SegmentKind {
     SegmentKind::Exception(Exception::BeyondEnd)
 }
 
-/// Rewrites retransmitted data that differs from the released bytes: the first `known` bytes of the segment, and a FIN
-/// in the place of data. Returns the number of differences; `None` if the data can't be compared.
+/// Rewrites retransmitted data that differs from the released bytes: the first `known` bytes of the segment, and a FIN at a
+/// position where data was released. Returns the number of differences; `None` if the data can't be compared.
 #[cold]
 fn retransmission(
     side: &Half,

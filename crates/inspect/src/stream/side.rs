@@ -4,26 +4,26 @@ use bytemuck::{Pod, Zeroable};
 use sluice_table::memory::LINE;
 use sluice_wire::key::Direction;
 
-/// No window, no block.
+/// Index value for "no window" and "no block".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Maximum size of a TCP window (RFC 7323, 2.3): a segment further away does not belong to this connection.
+/// Maximum size of a TCP window (RFC 7323, 2.3). A segment at a greater distance does not belong to this connection.
 pub(super) const MAX_WINDOW: u32 = 1 << 30;
 
 /// Bits of [`Half::flags`].
 pub(super) mod mark {
     /// The start of the stream is known.
     pub const OPEN: u8 = 0x01;
-    /// Bytes were released: the start of the stream is final.
+    /// Bytes were released, so the start of the stream is final.
     pub const SETTLED: u8 = 0x02;
-    /// A SYN with another initial sequence number has passed since, and the receiver has not acknowledged one of the
-    /// two yet.
+    /// A second SYN with a different initial sequence number was forwarded, and the receiver has not acknowledged
+    /// either SYN yet.
     pub const SYN_CONFLICT: u8 = 0x04;
     /// The FIN was released; its sequence number is `next`.
     pub const FINISHED: u8 = 0x08;
-    /// A reset that the receiver accepts has passed.
+    /// A reset that the receiver accepts was forwarded.
     pub const RESET: u8 = 0x10;
-    /// This side sent data last.
+    /// This side was the last to send data.
     pub const SENT_LAST: u8 = 0x20;
     /// The FIN has arrived beyond a gap; its sequence number is `end`.
     pub const FIN_AHEAD: u8 = 0x40;
@@ -52,16 +52,16 @@ pub(super) struct Half {
     pub next: u32,
     /// Highest acknowledgement number of the receiver.
     pub acked: u32,
-    /// Generation of this record; equal in both sides.
+    /// Generation of this record. Both sides of a connection have the same.
     pub serial: u32,
-    /// Source that the blocks of this side are accounted to.
+    /// Source to which the blocks of this side are accounted.
     pub source: u16,
     pub flags: u8,
     /// Window scale that this side's SYN offered (RFC 7323, 2.2), or a value of [`scale`].
     pub scale: u8,
     /// Index of the window.
     pub window: u32,
-    /// Number of bytes in the window's buffer; the last one precedes `next`.
+    /// Number of bytes in the window's buffer. The last of them precedes `next`.
     pub filled: u32,
     /// Number of released bytes.
     pub released: u64,
@@ -73,11 +73,11 @@ pub(super) struct Half {
     pub blocks: u32,
     /// Initial sequence number.
     pub initial: u32,
-    /// Initial sequence number of the SYN of [`mark::SYN_CONFLICT`].
+    /// Initial sequence number of the second SYN, if [`mark::SYN_CONFLICT`] is set.
     pub new_initial: u32,
-    /// End of the bytes that have arrived, in order or beyond a gap.
+    /// End of all bytes that have arrived, in order or beyond a gap.
     pub end: u32,
-    /// Highest right edge of the window that the receiver has advertised. Valid with [`mark::BOUNDED`].
+    /// Highest right edge of the window that the receiver has advertised. Valid if [`mark::BOUNDED`] is set.
     pub edge: u32,
 }
 
@@ -95,7 +95,7 @@ const _: () = assert!(size_of::<Half>() == LINE);
 const _: () = assert!(size_of::<Connection>() == 2 * LINE);
 
 impl Half {
-    /// A side without observed segments, in a record of this generation.
+    /// Creates a side without observed segments, in a record of this generation.
     pub fn unseen(serial: u32) -> Self {
         Self {
             serial,
@@ -111,7 +111,7 @@ impl Half {
         self.flags & mark != 0
     }
 
-    /// The acknowledgement number of a receiver that has all released bytes.
+    /// The acknowledgement number that a receiver sends after it got all released bytes.
     #[inline(always)]
     pub fn top(&self) -> u32 {
         self.next.wrapping_add(u32::from(self.has(mark::FINISHED)))
@@ -133,7 +133,7 @@ impl Half {
         }
     }
 
-    /// Number of released bytes that the receiver has not acknowledged.
+    /// Number of released bytes that the receiver has not acknowledged yet.
     #[inline(always)]
     pub fn unacknowledged(&self) -> usize {
         (self.next.wrapping_sub(self.acked) as i32).max(0) as usize
@@ -154,7 +154,7 @@ impl Half {
         }
     }
 
-    /// Distance from `sequence` to the right edge of the receiver's window, as far as known.
+    /// Distance from `sequence` to the right edge of the receiver's window, as far as it is known.
     pub fn reach(&self, sequence: u32) -> u32 {
         match self.has(mark::BOUNDED) {
             true => (self.edge.wrapping_sub(sequence) as i32).max(0) as u32,
@@ -174,7 +174,8 @@ impl Half {
         self.bound_acknowledged();
     }
 
-    /// No window is larger than [`MAX_WINDOW`]: older bytes have been acknowledged, even if that was not seen.
+    /// No window is larger than [`MAX_WINDOW`], so older bytes must have been acknowledged, even if the acknowledgement
+    /// was not observed.
     #[inline(always)]
     pub fn bound_acknowledged(&mut self) {
         if self.next.wrapping_sub(self.acked) > MAX_WINDOW {

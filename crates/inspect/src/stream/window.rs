@@ -1,16 +1,16 @@
-//! The bytes that a direction released last, contiguous, for rules and for the comparison of retransmissions; and in
-//! blocks the older bytes that the receiver has not acknowledged.
+//! Contiguous bytes that a direction released last, for rules and for the comparison of retransmissions. Older bytes that
+//! the receiver has not acknowledged are in blocks.
 //!
-//! A buffer has twice the size of the retained bytes: it fills from its beginning, and when it is full the retained
-//! bytes move there. So they are always contiguous, and each byte is copied at most twice, and a third time if it
-//! leaves the buffer unacknowledged.
+//! A buffer has twice the size of the retained bytes. It fills from its beginning; when it is full, the retained bytes
+//! are moved to its beginning. The retained bytes are therefore always contiguous. Each byte is copied at most twice, and
+//! a third time if it leaves the buffer unacknowledged.
 
 use super::Exception;
 use super::blocks::{Blocks, Comparison};
 use super::free::FreeList;
 use super::side::{Half, NONE, mark};
 
-/// Buffers of one size, and the blocks for bytes that leave them.
+/// Buffers of one size, and the blocks for bytes that leave the buffers unacknowledged.
 #[derive(Debug)]
 pub(super) struct Windows<'m> {
     bytes: &'m mut [u8],
@@ -22,7 +22,7 @@ pub(super) struct Windows<'m> {
     capacity: usize,
 }
 
-/// Size of the buffer for a number of retained bytes.
+/// Size of a buffer that retains this number of bytes.
 pub(super) const fn capacity_for(keep: usize) -> usize {
     (2 * keep).next_multiple_of(sluice_table::memory::LINE)
 }
@@ -44,7 +44,7 @@ impl<'m> Windows<'m> {
         self.free.used()
     }
 
-    /// Allocates a window for a side, unless it has one; false if none is free.
+    /// Allocates a window for a side, unless it has one. Returns false if no window is free.
     #[inline(always)]
     pub(super) fn allocate(&mut self, side: &mut Half) -> bool {
         if side.window != NONE {
@@ -57,7 +57,7 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Releases a side's window, if it has one, and its retained bytes.
+    /// Releases a side's window, if it has one, and thus its retained bytes.
     pub(super) fn release(&mut self, side: &mut Half) {
         self.forget(side);
         if side.window != NONE {
@@ -66,27 +66,27 @@ impl<'m> Windows<'m> {
         side.window = NONE;
     }
 
-    /// Discards the retained bytes, because they belong to another stream.
+    /// Discards the retained bytes, because they belong to an earlier stream.
     pub(super) fn forget(&mut self, side: &mut Half) {
         self.blocks.clear(side);
         side.filled = 0;
     }
 
-    /// Continues the stream after a gap: the bytes in the window no longer precede its next byte.
+    /// Continues the stream after a gap. The bytes in the window do not precede its next byte any more.
     pub(super) fn skip_gap(&mut self, side: &mut Half, others: u32) {
-        // If no block is free, these bytes can't be compared any more.
+        // The result is ignored: if no block is free, later copies of these bytes can't be compared.
         let _ = self.spill(side, others, 0);
         side.filled = 0;
     }
 
-    /// The bytes released last; the newest is at the end.
+    /// The bytes released last. The most recent byte is at the end.
     #[inline]
     pub(super) fn view(&self, side: &Half) -> &[u8] {
         let buffer = self.bytes.get(self.place(side.window)..).unwrap_or_default();
         buffer.get(..side.filled as usize).unwrap_or_default()
     }
 
-    /// Prefetches the cache line that the next byte is written to.
+    /// Prefetches the cache line into which the next byte is written.
     pub(super) fn prefetch(&self, side: &Half) {
         sluice_table::prefetch::prefetch_read_at(
             self.bytes,
@@ -94,20 +94,20 @@ impl<'m> Windows<'m> {
         );
     }
 
-    /// Offset of a buffer; beyond all of them for [`NONE`].
+    /// Offset of a buffer. For [`NONE`], an offset beyond all buffers.
     #[inline(always)]
     fn place(&self, window: u32) -> usize {
         window as usize * self.capacity
     }
 
-    /// Maximum number of bytes of one append: as many bytes before them remain.
+    /// Maximum number of bytes of one append. The same number of bytes before them remains in the window.
     #[inline(always)]
     pub(super) fn max_append(&self) -> usize {
         self.keep
     }
 
-    /// Makes room for an append of `coming` bytes. Returns false, without effect, if no blocks are free for bytes that the
-    /// receiver may still accept from another copy. `others`: number of blocks of the other direction.
+    /// Makes room for an append of `coming` bytes. Returns false, without effect, if no blocks are free for the bytes that
+    /// leave the window and that the receiver has not acknowledged. `others`: number of blocks of the other direction.
     #[inline(always)]
     #[must_use = "without room bytes are lost that must be compared"]
     pub(super) fn reserve(&mut self, side: &mut Half, others: u32, coming: usize) -> bool {
@@ -137,8 +137,9 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Whether blocks are available for bytes; `ahead`: beyond a gap. A receiver that was never seen does not free blocks
-    /// by acknowledgements: in that case the bytes older than the window are discarded and can't be compared any more.
+    /// Whether blocks are available for bytes; `ahead` means that the bytes are beyond a gap. If the receiver was never
+    /// seen, no acknowledgements free blocks. In that case bytes older than the window are discarded, and later copies of
+    /// them can't be compared.
     pub(super) fn has_capacity(
         &mut self,
         side: &mut Half,
@@ -156,8 +157,7 @@ impl<'m> Windows<'m> {
         has_room
     }
 
-    /// Exception for a lack of blocks: [`Exception::SourceFull`] if the blocks are held by other connections of the
-    /// same source.
+    /// Exception for a lack of blocks: [`Exception::SourceFull`] if other connections of the same source hold the blocks.
     #[cold]
     pub(super) fn capacity_exception(&self, side: &Half, others: u32, otherwise: Exception) -> Exception {
         let has = side.blocks as usize + others as usize;
@@ -185,7 +185,7 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Appends the bytes that follow the side's last released one; the caller then advances the side. The side must
+    /// Appends the bytes that follow the side's last released byte. The caller must then advance the side. The side must
     /// have a window with [reserved](Self::reserve) space.
     #[inline]
     pub(super) fn append(&mut self, side: &mut Half, fresh: &[u8]) {
@@ -196,12 +196,13 @@ impl<'m> Windows<'m> {
         }
     }
 
-    /// Appends queued bytes that follow the side's last released one, limited to one block and one buffer. Returns
-    /// their number.
+    /// Appends queued bytes that follow the side's last released byte, at most to the end of one block and one buffer.
+    /// Returns their number.
     #[cold]
     pub(super) fn append_kept(&mut self, side: &mut Half, others: u32) -> usize {
         let length = self.blocks.run(side, side.next).len().min(self.keep);
-        // Bytes that fill a gap are in blocks with all unacknowledged bytes before them, so no more blocks are needed.
+        // Bytes that fill a gap are already in blocks, as are all unacknowledged bytes before them, so no additional
+        // blocks are needed.
         if !self.reserve(side, others, length) {
             return 0;
         }
@@ -214,8 +215,8 @@ impl<'m> Windows<'m> {
         length
     }
 
-    /// Number of bytes from `sequence` on that precede the window, and how many of these the receiver has acknowledged.
-    /// The receiver ignores any later copy of acknowledged bytes.
+    /// Number of bytes from `sequence` on that precede the window, and how many of them the receiver has acknowledged. The
+    /// receiver ignores any later copy of acknowledged bytes.
     fn before(&self, side: &Half, sequence: u32, length: usize) -> (usize, usize) {
         let back = side.next.wrapping_sub(sequence) as usize;
         let before = back.saturating_sub(side.filled as usize).min(length);
@@ -223,7 +224,7 @@ impl<'m> Windows<'m> {
         (before, acknowledged.min(before))
     }
 
-    /// Compares bytes that begin at `sequence` and end before the side's next byte with the released ones.
+    /// Compares bytes with the released bytes. They begin at `sequence` and end before the side's next byte.
     pub(super) fn compare(&self, side: &Half, sequence: u32, known: &[u8]) -> Comparison {
         let (before, from) = self.before(side, sequence, known.len());
         let first = sequence.wrapping_add(from as u32);
@@ -237,7 +238,7 @@ impl<'m> Windows<'m> {
         Comparison::Same
     }
 
-    /// Bytes of the window.
+    /// Bytes of a range that are in the window.
     fn here(&self, side: &Half, sequence: u32, length: usize) -> Option<&[u8]> {
         let back = side.next.wrapping_sub(sequence) as usize;
         let from = (side.filled as usize).saturating_sub(back);

@@ -14,13 +14,13 @@ const LONGEST_NAME: usize = 255;
 pub struct Message {
     /// Identifier.
     pub id: u16,
-    /// Flags, operation and response code.
+    /// Flags, operation code and response code, as in the header.
     pub flags: u16,
     /// Questions.
     pub questions: Vec<Question>,
     /// Answers.
     pub answers: Vec<Answer>,
-    /// The rest of the message is not parsed: it is too long, truncated, or malformed.
+    /// The rest of the message was not parsed, because it is too long, truncated, or malformed.
     pub is_cut: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Answer {
     pub kind: u16,
     /// Time to live in seconds.
     pub ttl: u32,
-    /// Data as text, for addresses, names and texts.
+    /// Data as text, for records that contain an address, a name or text.
     pub data: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl Message {
         (self.flags >> 11 & 15) as u8
     }
 
-    /// Name of the response code (RFC 1035, 2136).
+    /// Name of the response code (RFC 1035, RFC 2136).
     pub fn code(&self) -> String {
         const CODES: [&str; 11] = [
             "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET",
@@ -81,7 +81,7 @@ impl Message {
         CODES.get(code).map_or_else(|| code.to_string(), |&name| name.into())
     }
 
-    /// Parses the sections; `None` if the message ends before them, or is malformed.
+    /// Parses the sections. Returns `None` if the message ends before the last record, or is malformed.
     fn records(&mut self, bytes: &[u8], questions: usize, answers: usize) -> Option<()> {
         let word = |at| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
         let mut at = HEADER;
@@ -157,8 +157,8 @@ fn data(bytes: &[u8], kind: u16, begin: usize, end: usize) -> Option<Option<Stri
     })
 }
 
-/// The name at `at`, and where it ends. A pointer must refer to a position before the name that it is in, so parsing
-/// terminates.
+/// Returns the name at offset `at`, and the offset of its end. A compression pointer must refer to a position before
+/// the name that contains it, so parsing terminates.
 fn name(bytes: &[u8], at: usize) -> Option<(String, usize)> {
     let (mut at, mut begin, mut end, mut jumps) = (at, at, None, 0);
     let mut name = Vec::new();

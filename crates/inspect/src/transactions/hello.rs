@@ -54,7 +54,8 @@ impl Default for ServerHello {
 }
 
 impl ServerHello {
-    /// Parses the next bytes of the stream. Returns the version once it is known; 0 if there is no hello.
+    /// Parses the next bytes of the stream. Returns the version once it is known, or 0 if the stream does not begin
+    /// with a hello.
     pub fn bytes(&mut self, bytes: &[u8]) -> Option<u16> {
         for &byte in bytes {
             if self.step == Step::Done {
@@ -68,7 +69,7 @@ impl ServerHello {
         None
     }
 
-    /// Parses a byte. Returns true if the hello is complete, or if this is not a hello.
+    /// Parses a byte. Returns true if the hello is complete, or if the data is not a hello.
     fn byte(&mut self, byte: u8) -> bool {
         if self.header < RECORD {
             self.header += 1;
@@ -102,7 +103,7 @@ impl ServerHello {
         false
     }
 
-    /// Handles a complete field. Returns true if this is not a hello, or if nothing more is needed of it.
+    /// Handles a complete field. Returns true if the data is not a hello, or if the rest of the hello is not needed.
     fn field(&mut self, number: u32) -> bool {
         match self.step {
             Step::Kind => number != SERVER_HELLO || self.next(Step::Length, 3),
@@ -155,7 +156,7 @@ mod tests {
         ]
         .concat();
         let message = [&[2, 0][..], &length(body.len()), &body].concat();
-        // The message is split into two records.
+        // The message is split into two records here.
         let (first, second) = message.split_at(20);
         [first, second]
             .map(|part| [&[22, 3, 3][..], &length(part.len()), part].concat())

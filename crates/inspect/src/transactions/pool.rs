@@ -14,7 +14,7 @@ struct Place {
 pub struct TransactionPool {
     places: Box<[Place]>,
     free: Vec<u32>,
-    /// Buffer for transactions that are complete at once.
+    /// Buffer for a transaction that is complete immediately.
     pub(super) passing: Box<Transaction>,
     /// Transactions that were not recorded because the pool was exhausted.
     pub lost: u64,

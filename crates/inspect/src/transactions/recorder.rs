@@ -6,13 +6,13 @@ use super::{LoggedProtocols, Part, Transaction, TransactionPool, TransactionSink
 use crate::protocols::{Anomaly, MessageEvent, Slot};
 use crate::signature::{Buffer, Service, Toward};
 
-/// Length of a DNS header; anything shorter is not a DNS message.
+/// Length of a DNS header. Shorter data is not a DNS message.
 const SHORTEST_MESSAGE: usize = 12;
 
-/// Maximum number of HTTP/2 requests waiting for their responses: those of tracked streams, and as many of streams that were
-/// reset.
+/// Maximum number of HTTP/2 requests waiting for their responses: one for each tracked stream, and the same number for streams
+/// that were reset.
 const STREAMS: u32 = 2 * crate::protocols::http2::STREAMS as u32;
-/// Version recorded for HTTP/2; requests of HTTP/1 carry their version.
+/// Version recorded for HTTP/2. HTTP/1 requests contain their version.
 const HTTP2: u16 = 0x0200;
 
 /// Transactions of a flow that are not logged yet.
@@ -20,17 +20,17 @@ const HTTP2: u16 = 0x0200;
 pub(crate) struct PendingTransactions {
     row: TransactionQueue,
     count: u32,
-    /// The data turned out not to be of the identified protocol.
+    /// The data turned out to belong to another protocol than the identified one.
     is_malformed: bool,
     reading: Reading,
 }
 
-/// State of the parsers that read for the log what the protocol parsers skip.
+/// State of parsers that read, for the log only, data that the protocol parsers skip.
 #[derive(Clone, Copy, Debug, Default)]
 enum Reading {
     #[default]
     Nothing,
-    /// DNS over TCP, by direction.
+    /// Data of DNS over TCP, by direction.
     Names([Tail; 2]),
     Hello(ServerHello),
 }
@@ -80,7 +80,7 @@ impl TransactionRecorder<'_> {
     fn request(&mut self, slot: Slot<'_>, piece: &MessageEvent) {
         match piece {
             MessageEvent::Anomaly(Anomaly::NotHttp) => self.pending.is_malformed = true,
-            // The last field that is taken from the request header.
+            // This is the last field that is copied from the request header.
             MessageEvent::Grew {
                 buffer: Buffer::HttpHost,
                 complete: true,
@@ -110,7 +110,7 @@ impl TransactionRecorder<'_> {
     fn response(&mut self, slot: Slot<'_>, piece: &MessageEvent) {
         let digits = std::str::from_utf8(slot.buffer(Buffer::HttpStatusCode).bytes);
         let status = digits.ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
-        // The final response follows.
+        // The final response follows this one.
         if matches!(status, 100 | 102..=199) {
             return;
         }
@@ -144,8 +144,9 @@ impl TransactionRecorder<'_> {
         }
     }
 
-    /// The request of a response: the first one, or the one of its stream. In HTTP/2 a response without a request is logged alone:
-    /// it is pushed, or answers an HTTP/1 request that upgraded to HTTP/2 (RFC 7540, section 3.2).
+    /// The request to which a response belongs: the first of the queue or, in HTTP/2, the request on the same stream. In HTTP/2, a
+    /// response without a request is logged alone: a pushed response, or the response to an HTTP/1 request that upgraded to HTTP/2
+    /// (RFC 7540, section 3.2).
     fn request_of(&mut self, stream: u32, piece: &MessageEvent) -> Option<u32> {
         let is_head = matches!(
             piece,
@@ -194,7 +195,7 @@ impl TransactionRecorder<'_> {
         }
     }
 
-    /// Logs a transaction that was removed from the queue.
+    /// Logs and releases a transaction that was removed from the queue.
     fn emit(&mut self, place: u32) {
         if let Some(transaction) = self.pool.at(place) {
             (self.sink)(self.flow, transaction);

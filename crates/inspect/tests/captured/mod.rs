@@ -1,4 +1,4 @@
-//! Captures as Ethernet frames, and their flows.
+//! Reads captures as Ethernet frames, and groups their packets by flow.
 #![allow(dead_code)]
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub fn captures() -> Vec<PathBuf> {
     files
 }
 
-/// A packet from its IP header on, and its session.
+/// A packet, starting at its IP header, and its session.
 pub struct Packet {
     pub key: Key,
     pub direction: Direction,
@@ -39,7 +39,7 @@ pub struct Packet {
 
 pub type End = (IpAddr, u16);
 
-/// Identity of a session: VLAN, protocol, and endpoints; the endpoint that sent the first packet comes first.
+/// Identity of a session: VLAN, protocol, and endpoints; the sender of the first packet comes first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub vlan: u32,
@@ -160,6 +160,6 @@ pub fn segment(port: u16, direction: Direction, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A request with the header fields that nDPI stores.
+/// A request with all header fields that nDPI stores.
 pub const REQUEST: &[u8] = b"GET /index.html?a=%20b HTTP/1.1\r\nHost: www.example.org\r\n\
     User-Agent: Mozilla/5.0 (Windows NT 10.0)\r\nX-Forwarded-For: 10.0.0.9\r\nContent-Type: text/html\r\n\r\n";

@@ -1,4 +1,4 @@
-//! A minimal TCP host, which knows nothing of the gateway between it and the other host.
+//! A minimal TCP host that is independent of the gateway between it and the other host.
 
 use super::random::Random;
 
@@ -8,18 +8,18 @@ pub const SYN: u8 = 0x02;
 pub const ACK: u8 = 0x10;
 pub const URG: u8 = 0x20;
 
-/// The copy of a byte that a receiver keeps, as long as the byte is not in order.
+/// Which copy of a byte a receiver keeps as long as the byte is not in order.
 #[derive(Clone, Copy, Debug)]
 pub enum Prefers {
     First,
     Last,
-    /// The copy of the segment that began first (BSD).
+    /// Keep the copy of the segment that began first (BSD).
     Lower,
-    /// The copy of the segment that began last or, at the same position, arrived last (Linux).
+    /// Keep the copy of the segment that began last or, at equal positions, arrived last (Linux).
     Higher,
 }
 
-/// Received bytes of a stream with a maximum length.
+/// Received bytes of a stream whose length is limited.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     pub prefers: Prefers,
@@ -53,13 +53,13 @@ pub struct Habits {
     pub buffer: usize,
     /// Window scale that the host offers, if any.
     pub scale: Option<u8>,
-    /// The host sends SACK blocks, and does not retransmit bytes that the other host has (RFC 2018).
+    /// The host sends SACK blocks, and does not retransmit bytes that the other host has reported in them (RFC 2018).
     pub sacks: bool,
-    /// The host sends data with its SYN (RFC 7413), and accepts it.
+    /// The host sends data in its SYN (RFC 7413), and accepts data in a SYN.
     pub fast_open: bool,
-    /// The host accepts a whole segment that begins in its window.
+    /// The host accepts a whole segment if only its start is within the window.
     pub lenient: bool,
-    /// The application reads immediately.
+    /// The application reads data immediately.
     pub reads: bool,
     /// Maximum segment size in bytes.
     pub longest: usize,
@@ -79,12 +79,12 @@ pub struct Host {
     is_end_sent: bool,
     is_end_acknowledged: bool,
     sacked: Vec<bool>,
-    /// The other host's initial sequence number, its window scale, and the right edge of its window.
+    /// Of the other host: initial sequence number, window scale, and the right edge of its window.
     other: Option<u32>,
     other_scale: u8,
     pub reach: usize,
     pub is_established: bool,
-    /// Received bytes, by preference; number of bytes in order; and end of the stream.
+    /// Received bytes for each preference, number of bytes in order, and end of the stream.
     pub received: [Assembly; 4],
     pub ordered: usize,
     pub end: Option<usize>,
@@ -93,7 +93,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates a host that receives at most `most` bytes.
+    /// Creates a host that can receive at most `most` bytes.
     pub fn new(is_client: bool, initial: u32, content: Vec<u8>, most: usize, habits: Habits) -> Self {
         let preferences = [Prefers::First, Prefers::Last, Prefers::Lower, Prefers::Higher];
         Self {
@@ -128,7 +128,7 @@ impl Host {
         self.end == Some(self.ordered) && self.is_end_acknowledged
     }
 
-    /// TCP header of a segment at a position of the stream, with options.
+    /// Builds the TCP header of a segment at a position of the stream, with options.
     fn header(&self, place: i64, mut flags: u8) -> Vec<u8> {
         let mut options = Vec::new();
         if flags & SYN != 0 {
@@ -177,7 +177,7 @@ impl Host {
         [&[1, 1, 5, 10][..], &number(from), &number(to)].concat()
     }
 
-    /// A segment with a range of `stream`, which may differ from the host's content.
+    /// Builds a segment with a range of `stream`, whose bytes may differ from the host's content.
     pub fn segment(&self, stream: &[u8], from: usize, to: usize, flags: u8) -> Vec<u8> {
         let mut segment = self.header(from as i64, flags);
         segment.extend_from_slice(&stream[from..to]);
@@ -187,7 +187,7 @@ impl Host {
         segment
     }
 
-    /// An acknowledgement of all received bytes, plus `more`.
+    /// Builds an acknowledgement of all received bytes plus `more` bytes.
     pub fn acknowledgment(&self, more: u32) -> Vec<u8> {
         let mut segment = self.header(self.next as i64 + i64::from(self.is_end_sent), ACK);
         let number = u32::from_be_bytes(segment[8..12].try_into().unwrap()).wrapping_add(more);
@@ -205,7 +205,7 @@ impl Host {
         segment
     }
 
-    /// Sends data that was not sent yet, if allowed.
+    /// Sends data that was not sent yet, if the window and the conversation allow it.
     pub fn send(&mut self, random: &mut Random) -> Option<Vec<u8>> {
         if !self.is_established {
             return None;
@@ -233,12 +233,14 @@ impl Host {
             return (self.is_client || self.other.is_some()).then(|| self.syn(random));
         }
         if self.acknowledged == self.may && (!self.may_end || self.is_end_acknowledged) {
-            // A keep-alive has a byte with an acknowledged sequence number and any value (RFC 9293, 3.8.4).
+            // A keep-alive contains a byte with an acknowledged sequence number and an arbitrary value (RFC 9293,
+            // 3.8.4).
             let mut segment = self.header(self.next as i64 - 1 + i64::from(self.is_end_sent), ACK);
             segment.extend_from_slice(&[0; 1][..random.below(2)]);
             return Some(segment);
         }
-        // Retransmit from the first unacknowledged byte on, in other segments; one byte if the window is closed.
+        // Retransmit from the first unacknowledged byte on, with other segment boundaries; only one byte if the window
+        // is closed.
         let skip = |place: &usize| self.habits.sacks && self.sacked.get(*place).is_some_and(|&sacked| sacked);
         let from = (self.acknowledged..self.content.len()).find(|place| !skip(place));
         let from = from.unwrap_or(self.acknowledged).min(self.may);

@@ -21,7 +21,7 @@ impl Random {
         self.below(count) == 0
     }
 
-    /// True with a probability in percent.
+    /// Returns true with a probability of `share` percent.
     pub fn percent(&mut self, share: usize) -> bool {
         self.below(100) < share
     }

@@ -9,7 +9,7 @@ use super::host::{ACK, Habits, Host, SYN};
 use super::random::Random;
 use crate::lab::{Lab, ends};
 
-/// Pattern of the rule; no other content contains its letters.
+/// Pattern of the rule. No other content contains its letters.
 pub const PATTERN: &[u8] = b"MATCHME!";
 
 /// Number of steps after which a conversation of this length is complete, unless a rule ends it.
@@ -20,17 +20,16 @@ fn most_steps(bytes: usize) -> usize {
 /// Fixed properties of a conversation.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// Percentages of packets that are lost, reordered and duplicated: before the gateway and after it.
+    /// Percentages of packets that are lost, reordered or duplicated, before and after the gateway.
     pub lost: [usize; 2],
     pub reordered: [usize; 2],
     pub doubled: [usize; 2],
     pub hosts: [Habits; 2],
-    /// Length in bytes of each block; the sides send the blocks in turn.
+    /// Length in bytes of each block. The sides take turns in sending blocks.
     pub blocks: [usize; 4],
-    /// Position of the pattern: block and offset.
+    /// Position of the pattern in the data: block, and offset in the block.
     pub planted: Option<(usize, usize)>,
-    /// Number of segments with another version of the stream, and of forged acknowledgements, that are injected before
-    /// the gateway.
+    /// Number of injected packets before the gateway: segments with different data, and forged acknowledgements.
     pub hostile: usize,
 }
 
@@ -46,7 +45,7 @@ impl Manner {
             reads: !random.one_in(3),
             longest: [8, 60, 536, 1460][random.below(4)],
         });
-        // Hosts with small windows send little data.
+        // Hosts with small windows get little data to send.
         let is_slow = hosts.iter().any(|host| host.buffer < 400);
         let is_fast = !is_slow && hosts.iter().all(|host| host.longest >= 536);
         let blocks = [(); 4].map(|()| match random.below(8) {
@@ -69,13 +68,13 @@ impl Manner {
     }
 }
 
-/// A segment in flight, with the direction of its sender.
+/// A segment in transit, with the direction of its sender.
 struct Packet {
     direction: Direction,
     segment: Vec<u8>,
-    /// The segment arrives on the interface of its sender's side.
+    /// The segment arrives at the gateway on its sender's side.
     own_side: bool,
-    /// The segment does not reach the other host.
+    /// The segment is lost after the gateway and does not reach the other host.
     dies: bool,
 }
 
@@ -93,11 +92,11 @@ pub struct World<'l> {
     manner: Manner,
     random: Random,
     hosts: [Host; 2],
-    /// Another version of each stream.
+    /// Other data for each stream, used by injected segments.
     others: [Vec<u8>; 2],
     before: Vec<Packet>,
     behind: Vec<Packet>,
-    /// Number of blocks begun.
+    /// Number of blocks of which the sending has begun.
     begun: usize,
     outcome: Outcome,
     /// Print the result of each segment.
@@ -122,7 +121,7 @@ impl<'l> World<'l> {
                 && planted == block
             {
                 let at = from + place..from + place + PATTERN.len();
-                // Hostile senders put the pattern into the other version only, and sometimes into both.
+                // Hostile senders put the pattern only into the other data, and sometimes into both.
                 if manner.hostile == 0 || random.one_in(4) {
                     streams[block % 2][at.clone()].copy_from_slice(PATTERN);
                 }
@@ -159,7 +158,7 @@ impl<'l> World<'l> {
         world
     }
 
-    /// Begins the next block when the other side has received the whole preceding one.
+    /// Begins the next block when the other side has received all of the preceding block.
     fn begin_blocks(&mut self) {
         while self.begun < 4 {
             let sent: [usize; 2] = [0, 1].map(|side| {
@@ -189,7 +188,7 @@ impl<'l> World<'l> {
         }));
     }
 
-    /// Takes a segment in flight, which may be duplicated; `None` if it is lost.
+    /// Removes a segment in transit, which may be duplicated. `None` if the segment is lost.
     fn arrive(&mut self, behind: bool) -> Option<Packet> {
         let place = usize::from(behind);
         let Manner {
@@ -285,7 +284,8 @@ impl<'l> World<'l> {
         }
     }
 
-    /// Sends a part of another version of the current block, or an acknowledgement of bytes that no host has.
+    /// Sends a segment with different bytes for sequence numbers of the current block, or an acknowledgement of bytes
+    /// that were never sent.
     fn attack(&mut self) {
         if self.outcome.hostile == self.manner.hostile || self.begun == 0 {
             return;
@@ -298,7 +298,7 @@ impl<'l> World<'l> {
         }
         self.outcome.hostile += 1;
         if self.random.one_in(4) {
-            // A forged segment of the other host, from this host's side.
+            // A forged segment with the other host's address, sent from this host's side.
             let segment = self.hosts[1 - side].acknowledgment(self.random.below(3000) as u32);
             self.before.push(Packet {
                 direction: [Reverse, Forward][side],
@@ -360,7 +360,8 @@ impl<'l> World<'l> {
         }
     }
 
-    /// The data delivered to applications never contains the whole pattern, whichever copies a receiver prefers.
+    /// Checks that the data delivered to applications never contains the whole pattern, whichever copies a receiver
+    /// prefers.
     fn check(&self) {
         for (side, host) in self.hosts.iter().enumerate() {
             for assembly in &host.received {

@@ -2,7 +2,7 @@
 
 use sluice_inspect::signature::{NumberField, NumberFormat};
 
-/// Bytes of a buffer; `None` where any byte is allowed.
+/// Bytes of a buffer. `None` means that any byte is allowed.
 #[derive(Clone, Debug)]
 pub struct Cells {
     pub bytes: Vec<Option<u8>>,
@@ -58,7 +58,7 @@ impl Cells {
     }
 }
 
-/// Value of the bytes; `None` if they are not a number.
+/// Value of the bytes, or `None` if they are not a number.
 pub fn read(number: &NumberField, bytes: &[u8]) -> Option<i64> {
     let all = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
     let value = match number.form {
@@ -72,7 +72,7 @@ pub fn read(number: &NumberField, bytes: &[u8]) -> Option<i64> {
     i64::try_from(value).ok()
 }
 
-/// The bytes of a number; `None` if it is too large.
+/// Encodes a number. `None` if it is too large for its field.
 pub fn written(number: &NumberField, value: i64) -> Option<Vec<u8>> {
     let value = u64::try_from(value).ok()? << number.mask.map_or(0, u32::trailing_zeros).min(31);
     let count = usize::from(number.count);

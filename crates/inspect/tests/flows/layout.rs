@@ -1,5 +1,5 @@
-//! Constructs buffers that satisfy conditions in order: each content is placed where it fits, from left to right, and
-//! moved if the following conditions can't be satisfied.
+//! Constructs buffers that satisfy conditions in order. Each content is placed at the leftmost position where it fits,
+//! and moved to the right if the following conditions can't be satisfied.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ struct State<'r> {
     numbers: [i64; 8],
     absent: Vec<Absent<'r>>,
     places: Vec<Place>,
-    /// Ends of expressions that were placed first.
+    /// Ends of the expressions that were placed before other conditions.
     ends: BTreeMap<usize, usize>,
     at: (Buffer, usize),
 }
@@ -45,14 +45,14 @@ pub struct Solver<'r> {
     conditions: &'r [Condition],
     texts: BTreeMap<usize, Text>,
     constants: Vec<i64>,
-    /// Expressions that are placed before everything else.
+    /// Expressions that must be placed before all other conditions.
     first: Vec<usize>,
     filler: u8,
     steps: u32,
 }
 
 /// Buffers that probably satisfy the conditions, and the positions of their contents. With `expressions_first`,
-/// contents are preferably found in the text of expressions, not placed beside it.
+/// contents are preferably placed within the text of expressions, not beside it.
 pub fn solve(conditions: &[Condition], expressions_first: bool) -> Result<(Buffers, Vec<Place>), &'static str> {
     let filler = filler(conditions);
     let (mut texts, mut first, mut constants) = (BTreeMap::new(), Vec::new(), vec![0, 1, 2, 4, 8, 16, 32]);
@@ -77,7 +77,7 @@ pub fn solve(conditions: &[Condition], expressions_first: bool) -> Result<(Buffe
             _ => {}
         }
     }
-    // Bits tested by several conditions are combined.
+    // Bits that several conditions test are combined.
     let bits = conditions.iter().filter_map(|condition| match condition {
         Condition::ByteTest(ByteTest {
             value: Value::Constant(value),
@@ -106,7 +106,7 @@ pub fn solve(conditions: &[Condition], expressions_first: bool) -> Result<(Buffe
     Ok((buffers, state.places))
 }
 
-/// A byte that no condition contains.
+/// Returns a byte that occurs in no condition.
 pub fn filler(conditions: &[Condition]) -> u8 {
     let named = |byte: u8| {
         conditions.iter().any(|condition| match condition {
@@ -122,7 +122,7 @@ pub fn filler(conditions: &[Condition]) -> u8 {
         .unwrap_or(b'-')
 }
 
-/// Maps two views of the same bytes to one buffer.
+/// Maps buffers that are two views of the same bytes to one buffer.
 fn same(buffer: Buffer) -> Buffer {
     match buffer {
         Buffer::HttpRawUri => Buffer::HttpUri,
@@ -327,7 +327,7 @@ impl<'r> Solver<'r> {
         let (there, mut fresh): (Vec<usize>, Vec<usize>) =
             fits.into_iter().partition(|&at| cells.laid(at, length) == length);
         if !bounded {
-            // Prefer positions after the existing bytes, with a gap, to positions within them.
+            // Prefer positions after the existing bytes, with a gap, to positions within the existing bytes.
             fresh.sort_by_key(|&at| (have > 0 && at <= have, at));
         }
         for at in there.into_iter().chain(fresh).take(TRIED) {
@@ -369,7 +369,7 @@ impl<'r> Solver<'r> {
         let mut fits: Vec<usize> = (from..=last)
             .filter(|&at| cells.takes(at, &text.bytes, expression.caseless))
             .collect();
-        // Prefer positions where most of the text exists already, otherwise after everything.
+        // Prefer positions where most of the text exists already; otherwise prefer positions after all existing bytes.
         fits.sort_by_key(|&at| {
             (
                 std::cmp::Reverse(cells.laid(at, length)),

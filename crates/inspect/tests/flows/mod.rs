@@ -25,10 +25,10 @@ use wire::{Buffers, Manner};
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub wire: Wire,
-    /// Messages that must be sent before, to set flow variables.
+    /// Messages that must be sent first, to set flow variables.
     before: Vec<Message>,
     pub toward: Toward,
-    /// Buffers of the decisive message.
+    /// Contents of the buffers of the decisive message.
     pub buffers: Buffers,
     pub places: Vec<Place>,
     form: Form,
@@ -66,7 +66,7 @@ fn buffer_of(condition: &Condition) -> Option<Buffer> {
     }
 }
 
-/// Candidate flows, the most probable first; or the reason why there is none.
+/// Candidate flows, the most probable first, or the reason for which none exists.
 pub fn flows(signature: &Signature, rules: &[Signature]) -> Result<Vec<Flow>, &'static str> {
     let wire = wire_of(signature)?;
     let needed = needed(signature);
@@ -128,7 +128,7 @@ fn is_set_by(rule: &Signature, names: &[&str]) -> bool {
         })
 }
 
-/// Endpoints of the first rule that match the second one, too.
+/// Endpoints of the first rule, restricted to those that the second rule also matches.
 fn joined(wire: &Wire, first: &Signature, second: &Signature) -> Option<Wire> {
     let other = wire_of(second).ok()?;
     let mut joined = wire.clone();
@@ -147,7 +147,7 @@ fn joined(wire: &Wire, first: &Signature, second: &Signature) -> Option<Wire> {
     Some(joined)
 }
 
-/// Sides of client and server.
+/// Rule sides that describe the client and the server.
 fn sides(signature: &Signature) -> [&Side; 2] {
     let header = &signature.header;
     match toward(signature) {
@@ -347,13 +347,13 @@ impl Flow {
         messages
     }
 
-    /// The flow with another byte at an offset of a message.
+    /// Returns the flow with one byte of a message replaced.
     pub fn changed(mut self, message: usize, at: usize, byte: u8) -> Self {
         self.changes.push((message, at, byte));
         self
     }
 
-    /// The flow with another byte at an offset of a buffer.
+    /// Returns the flow with one byte of a buffer replaced.
     pub fn with(&self, buffer: Buffer, at: usize, byte: u8) -> Self {
         let mut other = self.clone();
         if let Some(cell) = other.buffers.get_mut(&buffer).and_then(|bytes| bytes.get_mut(at)) {

@@ -1,10 +1,11 @@
-//! Generates the shortest text that an expression matches, of filler bytes where there is a choice.
+//! Generates a shortest text that an expression matches. It consists of filler bytes wherever the expression allows a
+//! choice.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 use sluice_inspect::signature::Expression;
 
-/// Constraint on what precedes or follows the text.
+/// Constraint on the data before or after the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edge {
     /// No constraint.
@@ -19,20 +20,20 @@ pub enum Edge {
 /// A text and its constraints.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
-    /// `None` where nearly any byte is allowed.
+    /// Bytes of the text. `None` means that nearly any byte is allowed.
     pub bytes: Vec<Option<u8>>,
     pub begin: Edge,
     pub end: Edge,
-    /// Captured groups that the pattern refers to.
+    /// Texts of captured groups to which the pattern refers.
     captured: Vec<Vec<Option<u8>>>,
 }
 
-/// Placeholder for a reference to the first capture; the next byte is that for the second one.
+/// Placeholder byte for a reference to the first capture. The byte with the next number stands for the second capture.
 const REFERENCE: u8 = 0xf1;
 
-/// `None` if the expression has a form that the generator does not support.
+/// Generates a text. `None` if the expression has a form that is not supported here.
 pub fn text(expression: &Expression, filler: u8) -> Option<Text> {
-    // The shortest text does not contain what a negative lookahead excludes.
+    // The shortest text never contains what a negative lookahead excludes, so lookaheads are removed.
     let pattern = without_lookahead(&expression.pattern)?;
     let referring = (1..=9).any(|number| pattern.contains(&format!("\\{number}")));
     let pattern = (1..=9).fold(pattern, |pattern, number| {
@@ -140,7 +141,7 @@ fn write(hir: &Hir, filler: u8, text: &mut Text) -> Option<()> {
     }
 }
 
-/// Only the end of the line may follow an alternative that ends a line.
+/// If an alternative ends a line, only the end of the line may follow it.
 fn behind_the_end(hir: &Hir, filler: u8, text: &mut Text) -> Option<()> {
     match hir.properties().minimum_len() {
         Some(0) => Some(()),
@@ -160,7 +161,7 @@ impl Edge {
     }
 }
 
-/// `None` if the class contains the filler and most other bytes, otherwise a harmless byte.
+/// Returns a byte of the class, or `None` (any byte) if the class contains the filler and most other bytes.
 fn choose(class: &Class, filler: u8) -> Option<Option<u8>> {
     let holds = |byte: u8| match class {
         Class::Bytes(class) => class.iter().any(|range| (range.start()..=range.end()).contains(&byte)),

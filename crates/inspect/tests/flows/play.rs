@@ -21,17 +21,17 @@ pub struct Message {
 /// Properties that all packets of a flow share.
 #[derive(Clone, Debug)]
 pub struct Wire {
-    /// Addresses of client and server.
+    /// Addresses of the client and the server.
     pub addresses: [IpAddr; 2],
     pub ports: [u16; 2],
     pub ip: IpFields,
     pub icmp: Option<IcmpFields>,
-    /// TCP flags of the last packet with data, and of none before it.
+    /// TCP flags of the last packet with data. Earlier packets don't have them.
     pub flags: Option<u8>,
     pub window: u16,
     /// Initial sequence numbers of client and server.
     pub initial: [u32; 2],
-    /// Whether datagrams count as part of an established flow.
+    /// Whether datagrams belong to a flow in which both sides have already sent.
     pub established: bool,
 }
 
@@ -54,7 +54,7 @@ impl Default for Wire {
     }
 }
 
-/// Messages in turn, in segments of `step` bytes.
+/// Splits messages, sent in turn, into segments of `step` bytes.
 pub fn in_parts(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
     let parts = messages.iter().flat_map(|(toward, bytes)| {
         bytes.chunks(step).map(|part| Message {
@@ -65,7 +65,7 @@ pub fn in_parts(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
     parts.collect()
 }
 
-/// Plays a whole flow. [`Lab::fired`] has the rules that fire, once for each match.
+/// Plays a whole flow. Afterwards [`Lab::fired`] contains the rules that fired, once for each match.
 pub fn play(lab: &mut Lab, wire: &Wire, messages: &[Message]) {
     let tcp = wire.ip.protocol == 6;
     let handle = lab.inspector.create_flow(tcp).expect("there is room");
@@ -113,7 +113,7 @@ impl Player<'_> {
     fn connection(&mut self, messages: &[Message]) {
         let lone = self.wire.flags.filter(|flags| flags & ACK == 0 || flags & SYN != 0);
         if let (Some(flags), Some(first)) = (lone, messages.first()) {
-            // The packet acknowledges nothing: it precedes the handshake, or there is none.
+            // The packet acknowledges nothing, because it precedes the handshake or because no handshake exists.
             return self.segment(direction(first.toward), flags, &first.bytes);
         }
         self.segment(Direction::Forward, SYN, b"");

@@ -1,4 +1,4 @@
-//! Builds protocol messages whose buffers have given contents.
+//! Builds protocol messages whose buffers have the given contents.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use sluice_inspect::signature::Buffer;
 /// Content of each buffer.
 pub type Buffers = BTreeMap<Buffer, Vec<u8>>;
 
-/// Placement of the contents in a message, if there are alternatives.
+/// Where contents are placed in a message, if there are alternatives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// The URI's bytes are in the query, which is not normalised.
+    /// The bytes of the URI are in the query, which is not normalised.
     pub query: bool,
-    /// The header's bytes are in the value of a field.
+    /// The bytes of the header buffer are in the value of a field.
     pub value: bool,
     /// Bytes for the payload buffer are in a header field, not in the body.
     pub in_header: bool,
@@ -42,7 +42,7 @@ fn rest(buffers: &Buffers, manner: Manner, fields: [(&[u8], Buffer); 3], body: &
                 (false, false) => b"",
             });
             head.extend_from_slice(bytes);
-            // White space at the end of a value is not part of it.
+            // White space at the end of a value is not part of the buffer, so a byte follows it.
             head.extend_from_slice(if bytes.ends_with(b" ") { b"0" } else { b"" });
             head.extend_from_slice(if bytes.ends_with(b"\r\n") { b"" } else { b"\r\n" });
         }

@@ -12,7 +12,7 @@ pub struct Message {
     pub complete: BTreeSet<Buffer>,
     pub truncated: BTreeSet<Buffer>,
     pub anomalies: Vec<Anomaly>,
-    /// Offset and length of the body's window at the end.
+    /// Offset and length of the body's window at the end of the message.
     pub window: (u64, usize),
     pub ended: bool,
 }
@@ -121,8 +121,8 @@ pub struct Outcome {
     pub parsed: (usize, usize),
 }
 
-/// Runs a conversation, each part split at the positions that `cut` returns for its length, then closes both
-/// directions.
+/// Runs a conversation. Each part is split at the positions that `cut` returns for its length. Both directions are
+/// closed afterwards.
 #[allow(dead_code)]
 pub fn converse(
     capacity: &ParserCapacity,

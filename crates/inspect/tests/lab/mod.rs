@@ -29,9 +29,9 @@ pub struct Lab {
     pub settings: Settings,
     tools: DetectionContext,
     rates: HostTable,
-    /// Rules that matched, by their `sid`.
+    /// `sid` of each rule that matched.
     pub fired: Vec<u32>,
-    /// Transactions of the flows.
+    /// Transactions that the flows logged.
     pub said: Vec<Transaction>,
 }
 
@@ -54,7 +54,7 @@ impl Lab {
         Self::with(rules, stream::StreamCapacity::of(16))
     }
 
-    /// Creates a lab with this capacity for streams.
+    /// Creates a lab with these rules and this capacity for streams.
     pub fn with(rules: Arc<Ruleset>, streams: stream::StreamCapacity) -> Self {
         let protocols = ParserCapacity {
             messages: 16,
@@ -73,7 +73,7 @@ impl Lab {
         )
     }
 
-    /// Creates a lab with this capacity.
+    /// Creates a lab with these rules and this capacity.
     pub fn sized(rules: Arc<Ruleset>, plan: InspectorCapacity) -> Self {
         let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
         let scratch = Prefilter::scratch(rules.prefilter()).unwrap();
@@ -112,7 +112,7 @@ pub struct Connection<'l> {
     pub handle: FlowHandle,
     client: IpAddr,
     ports: [u16; 2],
-    /// Forwarded bytes, by direction, at their offset in the stream; zeros elsewhere.
+    /// Forwarded bytes of each direction, at their offset in the stream. Bytes that were not forwarded are zeros.
     pub delivered: [Vec<u8>; 2],
     /// Verdict on the last packet.
     pub last: Verdict,
@@ -127,7 +127,8 @@ impl<'l> Connection<'l> {
         Self::of(lab, CLIENT, [40_000, port])
     }
 
-    /// Opens an established connection of a client; `last` is the verdict on its acknowledgement of the server's SYN.
+    /// Opens an established connection from a client. `last` is then the verdict on the client's acknowledgement of the
+    /// server's SYN.
     pub fn of(lab: &'l mut Lab, client: IpAddr, ports: [u16; 2]) -> Self {
         let handle = lab.inspector.create_flow(true).unwrap();
         let between = Endpoints {
@@ -179,7 +180,7 @@ impl<'l> Connection<'l> {
         segment[2..4].copy_from_slice(&to.to_be_bytes());
         let sequence = INITIAL[direction as usize].wrapping_add(1).wrapping_add(place as u32);
         segment[4..8].copy_from_slice(&sequence.to_be_bytes());
-        // The bytes that have arrived from the other side are acknowledged.
+        // The segment acknowledges all bytes that have arrived from the other side.
         let other = direction.opposite() as usize;
         let acknowledged = INITIAL[other]
             .wrapping_add(1)
@@ -189,7 +190,7 @@ impl<'l> Connection<'l> {
         segment[13] = flags;
         segment[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
         if flags & SYN != 0 {
-            // The largest window scale.
+            // The header has the option with the largest window scale.
             segment[12] = 6 << 4;
             segment.extend([1, 3, 3, 14]);
         }
@@ -252,7 +253,7 @@ impl<'l> Connection<'l> {
     }
 }
 
-/// Address of the client, unless another one is given.
+/// Default address of the client.
 pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
 
 /// Length of a TCP header.

@@ -6,7 +6,7 @@ use sluice_inspect::stream::{Exception, SegmentKind, StreamCapacity};
 use sluice_wire::key::Direction::{self, Forward, Reverse};
 use sluice_wire::tcp::flag;
 
-/// Initial sequence numbers: the client's sequence numbers soon wrap at 2³².
+/// Initial sequence number of the client. Its sequence numbers soon wrap around at 2³².
 pub const CLIENT: u32 = 0xffff_fff8;
 pub const SERVER: u32 = 5000;
 
@@ -39,8 +39,8 @@ impl From<SegmentKind> for Is {
     }
 }
 
-/// Sender (`c`, `s`; upper case: from the wrong side) and flags (`S`, `A`, `F`, `R`, `U`); sequence and acknowledgement number, relative to the SYN
-/// of their stream; data; expected result.
+/// Sender (`c` or `s`; upper case if the segment arrives from the wrong side) and flags (`S`, `A`, `F`, `R`, `U`); sequence and acknowledgement
+/// number, each relative to the SYN of its stream; data; expected result.
 pub type Row = (&'static str, i64, i64, &'static str, Is);
 
 fn flags(text: &str) -> u8 {

@@ -1,4 +1,4 @@
-//! Drives the streams of a connection as a gateway does: records the forwarded segments and the inspected bytes.
+//! Processes the streams of a connection as a gateway does, and records the forwarded segments and the inspected bytes.
 #![allow(dead_code)]
 
 pub mod cases;
@@ -60,11 +60,11 @@ pub fn data(segment: &[u8]) -> &[u8] {
     &segment[tcp::LENGTH + 4..]
 }
 
-/// A connection, and the record of what passed.
+/// A connection, with a record of the forwarded segments.
 pub struct Rig {
     pub streams: Streams<'static>,
     pub handle: StreamHandle,
-    /// Inspected bytes of each direction, since its stream began last.
+    /// Inspected bytes of each direction since its stream last began.
     pub inspected: [Vec<u8>; 2],
     /// Forwarded segments, in order.
     pub passed: Vec<(Direction, Vec<u8>)>,
@@ -85,12 +85,12 @@ impl Rig {
         }
     }
 
-    /// Processes a segment from its sender's side: it is forwarded or dropped.
+    /// Processes a segment that arrives from its sender's side, and forwards or drops it.
     pub fn send(&mut self, direction: Direction, segment: Vec<u8>) -> SegmentKind {
         self.send_from(direction, true, segment)
     }
 
-    /// Processes a segment; `own`: it arrived from its sender's side.
+    /// Processes a segment. `own` means that it arrived from its sender's side.
     pub fn send_from(&mut self, direction: Direction, own: bool, mut segment: Vec<u8>) -> SegmentKind {
         let step = self.streams.segment(self.handle, direction, own, &mut segment);
         assert_eq!(0xffff, checksum::sum(&segment), "the checksum is right after {step:?}");
@@ -113,7 +113,7 @@ impl Rig {
         step
     }
 
-    /// Inspects queued segments that are in order after a gap was filled.
+    /// Inspects queued bytes that are in order after a gap was filled.
     pub fn take_kept(&mut self, direction: Direction) {
         while let Some(kept) = self.streams.next_queued(self.handle, direction) {
             assert!(kept.length > 0);

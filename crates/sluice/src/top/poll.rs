@@ -18,11 +18,11 @@ pub struct Poll {
     pub cores: Vec<Core>,
     /// Counters of the interfaces.
     pub interfaces: Vec<Interface>,
-    /// Drops by reason.
+    /// Dropped packets for each reason.
     pub drops: Vec<Drop>,
 }
 
-/// Polls repeatedly, also after a restart of the daemon.
+/// Polls the daemon repeatedly. It reconnects if the daemon is restarted.
 pub struct Poller {
     socket: PathBuf,
     client: Option<Client>,
@@ -40,7 +40,7 @@ impl Poller {
     /// Poll the counters.
     ///
     /// # Errors
-    /// No daemon listens, or the connection breaks. The next poll reconnects.
+    /// No daemon listens at the socket, or the connection breaks. The next poll reconnects.
     pub fn poll(&mut self) -> Result<Poll, ClientError> {
         let mut client = match self.client.take() {
             Some(client) => client,

@@ -1,25 +1,26 @@
-//! Predicts the maximum packet rate of workers and gateway.
+//! Predicts the maximum packet rates of the workers and of the gateway.
 
 /// Current load of a worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Packets per second through its nodes.
+    /// Packets per second that the worker processes.
     pub packets: f64,
-    /// Cycles per packet; `None` without packets.
+    /// Cycles per packet. `None` if no packets are processed.
     pub cycles: Option<f64>,
 }
 
-/// Predicted maximum packet rates per second; `None` without data.
+/// Predicted maximum rates in packets per second. `None` without data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// Maximum of each worker, if it were fully busy.
+    /// Maximum rate of each worker, at which it would be fully busy.
     pub workers: Vec<Option<f64>>,
-    /// Maximum of the gateway with the current distribution, until the busiest worker is full.
+    /// Maximum rate of the gateway, with the current distribution of packets, at which its busiest worker would be
+    /// fully busy.
     pub gateway: Option<f64>,
 }
 
-/// Predict from current costs and distribution: `hz` cycles per second, the load of each worker, and the gateway's
-/// current packet rate.
+/// Predict the rates from the current costs and distribution. `hz` is the number of cycles per second, `loads` the load
+/// of each worker, and `carried` the current packet rate of the gateway.
 pub fn predict(hz: u64, loads: &[Load], carried: f64) -> Prediction {
     let at_full = |load: &Load| load.cycles.map(|cycles| hz as f64 / cycles);
     let workers: Vec<_> = loads.iter().map(at_full).collect();
@@ -27,7 +28,8 @@ pub fn predict(hz: u64, loads: &[Load], carried: f64) -> Prediction {
         .iter()
         .zip(&workers)
         .filter_map(|(load, full)| full.map(|full| full / load.packets));
-    // The worker with the least headroom is full first, and other workers also depend on its packets.
+    // The worker with the least headroom is the first to be fully busy. This limits the gateway, because packets of
+    // other workers also pass it.
     let growth = growths.min_by(f64::total_cmp);
     Prediction {
         gateway: growth.filter(|_| carried > 0.0).map(|growth| growth * carried),
@@ -60,7 +62,7 @@ mod tests {
 
     #[test]
     fn gateway_with_uneven_workers_is_full_with_the_busiest() {
-        // Two workers are 50 % and 10 % busy: twice the traffic fills the first one.
+        // Two workers are 50 % and 10 % busy. With twice the traffic, the first worker is fully busy.
         let loads = [load(5e6, 200.0), load(1e6, 200.0)];
         assert_eq!(Some(12e6), predict(2_000_000_000, &loads, 6e6).gateway);
     }

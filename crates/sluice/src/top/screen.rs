@@ -19,10 +19,10 @@ use super::snapshot::Snapshot;
 use crate::columns::Align;
 use crate::exit::CommandError;
 
-/// Maximum delay until a key or a snapshot is processed.
+/// Maximum delay before a key or a snapshot is processed.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Terminal width from which on two tables are shown side by side.
+/// Minimum terminal width at which two tables are shown side by side.
 const WIDE: u16 = 160;
 
 /// State of the display.
@@ -33,7 +33,7 @@ pub struct View {
     first: usize,
 }
 
-/// Action requested by a key.
+/// Action that a key requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     End,
@@ -44,7 +44,7 @@ enum Wish {
 /// Show snapshots until the user quits.
 ///
 /// # Errors
-/// The first poll of the daemon fails, or the terminal does.
+/// The first poll of the daemon fails, or the terminal can't be used.
 pub fn run(socket: &Path, interval: Duration) -> Result<(), CommandError> {
     let mut poller = Poller::new(socket);
     poller.poll()?;
@@ -62,7 +62,7 @@ pub fn run(socket: &Path, interval: Duration) -> Result<(), CommandError> {
     }
 }
 
-/// A terminal whose state is restored when dropped.
+/// A terminal whose state is restored when this value is dropped.
 struct Restored(ratatui::DefaultTerminal);
 
 impl Drop for Restored {
@@ -120,7 +120,7 @@ fn wish(key: &KeyEvent) -> Option<Wish> {
 }
 
 impl View {
-    /// Execute an action; returns whether to quit.
+    /// Execute an action. Returns whether to quit.
     fn follow(&mut self, wish: Wish) -> bool {
         let workers = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.workers.len());
         match wish {
@@ -131,7 +131,7 @@ impl View {
         false
     }
 
-    /// Take pending snapshots; returns whether further ones can arrive.
+    /// Receive pending snapshots. Returns whether further ones can arrive.
     fn take(&mut self, news: &Receiver<News>) -> bool {
         match news.try_recv() {
             Ok(Ok(snapshot)) => (self.snapshot, self.trouble) = (Some(snapshot), None),
@@ -142,7 +142,7 @@ impl View {
         true
     }
 
-    /// Draw as much of the snapshot as fits.
+    /// Draw as much of the snapshot as the terminal has room for.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let head = self.head();
         let rows = [Constraint::Length(head.lines.len() as u16), Constraint::Fill(1)];
@@ -157,7 +157,7 @@ impl View {
         let title = self.snapshot.as_ref().map_or("…".into(), sheet::title);
         let mut lines = vec![Line::styled(escaped(&title).into_owned(), Modifier::BOLD)];
         let warnings = self.snapshot.iter().flat_map(|snapshot| &snapshot.warnings);
-        // The first line of a multi-line error says what is wrong.
+        // The first line of a multi-line error states the problem.
         let trouble = self.trouble.iter().filter_map(|trouble| trouble.lines().next());
         lines.extend(
             trouble
@@ -171,12 +171,13 @@ impl View {
 const URGENT: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const TITLE: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// Draw the tables, two side by side if there is room; the first `first` workers below the sum are scrolled away.
+/// Draw the tables, two side by side if there is room. The first `first` workers after the row of the sum are scrolled
+/// out of view.
 fn tables(snapshot: &Snapshot, first: usize, frame: &mut Frame<'_>, area: Rect) {
     let assist = sheet::assist(snapshot);
     let mut area = area;
     if !assist.rows.is_empty() {
-        // One row for the titles and one blank row.
+        // Two rows are added, for the titles and a blank row.
         let rows = [Constraint::Max(assist.rows.len() as u16 + 2), Constraint::Fill(1)];
         let [above, below] = Layout::vertical(rows).areas(area);
         table(&assist, frame, above);
@@ -201,7 +202,7 @@ fn tables(snapshot: &Snapshot, first: usize, frame: &mut Frame<'_>, area: Rect) 
         table(&drops, frame, right);
         return;
     }
-    // The workers leave a third of the rows to the other tables; each table is followed by a blank row.
+    // The table of workers leaves a third of the rows to the other tables. A blank row follows each table.
     let most = (area.height / 3).max(3);
     let rows = [
         Constraint::Length(workers.min(most) + 1),
@@ -217,7 +218,7 @@ fn tables(snapshot: &Snapshot, first: usize, frame: &mut Frame<'_>, area: Rect) 
 }
 
 fn table<const N: usize>(sheet: &Sheet<N>, frame: &mut Frame<'_>, area: Rect) {
-    // The last row of each area is the gap to the next.
+    // The last row of each area is the gap to the next area.
     let area = Rect {
         height: area.height.saturating_sub(1),
         ..area
@@ -242,7 +243,7 @@ fn cells<const N: usize>(sheet: &Sheet<N>, texts: &[String; N]) -> Vec<Cell<'sta
     aligned.collect()
 }
 
-/// Columns are as wide as their widest cell; the last column takes the rest.
+/// Columns are as wide as their widest cell. The last column takes the remaining width.
 fn widths<const N: usize>(sheet: &Sheet<N>) -> Vec<Constraint> {
     let width = |column: usize| {
         let cells = sheet.rows.iter().map(|row| escaped(&row.cells[column]).chars().count());

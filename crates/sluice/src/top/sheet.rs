@@ -1,10 +1,10 @@
-//! Tables of a snapshot, used for text and terminal.
+//! Tables of a snapshot, for the output as text and on the terminal.
 
 use super::snapshot::{Cycles, Figures, Snapshot, Traffic};
 use crate::columns::Align::{Left, Right};
 use crate::columns::{Align, grouped};
 
-/// A table whose first row is the sum of the others, if a sum exists.
+/// A table. If there is a sum of its rows, the sum is the first row.
 #[derive(Clone, Debug)]
 pub struct Sheet<const N: usize> {
     /// Title and alignment of each column.
@@ -22,10 +22,10 @@ pub struct Row<const N: usize> {
     pub urgent: bool,
 }
 
-/// Load from which on a worker counts as full: it has no room for bursts.
+/// Load above which a worker counts as full, because it has no room left for bursts.
 const FULL: f64 = 0.95;
 
-/// Table of workers: load, cost, prediction, rings.
+/// Table of workers with their load, cost, prediction and rings.
 pub fn load(snapshot: &Snapshot) -> Sheet<10> {
     let Snapshot { gateway, workers, .. } = snapshot;
     let mut rows = vec![load_row(["all".into(), "-".into()], gateway, false)];
@@ -33,7 +33,8 @@ pub fn load(snapshot: &Snapshot) -> Sheet<10> {
         let names = [worker.worker.to_string(), worker.core.to_string()];
         load_row(names, &worker.figures, worker.state == "stuck")
     }));
-    // The busy shares of several workers add up to more than the limit, so only shed packets make the sum urgent.
+    // The loads of several workers add up to more than the limit. The row of the sum is therefore urgent only if
+    // packets were shed.
     rows[0].urgent = gateway.shed > 0.0;
     Sheet {
         titles: [
@@ -73,10 +74,10 @@ fn load_row([worker, core]: [String; 2], figures: &Figures, stuck: bool) -> Row<
     }
 }
 
-/// Parts of a worker that performs all of them.
+/// Parts of packet processing of a worker that performs all of them.
 const ALL: &str = "receive+parse+session+transmit";
 
-/// Table of workers: cycles per packet by stage, and the parts that each performs.
+/// Table of workers with their cycles per packet in each stage, and the parts of packet processing that each performs.
 pub fn stages(snapshot: &Snapshot) -> Sheet<10> {
     let Snapshot { gateway, workers, .. } = snapshot;
     let mut rows = vec![stages_row("all".into(), gateway, "-")];
@@ -132,7 +133,7 @@ fn stages_row(worker: String, figures: &Figures, parts: &str) -> Row<10> {
     Row { cells, urgent: false }
 }
 
-/// Table of the workers that have ever taken over shards from others.
+/// Table of those workers that have taken over shards from others since the start.
 pub fn assist(snapshot: &Snapshot) -> Sheet<7> {
     let assisting = snapshot.workers.iter().filter(|worker| worker.figures.assist.begun > 0);
     let rows = assisting.map(|worker| {
@@ -162,7 +163,7 @@ pub fn assist(snapshot: &Snapshot) -> Sheet<7> {
     }
 }
 
-/// Table of interfaces: received and sent traffic.
+/// Table of interfaces with their received and sent traffic.
 pub fn traffic(snapshot: &Snapshot) -> Sheet<7> {
     let mut rows = vec![traffic_row("all", "-", &snapshot.traffic)];
     let interfaces = snapshot.interfaces.iter();
@@ -197,7 +198,7 @@ fn traffic_row(name: &str, link: &str, traffic: &Traffic) -> Row<7> {
     }
 }
 
-/// Table of the most frequent drop reasons, at most `most`.
+/// Table of the drop reasons with the most packets, at most `most` of them.
 pub fn drops(snapshot: &Snapshot, most: usize) -> Sheet<3> {
     let listed = snapshot.drops.iter().take(most).map(|drop| Row {
         cells: [scaled(drop.rate), scaled(drop.packets as f64), drop.name.clone()],
@@ -209,7 +210,7 @@ pub fn drops(snapshot: &Snapshot, most: usize) -> Sheet<3> {
     }
 }
 
-/// Line above the tables.
+/// The line above the tables.
 pub fn title(snapshot: &Snapshot) -> String {
     let Snapshot {
         name,
@@ -223,7 +224,7 @@ pub fn title(snapshot: &Snapshot) -> String {
     format!("{name}: up {up}, {sessions} sessions; the last {seconds:.1} s")
 }
 
-/// Format a number with at most six characters, up to 10¹⁵: as an integer below 100,000, otherwise with three digits
+/// Format a number of up to 10¹⁵ with at most six characters: below 100,000 as an integer, otherwise with three digits
 /// and k, M, G or T.
 pub fn scaled(number: f64) -> String {
     if number < 99_999.5 {

@@ -9,7 +9,7 @@ use self::rise::Rise;
 use super::poll::Poll;
 use super::prediction::{Load, predict};
 
-/// Stages of packet processing in order; names of the counters `cycles-…` of a core, without timers and requests.
+/// Stages of packet processing in order. They are the names of the `cycles-…` counters of a core, except those for timers and requests.
 pub const STAGES: [&str; 8] = [
     "receive",
     "parse",
@@ -21,7 +21,7 @@ pub const STAGES: [&str; 8] = [
     "take-over",
 ];
 
-/// Names of worker counters other than cycles by stage.
+/// Names of worker counters that are not cycles of a stage.
 pub const COUNTERS: [&str; 11] = [
     WAITING,
     HANDED_OVER,
@@ -48,25 +48,25 @@ const SLICES_ENDED: &str = "slices-ended";
 const ASSISTS_BEGUN: &str = "assists-begun";
 const ASSISTS_ENDED: &str = "assists-ended";
 
-/// Cycles by stage, in the order of [`STAGES`].
+/// Cycles of each stage, in the order of [`STAGES`].
 pub type Spent = [u64; STAGES.len()];
 
 /// Activity between two polls.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Snapshot {
-    /// `name` of `[system]`.
+    /// `name` in `[system]` of the configuration.
     pub name: String,
     /// Seconds since the daemon started.
     pub uptime: u64,
     /// Duration between the polls in seconds.
     pub seconds: f64,
-    /// Sessions that exist, IPv4 and IPv6.
+    /// Numbers of existing IPv4 and IPv6 sessions.
     pub sessions: [u64; 2],
     /// Warnings that need the operator's attention.
     pub warnings: Vec<String>,
-    /// All workers together. `busy` and `cycles-per-packet` are sums over them; `packets` are those that interfaces
-    /// received and that no full ring rejected.
+    /// All workers together. `busy` and `cycles_per_packet` are sums over the workers. `packets` counts packets that
+    /// interfaces received and that were not rejected by a full ring.
     pub gateway: Figures,
     /// Individual workers.
     pub workers: Vec<Worker>,
@@ -74,27 +74,27 @@ pub struct Snapshot {
     pub traffic: Traffic,
     /// Individual interfaces.
     pub interfaces: Vec<InterfaceTraffic>,
-    /// Drop reasons with a nonzero count, the fastest growing first.
+    /// Drop reasons with a nonzero count. The reason with the highest rate comes first.
     pub drops: Vec<Dropped>,
 }
 
-/// Activity of a worker, or of all together.
+/// Activity of one worker, or of all workers together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Figures {
-    /// Share of the time spent on packets, 0 to 1 per worker.
+    /// Fraction of the time that was spent on packets, 0 to 1 for each worker.
     pub busy: f64,
-    /// Packets per second that were processed.
+    /// Packets processed per second.
     pub packets: f64,
-    /// Cycles per packet; `None` without packets.
+    /// Cycles per packet. `None` if no packets were processed.
     pub cycles_per_packet: Option<Cycles>,
     /// Predicted maximum packets per second.
     pub predicted: Option<f64>,
-    /// Packets that waited in the rings to this worker at its last round.
+    /// Packets that were waiting in the rings to this worker in its last round.
     pub waiting: u64,
     /// Packets per second handed over to other workers.
     pub handed_over: f64,
-    /// Packets per second taken from other workers.
+    /// Packets per second that were received from other workers.
     pub taken_over: f64,
     /// Packets per second dropped because the ring to the next worker was full: `shed` and `handover-full`.
     pub shed: f64,
@@ -102,21 +102,21 @@ pub struct Figures {
     pub assist: Assist,
 }
 
-/// Work of a worker for others that are overloaded.
+/// Work that a worker does for other workers that are overloaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Assist {
-    /// Shards taken over from other workers.
+    /// Number of shards that are currently taken over from other workers.
     pub lent: u64,
-    /// Packets that waited in its queue at its last round.
+    /// Packets that were waiting in the worker's assist queue in its last round.
     pub waiting: u64,
     /// Packets of these shards per second.
     pub packets: f64,
-    /// Number of times per second that the time slice ended the work on them.
+    /// Number of times per second that the work on these shards was stopped because its time slice had ended.
     pub slices_ended: f64,
-    /// Number of times that assisting began and ended since the start.
+    /// Number of times that the worker began to assist since the start.
     pub begun: u64,
-    /// Number of times that assisting ended since the start.
+    /// Number of times that the worker ceased to assist since the start.
     pub ended: u64,
 }
 
@@ -126,11 +126,11 @@ pub struct Assist {
 pub struct Worker {
     /// Number of the worker, from 0.
     pub worker: u16,
-    /// Core that it is pinned to.
+    /// Core to which the worker is pinned.
     pub core: u16,
     /// `running`, `asleep` or `stuck`.
     pub state: String,
-    /// Parts of packet processing that it performs.
+    /// Parts of packet processing that the worker performs.
     pub parts: String,
     /// Activity of the worker.
     #[serde(flatten)]
@@ -143,7 +143,7 @@ pub struct Worker {
 pub struct Cycles {
     /// Total cycles per packet.
     pub total: f64,
-    /// By stage, in the order of [`STAGES`].
+    /// Cycles per packet in each stage, in the order of [`STAGES`].
     #[serde(flatten, serialize_with = "by_name")]
     pub stages: [f64; STAGES.len()],
 }
@@ -158,13 +158,13 @@ fn by_name<S: serde::Serializer>(stages: &[f64; STAGES.len()], serializer: S) ->
 pub struct Traffic {
     /// Packets received per second.
     pub received: f64,
-    /// Bits of the received frames, without preamble, frame check sequence and gap.
+    /// Received bits per second, without preamble, frame check sequence and gap.
     pub received_bits: f64,
     /// Packets sent per second.
     pub sent: f64,
-    /// Bits of their frames.
+    /// Sent bits per second, without preamble, frame check sequence and gap.
     pub sent_bits: f64,
-    /// Dropped packets, counted by input interface.
+    /// Dropped packets per second, counted at the input interface.
     pub dropped: f64,
 }
 
@@ -181,7 +181,7 @@ pub struct InterfaceTraffic {
     pub traffic: Traffic,
 }
 
-/// Packets dropped for a reason.
+/// Packets that were dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Dropped {
@@ -189,12 +189,12 @@ pub struct Dropped {
     pub name: String,
     /// Dropped packets per second.
     pub rate: f64,
-    /// Packets since the daemon started.
+    /// Number of packets since the daemon started.
     pub packets: u64,
 }
 
 impl Snapshot {
-    /// Compute the activity between two polls. A daemon that was restarted in between has no activity yet.
+    /// Compute the activity between two polls. If the daemon was restarted between them, it has no activity yet.
     pub fn between(before: &Poll, now: &Poll) -> Self {
         let same_process = before.status.process == now.status.process && before.status.uptime <= now.status.uptime;
         let before_or_now = if same_process { before } else { now };
@@ -223,19 +223,19 @@ impl Snapshot {
     }
 }
 
-/// Increase of a counter; 0 if it is smaller than before, because it was reset.
+/// Increase of a counter. If the counter was reset, it is smaller than before, and the result is 0.
 pub fn difference(before: u64, now: u64) -> u64 {
     now.saturating_sub(before)
 }
 
-/// Cycles per packet, by stage and in total; `None` without packets.
+/// Cycles per packet in each stage and in total. `None` if no packets were processed.
 pub fn cycles_per_packet(spent: &Spent, packets: u64) -> Option<Cycles> {
     let stages = spent.map(|cycles| cycles as f64 / packets as f64);
     let total = spent.iter().sum::<u64>() as f64 / packets as f64;
     (packets > 0 && total > 0.0).then_some(Cycles { total, stages })
 }
 
-/// Duration of the measurement, and the clock rate for cycles.
+/// Duration of the measurement, and the clock rate of the cycle counter.
 struct Span {
     seconds: f64,
     hz: u64,
@@ -338,7 +338,7 @@ impl Span {
     }
 }
 
-/// The same worker at the earlier poll; a new worker is measured from the next poll on.
+/// The counters of the same worker in the earlier poll. A worker that is new is measured from the next poll on.
 fn same<'a>(before: &'a [Core], now: &'a Core) -> &'a Core {
     before.iter().find(|core| core.worker == now.worker).unwrap_or(now)
 }
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(Some(1e7), first.figures.predicted);
         assert_eq!((1e5, 50.0), (first.figures.handed_over, first.figures.shed));
         assert_eq!((1e5, 7), (second.figures.taken_over, second.figures.waiting));
-        // A tenth of the first worker carried everything, so ten times as much fills it.
+        // The first worker is busy for a tenth of the time and processes all packets, so it would be fully busy with ten times the load.
         assert_eq!(1e6 - 50.0, snapshot.gateway.packets);
         let predicted = snapshot.gateway.predicted.unwrap_or_default();
         assert!((predicted - 10.0 * (1e6 - 50.0)).abs() < 1.0, "{predicted}");

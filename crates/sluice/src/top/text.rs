@@ -6,13 +6,13 @@ use super::sheet::{self, Sheet};
 use super::snapshot::Snapshot;
 use crate::columns::Columns;
 
-/// Maximum number of drop reasons listed; `sluice show drops` lists all.
+/// Maximum number of drop reasons that are listed. `sluice show drops` lists all of them.
 const REASONS: usize = 10;
 
 /// Write a snapshot.
 ///
 /// # Errors
-/// Errors of the output.
+/// Returns the errors of the output.
 pub fn write(snapshot: &Snapshot, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "{}", sheet::title(snapshot))?;
     for warning in &snapshot.warnings {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use axum::Router;
 
-/// Serve on a private socket; the daemon lives as long as the folder.
+/// Serve on a private socket. The fake daemon lives as long as the directory.
 pub fn serve(router: Router) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("control");

@@ -1,4 +1,4 @@
-//! Counts the lines of files and functions, and the public types, with a parser.
+//! Counts the lines of files and functions, and the public types. It uses a parser.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,11 +13,11 @@ use crate::interface::Interface;
 /// Counts of the sources of all crates.
 #[derive(Default)]
 pub struct Census {
-    /// Lines by file, as `crate/path.rs` for `crates/crate/src/path.rs`.
+    /// Number of lines of each file. `crates/crate/src/path.rs` has the key `crate/path.rs`.
     pub files: BTreeMap<String, usize>,
-    /// Lines by function, as `crate/path.rs: Type::function`.
+    /// Number of lines of each function, with a key such as `crate/path.rs: Type::function`.
     pub functions: BTreeMap<String, usize>,
-    /// Number of types of the public interface, by `crate: Type`.
+    /// Number of public types with each name, with a key such as `crate: Type`.
     pub types: BTreeMap<String, usize>,
 }
 
@@ -25,12 +25,12 @@ pub struct Census {
 struct Counter<'c> {
     file: String,
     functions: &'c mut BTreeMap<String, usize>,
-    /// The enclosing type or trait, if any.
+    /// The type or trait that contains the current function, if any.
     owner: Option<String>,
     is_test: bool,
-    /// Lines of tables counted so far.
+    /// Number of lines of tables that were counted so far.
     table_lines: usize,
-    /// The visitor is inside a function. Closures and inner functions are part of it.
+    /// The visitor is inside a function. The lines of closures and inner functions count as part of it.
     in_function: bool,
 }
 
@@ -143,7 +143,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 impl Census {
-    /// Counts all crates.
+    /// Counts the sources of all crates of the workspace.
     pub fn of_workspace() -> Self {
         let mut census = Self::default();
         for folder in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap() {
@@ -160,7 +160,7 @@ impl Census {
         census
     }
 
-    /// Counts a crate from the texts of its files by their path in `src`.
+    /// Counts a crate. The texts of its files are given with their paths in `src`.
     pub fn count(&mut self, package: &str, files: impl Iterator<Item = (String, String)>) {
         let mut interface = Interface::default();
         for (path, text) in files {
@@ -174,7 +174,7 @@ impl Census {
     }
 
     fn measure(&mut self, name: String, text: &str, parsed: &syn::File) {
-        // By its file name, because the attribute is in the parent's declaration.
+        // Test modules are identified by file name, because their attribute is at the declaration in the parent module.
         let mut parts = name.trim_end_matches(".rs").split('/');
         let is_test = parts.any(|part| part == "tests" || part.ends_with("_tests"));
         let mut counter = Counter {

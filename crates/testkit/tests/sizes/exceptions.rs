@@ -1,6 +1,6 @@
 //! Exceptions from the size limits. The lists may only become shorter, and their numbers smaller.
 
-/// Name, largest number allowed, and the reason.
+/// Name, largest permitted number, and the reason for the exception.
 pub type Exception = (&'static str, usize, &'static str);
 
 /// Files over 500 lines.
@@ -70,7 +70,7 @@ pub const FUNCTIONS: &[Exception] = &[
     ("sluice/check.rs: as_text", 101, "A match with an arm for each command, or part of a report."),
 ];
 
-/// Names that several public types of a crate have, and their number.
+/// Names that several public types of a crate share, with the number of these types.
 #[rustfmt::skip]
 pub const DUPLICATES: &[Exception] = &[
     ("config: Applications", 2, "As written (`schema`), validated (`config`), answered (`api`): the module says which."),

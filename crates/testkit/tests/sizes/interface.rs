@@ -18,7 +18,7 @@ pub struct Interface {
 struct Module {
     types: BTreeSet<String>,
     public_modules: BTreeSet<String>,
-    /// Re-exported names; `*` at the end for a whole module.
+    /// Re-exported names. `*` at the end means a whole module.
     exports: Vec<Path>,
 }
 
@@ -31,10 +31,10 @@ struct Walk {
 }
 
 impl Interface {
-    /// Adds a file, by its path in `src`.
+    /// Adds a file, given its path in `src`.
     pub fn add(&mut self, path: &str, items: &[Item]) {
         let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
-        // The root of a program has no interface.
+        // The root module of a program has no public interface.
         if path == "main" {
             return;
         }
@@ -83,7 +83,7 @@ impl Interface {
         self.modules.insert(path, module);
     }
 
-    /// The names of its types. A name is listed twice if two types have it.
+    /// The names of the crate's public types. If two types have the same name, it is listed twice.
     pub fn types(&self) -> Vec<String> {
         let mut walk = Walk::default();
         self.export_module(Vec::new(), &mut walk);
@@ -118,7 +118,7 @@ impl Interface {
             self.export_module(path, walk);
             return;
         }
-        // A type of another crate has its name there.
+        // A re-exported type of another crate is counted in that crate.
         let Some(module) = self.modules.get(&path) else {
             return;
         };
@@ -133,7 +133,7 @@ impl Interface {
         self.export_module(path, walk);
     }
 
-    /// The path from the root for a path written in a module.
+    /// Converts a path written in a module to a path from the root.
     fn resolve(&self, module: &Path, written: &Path) -> Path {
         let mut path = module.clone();
         for part in written {

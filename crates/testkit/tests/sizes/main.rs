@@ -1,8 +1,8 @@
-//! Limits the size of files and functions, and requires that a crate has only one public type of a name.
+//! Limits the size of files and functions, and requires that no two public types of a crate have the same name.
 //!
-//! The files in `crates/*/src` are counted. The length of a file includes its unit tests, because a reader scrolls past them,
-//! too. The length of a function is that from its signature to its closing brace; functions of unit tests are not limited.
-//! Tables of data, that is `const` and `static` items, are not counted. Bodies of macros are not parsed.
+//! The files in `crates/*/src` are counted. The length of a file includes its unit tests, because a reader has to scroll past
+//! them. The length of a function is counted from its signature to its closing brace. Functions of unit tests are not
+//! limited. Tables of data, that is `const` and `static` items, are not counted. Bodies of macros are not parsed.
 
 mod census;
 mod exceptions;
@@ -17,7 +17,8 @@ use exceptions::{DUPLICATES, Exception, FILES, FUNCTIONS};
 const MAX_FILE_LINES: usize = 500;
 const MAX_FUNCTION_LINES: usize = 80;
 
-/// What exceeds `max`, compared with the exceptions: the lines to add, to change and to remove there.
+/// Items that exceed `max`, compared with the exceptions. Returns the lines that must be added to, changed in or removed from
+/// the exceptions.
 fn differences(max: usize, counted: &BTreeMap<String, usize>, exceptions: &[Exception]) -> String {
     let allowed: BTreeMap<&str, usize> = exceptions.iter().map(|&(name, allowed, _)| (name, allowed)).collect();
     assert_eq!(exceptions.len(), allowed.len(), "an exception is listed twice");
@@ -30,7 +31,8 @@ fn differences(max: usize, counted: &BTreeMap<String, usize>, exceptions: &[Exce
         match allowed.get(name.as_str()) {
             None => writeln!(text, "{name}: {number}, at most {max}").unwrap(),
             Some(&allowed) if number > allowed => writeln!(text, "{name}: {number}, at most {allowed}").unwrap(),
-            // The list is a ratchet: a number must be lowered when the item has become smaller by more than a twentieth.
+            // The numbers of exceptions may only decrease. A number must be lowered if its item has become smaller by more
+            // than 5 %.
             Some(&allowed) if number + allowed / 20 < allowed => {
                 writeln!(text, "{name}: only {number} now, lower its exception of {allowed}").unwrap();
             }

@@ -1,4 +1,4 @@
-//! Import of verdicts, translations and simple values of `nft -j`.
+//! Converts verdicts, translations and simple values of `nft -j`.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::import::values;
 use crate::schema::RejectWith;
 use crate::value::PortRange;
 
-/// Step for a statement.
+/// Converts a statement to a step.
 pub fn step(kind: &str, value: &Value, name: &mut Option<String>) -> Result<Step, String> {
     let target = || {
         value
@@ -128,7 +128,7 @@ pub fn inverted(op: &str) -> Result<bool, String> {
     }
 }
 
-/// Values that satisfy the comparison, and whether the comparison is inverted.
+/// The values that satisfy a comparison, and whether the comparison is inverted.
 pub fn compared(op: &str, with: &Ranges, most: u128) -> Result<(Ranges, bool), String> {
     let one = match with.list() {
         &[(first, last)] if first == last => Some(first),
@@ -159,7 +159,7 @@ pub fn code(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::union(each.map(|message| (message, message))))
 }
 
-/// Bits of TCP flags: names, lists of names, or a number.
+/// Parses bits of TCP flags: names, lists of names, or a number.
 pub fn flag_bits(value: &Value) -> Result<u8, String> {
     if let Some(("|", parts)) = only_key(value) {
         return flag_bits(parts);

@@ -1,4 +1,4 @@
-//! Import of destination NAT as destination rules.
+//! Converts destination NAT to destination rules.
 
 use std::net::Ipv4Addr;
 
@@ -9,22 +9,22 @@ use crate::import::ranges::Ranges;
 use crate::schema::{Balance, DestinationRule, Name, Pool};
 use crate::value::{OneOrMore, Port, PortRange, Transport};
 
-/// Maximum number of addresses per line, each of which becomes a rule.
+/// Maximum number of addresses per line. Each of them becomes a rule.
 const MOST_ADDRESSES: u128 = 16;
 
-/// A rule with its line.
+/// A destination rule, with the line from which it results.
 pub struct Destination {
     line: LineIndex,
     rule: DestinationRule,
 }
 
-/// Destination ports that a line names.
+/// Destination ports in the conditions of a line.
 pub fn ports(packets: &Packets) -> Result<Vec<Option<PortRange>>, String> {
     let Some(ports) = packets.get(Field::DestinationPort) else {
         return Ok(vec![None]);
     };
     let range = |&(first, last): &(u128, u128)| {
-        // Port 0 is not a valid port.
+        // Port 0 is not valid, so the range begins at 1.
         PortRange::new((first as u16).max(1), last as u16).map(Some)
     };
     let found: Option<Vec<_>> = ports.list().iter().map(range).collect();
@@ -41,14 +41,14 @@ impl DestinationRule {
         self.meets(other) && protocol && port
     }
 
-    /// Whether some packets match the address and interface of both rules.
+    /// Whether any packet matches the address and interface of both rules.
     fn meets(&self, other: &Self) -> bool {
         let address = self.address.is_none() || other.address.is_none() || self.address == other.address;
         let incoming = self.incoming.is_empty() || other.incoming.is_empty();
         address && (incoming || self.incoming.0.iter().any(|name| other.incoming.0.contains(name)))
     }
 
-    /// Whether the address and interface of this rule match all packets of another one.
+    /// Whether the address and interface of this rule match all packets of another rule.
     fn holds(&self, other: &Self) -> bool {
         let within = |name| self.incoming.0.contains(name);
         (self.address.is_none() || self.address == other.address)
@@ -63,7 +63,7 @@ impl DestinationRule {
         self.holds(other) && self.protocol.is_none_or(|own| other.protocol == Some(own)) && port
     }
 
-    /// Precedence: the rule with the larger value applies.
+    /// Precedence. If two rules match, the one with the larger value applies.
     fn rank(&self) -> (bool, bool, bool, bool, u16) {
         let fewest = self.port.map_or(0, |port| u16::MAX - port.count());
         (
@@ -77,7 +77,7 @@ impl DestinationRule {
 }
 
 impl Translation<'_> {
-    /// Convert a decision of a line about inbound packets.
+    /// Convert a decision on inbound packets.
     pub(super) fn destination(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         if self.halves.contains(&decision.line) {
             return Ok(());
@@ -119,7 +119,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Convert an exemption, which applies to destination and source.
+    /// Convert an exemption. It applies to both the destination and the source.
     fn as_it_is(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let packets = &decision.packets;
         let at = self.prerouting.iter().position(|other| other.line == decision.line);
@@ -194,14 +194,15 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// The packets without the input interface, if their destination is known to be that interface's address.
+    /// Removes the input interface from the packets, if it is known that their destination is the address of that
+    /// interface.
     fn at_own_address(&self, decision: &Decision, said: &mut Said) -> Result<Packets, String> {
         let packets = &decision.packets;
         if packets.get(Field::In).is_none() {
             return Ok(packets.clone());
         }
         let incoming = self.interfaces(packets, Field::In)?;
-        // Packets to an interface's address are accepted from inside interfaces as well.
+        // Packets to an interface's address are also accepted from inside interfaces.
         let own = match incoming.as_slice() {
             [Some(incoming)] => self.addresses.get(incoming).map(|own| (incoming, own)),
             _ => None,
@@ -219,7 +220,7 @@ impl Translation<'_> {
         Ok(packets.with_any(Field::In))
     }
 
-    /// Check that a rule is compatible with earlier rules and with the pools.
+    /// Check that a rule is compatible with the previous rules and with the pools.
     fn fits(&self, rule: &DestinationRule) -> Result<(), String> {
         for before in self.destinations.iter().filter(|before| before.rule.overlaps(rule)) {
             let line = self.place(before.line);
@@ -239,7 +240,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// Reserve the rule's ports in the pool that would allocate them.
+    /// Reserve the rule's ports in the pool, which would otherwise allocate them.
     fn reserve(&mut self, rule: &DestinationRule) {
         let Some(port) = rule.port else { return };
         for pool in self.nat.pools.values_mut() {
@@ -257,7 +258,7 @@ fn covers(pool: &Pool, rule: &DestinationRule) -> bool {
     ranges.any(|range| rule.address.is_none_or(|address| range.contains(address)))
 }
 
-/// Outside addresses that a line names; `None` stands for all addresses.
+/// Outside addresses in the conditions of a line. `None` represents all addresses.
 fn outside_addresses(packets: &Packets, incoming: &OneOrMore<Name>) -> Result<Vec<Option<Ipv4Addr>>, String> {
     let Some(destinations) = packets.get(Field::Destination) else {
         return match incoming.is_empty() {

@@ -1,4 +1,4 @@
-//! Import of source NAT: source rules, one-to-one rules and exemptions.
+//! Converts source NAT to source rules, one-to-one rules and exemptions.
 
 use ipnet::Ipv4Net;
 
@@ -25,7 +25,7 @@ enum What {
 }
 
 impl Source {
-    /// Precedence: the rule with the larger value applies.
+    /// Precedence. If two rules match, the one with the larger value applies.
     fn rank(&self) -> (u8, bool, bool) {
         (self.from.prefix_len(), self.protocol.is_some(), self.out.is_some())
     }
@@ -45,7 +45,7 @@ impl Source {
 }
 
 impl Translation<'_> {
-    /// Convert a decision of a line about outbound packets.
+    /// Convert a decision on outbound packets.
     pub(super) fn source(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let packets = &decision.packets;
         let mut lent = None;
@@ -134,8 +134,8 @@ impl Translation<'_> {
         self.sources.push(source);
     }
 
-    /// Outside network of a one-to-one mapping, if the line's addresses are translated back by a line before routing;
-    /// `None` otherwise.
+    /// Outside network of a one-to-one mapping. `None` if no line before routing translates the addresses of this line
+    /// back.
     fn one_to_one(&mut self, decision: &Decision, (first, last): (u32, u32), with_ports: bool) -> Option<Ipv4Net> {
         let packets = &decision.packets;
         let sources = packets.get(Field::Source)?;
@@ -193,7 +193,7 @@ impl Translation<'_> {
         Ok(Target { addresses, ports })
     }
 
-    /// Pool for a target; equal targets get the same pool.
+    /// Pool for a target. Equal targets use the same pool.
     fn pool(&self, target: &Target) -> Result<(String, Pool), String> {
         let (first, last) = target.addresses;
         let range = AddressRange::new(first.into(), last.into()).ok_or("the addresses are the wrong way round")?;
@@ -229,7 +229,8 @@ impl Translation<'_> {
     }
 
     /// Convert a line that exempts destinations from translation. An exemption applies to all sources and interfaces,
-    /// so no other packets to these destinations may be translated by later lines, and none at all by earlier lines.
+    /// so later lines must not translate other packets to these destinations, and earlier lines must not translate any
+    /// packets to them.
     fn exempt(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let (packets, line) = (&decision.packets, decision.line);
         let at = self

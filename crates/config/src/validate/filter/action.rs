@@ -6,7 +6,7 @@ use crate::schema::{self, Action, Filter, RejectWith, SetType};
 use crate::validate::Check;
 
 impl Check<'_> {
-    /// Check that the keys fit the action; returns rate and burst.
+    /// Check that the keys are valid for the action. Returns rate and burst.
     pub(super) fn action(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> (u32, u32) {
         let of = |key: &'static str| [at, place![key]].concat();
         if written.action != Action::Reject && written.with != RejectWith::default() {
@@ -57,7 +57,7 @@ impl Check<'_> {
         (rate, written.burst.unwrap_or(rate))
     }
 
-    /// Check a rule that accepts without a session, which can't have conditions that need one.
+    /// Check a rule that accepts without a session. It can't have conditions that require a session.
     fn untracked(&mut self, at: &[Step<'_>], written: &schema::FilterRule) {
         if written.action != Action::Accept {
             let (key, action) = ("track", "accept");
@@ -71,7 +71,7 @@ impl Check<'_> {
         }
     }
 
-    /// Set that a rule adds to.
+    /// Set to which a rule adds addresses.
     pub(super) fn added_to(
         &mut self,
         at: &[Step<'_>],

@@ -1,4 +1,4 @@
-//! Resolution of address and port groups, and of the lists that refer to them.
+//! Resolves address and port groups, and the lists that refer to them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -31,7 +31,7 @@ pub(in crate::validate) struct Groups {
 }
 
 impl Groups {
-    /// The groups without sets, for conditions that sets are not supported in.
+    /// The same groups without sets, for conditions that do not support sets.
     pub(in crate::validate) fn without_sets(self) -> Self {
         Self {
             sets: Default::default(),
@@ -39,7 +39,7 @@ impl Groups {
         }
     }
 
-    /// The set in a list with its sign; `None` if the list contains no set.
+    /// The set in a list, with its sign. `None` if the list contains no set.
     fn set_of<M: Member>(&self, what: &str, list: &OneOrMore<OrNot<M>>) -> Option<OrNot<String>> {
         let sets = &self.sets[usize::from(what == PORTS)];
         let name = |one: &OrNot<M>| {
@@ -62,7 +62,7 @@ pub(super) trait Member: Clone {
     fn others(ranges: Vec<(Self::Value, Self::Value)>) -> Vec<(Self::Value, Self::Value)>;
 }
 
-/// Complement of ranges between a first and a last value; `next` returns the value after or before a value.
+/// Complement of ranges between a first and a last value. `next` returns the value after or before a value.
 fn others<T: Copy + Ord>(
     mut ranges: Vec<(T, T)>,
     first: T,
@@ -163,7 +163,7 @@ impl Check<'_> {
         }
     }
 
-    /// Groups by name, each resolved once.
+    /// Groups by name. Each group is resolved once.
     fn groups<M: Member>(&mut self, what: &'static str, groups: &IndexMap<String, OneOrMore<M>>) -> Resolved<M::Value> {
         let mut resolved = HashMap::new();
         for name in groups.keys() {
@@ -172,7 +172,7 @@ impl Check<'_> {
         resolved
     }
 
-    /// Resolve a group and the groups it contains. `within` is the path of groups that led here.
+    /// Resolve a group and the groups that it contains. `within` is the path of groups that contain it.
     fn group<'g, M: Member>(
         &mut self,
         what: &'static str,
@@ -193,7 +193,7 @@ impl Check<'_> {
         if within.len() > DEPTH {
             return;
         }
-        // The group is known as empty while it is being resolved.
+        // While a group is being resolved, it is recorded as empty.
         resolved.insert(name.to_owned(), Vec::new());
         within.push(name);
         for inner in members.0.iter().filter_map(Member::group) {
@@ -226,7 +226,7 @@ impl Check<'_> {
                     self.refuse(at, FilterProblem::UnknownGroup { name, what, known });
                 }
             }
-            // The limit is checked here because nested groups multiply.
+            // The limit is checked here because nested groups may multiply the number of ranges.
             if found.len() as u64 > MAX_RULE_COMBINATIONS {
                 break;
             }
@@ -234,7 +234,7 @@ impl Check<'_> {
         found
     }
 
-    /// The set in a list, which must then be its only member.
+    /// The set in a list. If there is one, it must be the only member of the list.
     pub(super) fn set_alone<M: Member>(
         &mut self,
         at: &[Step<'_>],

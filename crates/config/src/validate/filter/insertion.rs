@@ -1,4 +1,4 @@
-//! Validation of rules to insert into the filter of a running configuration.
+//! Validation of rules that are inserted into the filter of a running configuration.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::schema::{self, Document, Filter};
 use crate::validate::routers::Scope;
 use crate::validate::{Check, Machine};
 
-/// A rule to insert.
+/// A rule that is to be inserted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inserted {
     /// Text of the rule.
@@ -21,11 +21,11 @@ pub struct Inserted {
     pub rule: FilterRule,
 }
 
-/// Check rules to insert into the filter of a router; the default router if none is named. `text` contains only
-/// `[[filter.rules]]`, each with a name.
+/// Check rules that are to be inserted into the filter of a router (by default the default router). `text` contains
+/// only `[[filter.rules]]`, and each rule must have a name.
 ///
 /// # Errors
-/// All problems that can be found in one pass.
+/// Returns all problems that can be found in one run.
 pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Config) -> Result<Vec<Inserted>, Diagnosis> {
     let (mut document, places) = read(text).map_err(|found| Diagnosis::new(name, text, found))?;
     let rules = document
@@ -76,7 +76,7 @@ pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Confi
     for k in nameless {
         check.refuse(place!["filter", "rules", k], FilterProblem::NoName);
     }
-    // The text has no table of a router, so places refer to the top level.
+    // The text contains no table of a router, so places refer to the top level.
     check.scope.router = router
         .and_then(|name| check.router_number(name))
         .unwrap_or(DEFAULT_ROUTER);

@@ -75,7 +75,7 @@ impl Check<'_> {
         selection
     }
 
-    /// Header fields that the rule names, with their values.
+    /// Header fields on which the rule has conditions, with their values.
     fn header_fields(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> Vec<(Field, Vec<(u32, u32)>)> {
         let mut found = Vec::new();
         for HeaderField {
@@ -93,7 +93,7 @@ impl Check<'_> {
         found
     }
 
-    /// The rule's protocols: those that it names, or those that its keys are of.
+    /// Protocols of the rule: those that it specifies, or those for which its keys are valid.
     fn protocols(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> Vec<u8> {
         let ports = !written.from_port.is_empty() || !written.to_port.is_empty();
         let port = if written.to_port.is_empty() {
@@ -166,7 +166,7 @@ impl Check<'_> {
     }
 
     /// Whether the rule applies to packets to the gateway itself, and the interfaces in `out`. An interface with the
-    /// name `gateway` takes precedence.
+    /// name `gateway` takes precedence over the gateway itself.
     fn ways_out(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> (bool, OneOrMore<OrNot<schema::Name>>) {
         let is_gateway = |one: &OrNot<schema::Name>| one.value.0 == GATEWAY;
         let named = !self.document.interfaces.contains_key(GATEWAY) && written.out.0.iter().any(is_gateway);
@@ -214,7 +214,7 @@ impl Check<'_> {
         MacSelection { not, of }
     }
 
-    /// Names of applications. Whether they exist is checked by the daemon, which knows nDPI's names.
+    /// Names of applications. The daemon checks whether they exist, because it has nDPI's list of names.
     fn named_applications(&mut self, at: &[Step<'_>], names: &OneOrMore<schema::Name>) -> Vec<String> {
         if names.is_empty() {
             return Vec::new();

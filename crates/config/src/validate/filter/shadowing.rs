@@ -1,4 +1,4 @@
-//! Detection of rules that never decide because earlier rules match all of their packets.
+//! Detects rules that never determine a verdict, because earlier rules match all of their packets.
 
 use super::goes_on;
 use crate::filter::FilterRule;
@@ -6,11 +6,11 @@ use crate::problem::FilterProblem;
 use crate::read::place;
 use crate::validate::Check;
 
-/// Maximum number of rules that are compared pairwise, to limit the time.
+/// Maximum number of rules that are compared in pairs, which limits the time.
 const COMPARED: usize = 20_000;
 
 impl Check<'_> {
-    /// Report rules whose packets are all matched by earlier rules.
+    /// Report each rule for which earlier rules match all of its packets.
     pub(super) fn never_decide(&mut self, rules: &[FilterRule]) {
         for (k, rule) in rules.iter().enumerate().take(COMPARED) {
             let decide = rules[..k].iter().filter(|before| !goes_on(before.action));

@@ -1,17 +1,18 @@
-//! Cost of rules, relative to the maximum of a filter.
+//! Computes the cost of rules, which is limited for a filter.
 
 use crate::filter::FilterRule;
 use crate::problem::FilterProblem;
 
 use super::{MAX_FILTER_COMBINATIONS, goes_on};
 
-/// Maximum number of rules that are evaluated individually.
+/// Maximum number of rules that are evaluated individually for every packet.
 const MOST_GOING_ON: usize = 256;
 
 /// Cost of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Number of rules that continue with the next rule or have conditions on applications.
+    /// Number of rules that are evaluated individually, because they continue with the next rule or have conditions on
+    /// applications.
     going_on: usize,
     combinations: u64,
 }
@@ -33,7 +34,7 @@ impl Weight {
         }
     }
 
-    /// Cost without that of one rule.
+    /// The cost without that of one rule.
     pub fn without(self, one: Self) -> Self {
         Self {
             going_on: self.going_on.saturating_sub(one.going_on),
@@ -41,7 +42,7 @@ impl Weight {
         }
     }
 
-    /// Check that a filter may have this cost.
+    /// Check that the cost is within the limits of a filter.
     ///
     /// # Errors
     /// Too many rules are evaluated individually, or there are too many combinations.

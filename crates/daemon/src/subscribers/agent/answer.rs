@@ -1,4 +1,4 @@
-//! Processing of server replies. The work per reply is bounded, whatever it contains.
+//! Processes replies of servers. The work per reply is bounded, whatever the reply contains.
 
 use std::net::Ipv4Addr;
 
@@ -69,7 +69,7 @@ impl Agent {
         let window = nanoseconds(self.settings.window);
         let entry = self.entry_mut(site);
         let first = entry.server.is_unspecified();
-        // An offer of the site's former address is preferred, then the longest lease time.
+        // An offer of the site's previous address is preferred. Otherwise the offer with the longest lease time is.
         let worth = |address, lease| (address == entry.was, lease);
         if first || worth(reply.address, grant.lease) > worth(entry.address, entry.offered) {
             (entry.address, entry.server, entry.offered) = (reply.address, server, grant.lease);
@@ -167,8 +167,8 @@ impl Agent {
         self.arm(site, due);
     }
 
-    /// T1 and T2 in seconds: those of the server if they are in order. T1 is reduced by up to a sixteenth, so that
-    /// sites that started together do not renew at the same time.
+    /// Renewal time T1 and rebinding time T2 in seconds. The server's values are used if they are plausible. T1 is
+    /// reduced by up to a sixteenth, so that sites that started together do not renew at the same time.
     fn times(&mut self, site: u32, reply: &Reply, grant: Grant, now: Nanoseconds) -> (u32, u32) {
         let lease = grant.lease;
         let share = |eighths: u64| (u64::from(lease) * eighths / 8) as u32;

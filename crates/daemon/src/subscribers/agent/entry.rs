@@ -1,4 +1,4 @@
-//! State of a site in the agent.
+//! State of a single site in the agent.
 
 use std::net::Ipv4Addr;
 
@@ -11,22 +11,22 @@ use super::{NEVER, Nanoseconds};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// No address is required.
+    /// The site needs no address.
     #[default]
     Idle,
-    /// INIT: waits before the next attempt.
+    /// INIT: waiting for the next attempt.
     Waiting,
-    /// SELECTING: has sent DHCPDISCOVER.
+    /// SELECTING: the agent has sent DHCPDISCOVER.
     Selecting,
-    /// REQUESTING: has requested the offered address.
+    /// REQUESTING: the agent has requested the offered address.
     Requesting,
-    /// REBOOTING: has requested confirmation of a lease from before a restart.
+    /// REBOOTING: the agent has requested confirmation of a lease from before a restart.
     Rebooting,
     /// BOUND.
     Bound,
-    /// RENEWING: has requested an extension from its server.
+    /// RENEWING: the agent has requested an extension from the server of the lease.
     Renewing,
-    /// REBINDING: has requested an extension from any server.
+    /// REBINDING: the agent has requested an extension from any server.
     Rebinding,
     /// A DHCPDECLINE is queued.
     Declining,
@@ -56,7 +56,7 @@ impl State {
         matches!(self, Self::Rebooting | Self::Bound | Self::Renewing | Self::Rebinding)
     }
 
-    /// Send queue for the message of this state.
+    /// Send queue to which a message in this state belongs.
     pub(super) fn class(self) -> Option<Class> {
         match self {
             Self::Idle | Self::Waiting | Self::Bound => None,
@@ -81,7 +81,7 @@ pub struct Lease {
     pub router: Option<Ipv4Addr>,
     /// Server that granted the lease.
     pub server: Ipv4Addr,
-    /// Renewal time T1; `u64::MAX`: never.
+    /// Renewal time T1. `u64::MAX` means never.
     pub renew: Nanoseconds,
     /// Rebinding time T2.
     pub rebind: Nanoseconds,
@@ -92,43 +92,43 @@ pub struct Lease {
 /// State of a site. It is kept small, because there may be 100,000 sites.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Time of the site's timer; in the schedule unless it is never.
+    /// Time at which the site's timer expires. A site is in the schedule unless this is [`NEVER`].
     pub due: Nanoseconds,
     /// Sort key in the send queue.
     pub order: Nanoseconds,
     pub renew: Nanoseconds,
     pub rebind: Nanoseconds,
     pub expires: Nanoseconds,
-    /// End of the hold time of a released lease; never while the site needs an address.
+    /// End of the hold time of a released lease. It is [`NEVER`] as long as the site needs an address.
     pub release: Nanoseconds,
-    /// Time at which the request was sent that the lease is counted from.
+    /// Time at which the request was sent. The lease time counts from this time.
     pub sent: Nanoseconds,
-    /// Start of the exchange.
+    /// Time at which the exchange started.
     pub began: Nanoseconds,
-    /// Transaction ID; zero if no reply is expected.
+    /// Transaction ID. Zero if no reply is expected.
     pub xid: u32,
     /// Address that is bound, requested or preferred.
     pub address: Ipv4Addr,
-    /// Server; unspecified if there is none.
+    /// Address of the server. The unspecified address if there is none.
     pub server: Ipv4Addr,
     pub router: Ipv4Addr,
-    /// Address of the last lease that was reported.
+    /// Address of the lease that was reported last.
     pub was: Ipv4Addr,
     /// Lease time of the offer in seconds.
     pub offered: u32,
     pub mac: Mac,
-    /// MAC that the site gets after the release; zero if it gets none.
+    /// MAC that the site gets after the release. Zero if the MAC does not change.
     pub next: Mac,
     pub exchange: u16,
     pub tries: u8,
-    /// Consecutive failures since the last lease.
+    /// Number of consecutive failures since the last lease.
     pub failures: u8,
     pub prefix_length: u8,
     pub state: State,
     pub queued: Option<Class>,
     /// Whether the lease has been reported.
     pub announced: bool,
-    /// Whether the site is to be removed after its DHCPDECLINE is sent.
+    /// Whether the site must be removed after its DHCPDECLINE is sent.
     pub leaving: bool,
 }
 
@@ -163,7 +163,7 @@ impl Default for Entry {
     }
 }
 
-/// `None` for the unspecified address.
+/// Returns `None` for the unspecified address.
 pub(super) fn specified(address: Ipv4Addr) -> Option<Ipv4Addr> {
     (!address.is_unspecified()).then_some(address)
 }

@@ -1,4 +1,4 @@
-//! Events of the agent, and counters of faults.
+//! Events of the agent, and counters of invalid replies.
 
 use std::net::Ipv4Addr;
 
@@ -35,15 +35,15 @@ impl Why {
     }
 }
 
-/// Response behaviour of the servers towards all sites.
+/// How the servers respond, over all sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Servers {
-    /// Servers respond, or no request has been sent yet.
+    /// Servers respond, or the agent has not sent a request yet.
     #[default]
     Answering,
-    /// No server responds: requests are sent at a reduced rate until one does.
+    /// No server responds. The agent sends requests at a reduced rate until a server responds.
     Silent,
-    /// All requests are rejected: requests are sent at a reduced rate until one is acknowledged.
+    /// Servers reject all requests. The agent sends requests at a reduced rate until a server acknowledges one.
     Refusing,
 }
 
@@ -61,12 +61,12 @@ impl Servers {
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A site has an address: its first, or the same as before. The receiver checks for address conflicts (RFC 5227)
-    /// and reports them by [`super::Agent::conflict`].
+    /// A site has an address, either its first address or the same as before. The receiver of the event checks for
+    /// address conflicts (RFC 5227) and reports them with [`super::Agent::conflict`].
     Bound(Site, Lease),
-    /// The lease of the present address was extended.
+    /// The lease of the current address was extended.
     Renewed(Site, Lease),
-    /// A site has another address than before.
+    /// A site has a different address than before.
     Changed {
         /// The site.
         site: Site,
@@ -84,19 +84,19 @@ pub enum Event {
         /// The reason.
         why: Why,
     },
-    /// A server sent an invalid reply. All faults are counted; each kind is reported at most once per second, and those
+    /// A server sent an invalid reply. All faults are counted. Each kind is reported at most once per second; kinds
     /// that can occur with correct servers are never reported.
     Fault {
         /// Kind of the fault.
         fault: Fault,
-        /// The site that the reply was for, if known.
+        /// The site to which the reply belongs, if known.
         site: Option<Site>,
         /// The other site, if two are involved.
         other: Option<Site>,
         /// Address in the reply.
         address: Option<Ipv4Addr>,
     },
-    /// The behaviour of the servers towards all sites has changed.
+    /// The way in which the servers respond has changed.
     Servers(Servers),
 }
 
@@ -123,12 +123,12 @@ named! {
     }
 }
 
-/// Counters of the agent.
+/// Counters of the agent's messages and leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// DHCPDISCOVER messages sent.
     pub discovers: u64,
-    /// DHCPREQUEST messages sent: for an offer, after a restart, to renew, to rebind.
+    /// DHCPREQUEST messages sent: for an offer, after a restart, for renewal, for rebinding.
     pub requests: [u64; 4],
     /// DHCPDECLINE messages sent.
     pub declines: u64,
@@ -142,18 +142,18 @@ pub struct Counters {
     pub refusals: u64,
     /// Leases that expired.
     pub expired: u64,
-    /// Requests for an offer that failed without a reply.
+    /// Number of offers whose requests were not answered.
     pub unanswered: u64,
     faults: [u64; Fault::ALL.len()],
 }
 
 impl Counters {
-    /// Number of occurrences of a fault.
+    /// Number of times that a fault occurred.
     pub fn fault(&self, fault: Fault) -> u64 {
         self.faults[fault as usize]
     }
 
-    /// All counters by name, faults last.
+    /// All counters by name. The faults are last.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let [requests, reboots, renewals, rebindings] = self.requests;
         let messages = [
@@ -186,7 +186,7 @@ pub(super) struct Told([Option<u64>; Fault::ALL.len()]);
 impl Told {
     const PAUSE: u64 = 1_000_000_000;
 
-    /// Whether the fault is to be reported now.
+    /// Whether the fault must be reported now.
     pub(super) fn is_news(&mut self, fault: Fault, now: u64) -> bool {
         if matches!(fault, Fault::UnknownExchange | Fault::Untimely) {
             return false;

@@ -1,12 +1,12 @@
-//! Transaction IDs: unpredictable, and each one identifies its site.
+//! Transaction IDs. They are unpredictable, and each identifies its site.
 
 use sluice_nat::Secret;
 
 /// Number of bits of a site's index; the remaining bits count the site's exchanges.
 const BITS: u32 = crate::subscribers::MOST_SITES.trailing_zeros();
 
-/// A keyed permutation of site and exchange number. No two sites have the same ID at the same time, and the site of a
-/// reply is computed from its ID instead of looked up.
+/// A keyed permutation of site and exchange number. Two sites never have the same ID at the same time. The site of a
+/// reply is computed from the ID instead of looked up.
 #[derive(Debug)]
 pub(super) struct Exchanges(Secret);
 

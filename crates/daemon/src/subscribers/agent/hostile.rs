@@ -42,7 +42,7 @@ pub fn hostile(bytes: &[u8]) {
             );
             let uses = matches!(transmit.destination, Destination::Unicast { .. });
             assert!(!uses || !transmit.source.is_unspecified());
-            // Same transaction and hardware address, with the requested address or another one.
+            // The transaction ID and the hardware address are correct; the address is the requested one or another one.
             let mut answer = transmit.payload;
             answer.truncate(240);
             answer[0] = 2;

@@ -1,11 +1,11 @@
-//! Rate limit of sent messages, and detection of servers that do not respond.
+//! Limits the rate of sent messages, and detects servers that do not respond.
 
 use sluice_table::token_bucket::TokenBucket;
 
 use super::Nanoseconds;
 use super::event::Servers;
 
-/// A full bucket that never grants more than `rate` tokens within any second.
+/// A full bucket. It never grants more than `rate` tokens within any second.
 pub(super) fn full_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
     let (rate, burst) = earnings(rate);
     TokenBucket::new(rate, burst, now)
@@ -17,32 +17,32 @@ pub(super) fn empty_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
     TokenBucket::empty(rate, burst, now)
 }
 
-/// Fill rate and capacity of a bucket: a capacity of ten milliseconds' tokens, and a fill rate reduced by this capacity, so
-/// that the tokens of any second do not exceed `rate`.
+/// Fill rate and capacity of a bucket. The capacity is the number of tokens of ten milliseconds. The fill rate is reduced
+/// by this capacity, so that the tokens of any second do not exceed `rate`.
 fn earnings(rate: u32) -> (u64, u64) {
     let rate = u64::from(rate.max(1));
     let burst = (rate / 100).max(1);
     (rate - burst + 1, burst)
 }
 
-/// Response behaviour of the servers, so that a server that is down or rejects all requests is not flooded.
+/// Tracks how the servers respond, so that a server that is down or rejects all requests is not flooded.
 #[derive(Debug)]
 pub(super) struct Health {
     /// Number of requests since the last reply.
     unanswered: u32,
-    /// Time of the first of these requests.
+    /// Time of the first unanswered request.
     since: Nanoseconds,
     /// Number of rejections since the last acknowledgement.
     refused: u32,
-    /// Maximum response time.
+    /// Maximum response time of a server.
     patience: Nanoseconds,
     told: Servers,
 }
 
 impl Health {
-    /// Number of unanswered requests from which servers count as silent.
+    /// Number of unanswered requests after which servers count as not responding.
     const UNANSWERED: u32 = 128;
-    /// Number of consecutive rejections from which servers count as refusing.
+    /// Number of consecutive rejections after which servers count as rejecting.
     const REFUSED: u32 = 64;
 
     pub fn new(patience: Nanoseconds) -> Self {
@@ -89,7 +89,7 @@ impl Health {
         }
     }
 
-    /// Present and previous behaviour of the servers if it has changed.
+    /// Returns how the servers respond now, and how they responded before, if that has changed.
     pub fn change(&mut self, now: Nanoseconds) -> Option<(Servers, Servers)> {
         let (before, servers) = (self.told, self.servers(now));
         self.told = servers;

@@ -1,8 +1,9 @@
 //! Public addresses by DHCP: one client (RFC 2131) for many sites, each with its own virtual MAC.
 //!
 //! The agent is a pure state machine: it reads no clock and opens no socket. The caller passes received messages to
-//! [`Agent::receive`], and calls [`Agent::poll`] for messages to send and for events, at the time that the previous
-//! call returned or after a message. Times are nanoseconds of any monotonic clock. Equal input produces equal output.
+//! [`Agent::receive`], and calls [`Agent::poll`] to get messages to send and events. It makes this call at the time
+//! that the previous call returned, and after each received message. Times are nanoseconds of any monotonic clock.
+//! Equal input produces equal output.
 //!
 //! A site is in at most one send queue and has at most one timer. The cost of a reply does not depend on the number of
 //! sites, since its transaction ID identifies the site.
@@ -66,7 +67,7 @@ pub struct Agent {
     macs: HashMap<Mac, u32>,
     /// Site of each address in use. Addresses that are only offered are not included.
     addresses: HashMap<Ipv4Addr, u32>,
-    /// Leases from before a restart whose site has not required an address yet.
+    /// Leases from before a restart. Their sites have not requested an address yet.
     kept: HashMap<Mac, Lease>,
     schedule: Schedule,
     bucket: TokenBucket,
@@ -78,7 +79,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent without sites.
+    /// Creates an agent without sites.
     pub fn new(settings: Settings, now: Nanoseconds) -> Self {
         Self {
             exchanges: Exchanges::new(settings.secret),
@@ -119,7 +120,7 @@ impl Agent {
         self.next(now)
     }
 
-    /// Time at which [`Self::poll`] has work.
+    /// Time of the next work for [`Self::poll`].
     fn next(&self, now: Nanoseconds) -> Option<Nanoseconds> {
         let (certain, anybody) = self.schedule.waiting();
         let probing = self.health.servers(now) != Servers::Answering;
@@ -132,8 +133,8 @@ impl Agent {
         [self.schedule.first_due(), turn].into_iter().flatten().min()
     }
 
-    /// Report a change of the servers' behaviour. When they respond again, all sites without an offer send a discover
-    /// immediately.
+    /// Report a change in how the servers respond. When they respond again, all sites without an offer send a discover
+    /// message immediately.
     fn judge_servers(&mut self, now: Nanoseconds) {
         let Some((before, servers)) = self.health.change(now) else {
             return;
@@ -159,7 +160,7 @@ impl Agent {
         match entry.state {
             State::Idle | State::Declining | State::Releasing => {}
             State::Waiting => self.begin(site, now),
-            // The window for offers has ended: request the best one.
+            // The time to collect offers has ended, so the best offer is requested.
             State::Selecting if !entry.server.is_unspecified() => self.request(site, now),
             State::Selecting => self.queue(site, now),
             State::Requesting if entry.tries >= send::REQUEST_TRIES => {
@@ -202,23 +203,23 @@ impl Agent {
         self.queue(site, now);
     }
 
-    /// Request an extension: from the site's server first, then from any server.
+    /// Request an extension, first from the server of the lease, later from any server.
     fn ask(&mut self, site: u32, state: State, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         if entry.state != state {
             (entry.state, entry.tries, entry.began) = (state, 0, now);
         }
         let (rebind, expires) = (entry.rebind, entry.expires);
-        // A lease from before a restart that was neither confirmed nor rejected is used.
+        // A lease from before a restart is used if it was neither confirmed nor rejected.
         self.announce_once(site);
         let end = if state == State::Renewing { rebind } else { expires };
         self.arm(site, end);
-        // Leases that end sooner are extended first.
+        // Leases that end earlier are extended first.
         self.queue(site, end);
     }
 
-    /// Limit the time that a site waits in the queue to confirm a lease from before a restart, since all servers may be
-    /// silent.
+    /// Limit the time for which a site waits in the queue to confirm a lease from before a restart, because no server
+    /// may be responding.
     fn await_turn(&mut self, site: u32, now: Nanoseconds) {
         let patience = nanoseconds(self.settings.retransmission) << send::REBOOT_TRIES;
         let due = self.boundary(site).min(now.saturating_add(patience));
@@ -276,7 +277,7 @@ impl Agent {
         }
     }
 
-    /// Report the loss of the address, and let other sites use it.
+    /// Report the loss of the address, and make the address available to other sites.
     fn withdraw_lease(&mut self, site: u32, why: Why) {
         let address = self.entry(site).address;
         if self.addresses.get(&address) == Some(&site) {
@@ -314,7 +315,7 @@ impl Agent {
         self.events.push(event);
     }
 
-    /// Time at which the present state of the lease ends.
+    /// Time at which the current phase of the lease ends.
     fn boundary(&self, site: u32) -> Nanoseconds {
         let entry = self.entry(site);
         match entry.state {
@@ -325,7 +326,8 @@ impl Agent {
         }
     }
 
-    /// Time to wait for a reply after a number of attempts, with jitter so that sites do not retransmit simultaneously.
+    /// Time to wait for a reply after this number of attempts. It contains jitter, so that sites do not retransmit
+    /// simultaneously.
     fn wait(&self, site: u32, tries: u8) -> Nanoseconds {
         let (wait, jitter) = self.settings.patience(tries);
         let exchange = u64::from(self.entry(site).exchange);
@@ -340,7 +342,7 @@ impl Agent {
     fn renumber(&mut self, site: u32) {
         let entry = &mut self.entries[site as usize];
         entry.xid = 0;
-        // Zero is reserved for "no exchange".
+        // Zero is reserved, because it means "no exchange".
         while entry.xid == 0 {
             entry.exchange = entry.exchange.wrapping_add(1);
             entry.xid = self.exchanges.number(site, entry.exchange);
@@ -391,13 +393,13 @@ impl Agent {
         self.schedule.withdraw(site, &mut self.entries[site as usize]);
     }
 
-    /// Lease that a site may use.
+    /// Lease of a site, if the site may use it.
     pub fn lease(&self, site: Site) -> Option<Lease> {
         let entry = self.entries.get(site.0 as usize)?;
         entry.announced.then(|| entry.lease())
     }
 
-    /// Site that has an address.
+    /// Site to which an address belongs.
     pub fn owner(&self, address: Ipv4Addr) -> Option<Site> {
         self.addresses.get(&address).map(|site| Site(*site))
     }
@@ -415,7 +417,7 @@ impl Agent {
         announced.map(|(site, entry)| (Site(site), entry.mac, entry.lease()))
     }
 
-    /// Response behaviour of the servers.
+    /// How the servers respond.
     pub fn servers(&self, now: Nanoseconds) -> Servers {
         self.health.servers(now)
     }

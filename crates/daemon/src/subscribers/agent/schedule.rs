@@ -1,4 +1,4 @@
-//! Timers of sites, and the order in which sites send.
+//! Timers of sites, and the order in which sites send their messages.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::NEVER;
 use super::Nanoseconds;
 use super::entry::Entry;
 
-/// Send queues, the most urgent first.
+/// Send queues in order of priority. The most urgent comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Class {
@@ -30,7 +30,8 @@ const ALL: [Class; CLASSES] = [
     Class::Discover,
 ];
 
-/// Once per this number of messages, the search starts at another class than the most urgent one, in turn.
+/// Once per this number of messages, the search starts at a class other than the most urgent one; the classes take
+/// turns.
 const FAIRNESS: usize = 8;
 
 impl Class {
@@ -49,7 +50,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Set the timer of a site, replacing its former time.
+    /// Set the timer of a site. The previous time is replaced.
     pub fn arm(&mut self, site: u32, entry: &mut Entry, due: Nanoseconds) {
         let due = due.min(entry.release);
         if due == entry.due {
@@ -71,7 +72,7 @@ impl Schedule {
         Some(first)
     }
 
-    /// Queue a site for sending; a lower `order` is sent earlier.
+    /// Queue a site for sending. A site with a lower `order` sends earlier.
     pub fn queue(&mut self, site: u32, entry: &mut Entry, class: Class, order: Nanoseconds) {
         self.withdraw(site, entry);
         self.queues[class as usize].insert((order, site));
@@ -85,8 +86,8 @@ impl Schedule {
         }
     }
 
-    /// The next site to send. `probes` limits the messages that are likely to remain unanswered; `None` means no such
-    /// limit.
+    /// The next site that may send. `probes` limits the messages that will probably not be answered. `None` means no
+    /// such limit.
     pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut TokenBucket>) -> Option<u32> {
         let may_probe = probes.as_ref().is_none_or(|bucket| bucket.has_token(now));
         let sends = |class: &Class| !self.queues[*class as usize].is_empty() && (may_probe || !class.is_probe());

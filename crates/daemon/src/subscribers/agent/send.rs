@@ -8,16 +8,17 @@ use super::entry::{Entry, specified};
 use super::{Agent, Nanoseconds, SECOND, Site, State, nanoseconds};
 use crate::subscribers::message::{Question, Request};
 
-/// Number of requests for an offer before it is abandoned (RFC 2131, section 3.1).
+/// Number of requests for an offer. If none is answered, the offer is abandoned (RFC 2131, section 3.1).
 pub(super) const REQUEST_TRIES: u8 = 4;
-/// Number of requests to confirm a lease from before a restart, before it is used unconfirmed (RFC 2131, section 3.2).
+/// Number of requests to confirm a lease from before a restart. If none is answered, the lease is used without
+/// confirmation (RFC 2131, section 3.2).
 pub(super) const REBOOT_TRIES: u8 = 3;
-/// Maximum number of doublings of the wait after a declined address.
+/// Maximum number of times that the wait after a declined address is doubled.
 const MOST_DECLINES: u8 = 5;
-/// Maximum length of the configured part of a host name in bytes.
+/// Maximum length in bytes of the configured part of a host name.
 const HOST_NAME: usize = 200;
 
-/// Destination of a message, always UDP port 67.
+/// Destination of a message. The UDP port is always 67.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// Broadcast on the link: 255.255.255.255, ff:ff:ff:ff:ff:ff.
@@ -38,7 +39,7 @@ pub struct Transmit {
     pub site: Site,
     /// Source MAC.
     pub source_mac: Mac,
-    /// Source address; 0.0.0.0 while the site has none.
+    /// Source address. 0.0.0.0 if the site has no address yet.
     pub source: Ipv4Addr,
     /// Destination.
     pub destination: Destination,
@@ -47,7 +48,7 @@ pub struct Transmit {
 }
 
 impl Agent {
-    /// Send the message of a site whose turn has come.
+    /// Send the message of the site whose turn it is.
     pub(super) fn send(&mut self, site: u32, now: Nanoseconds, transmits: &mut Vec<Transmit>) {
         self.withdraw(site);
         let state = self.entry(site).state;
@@ -61,8 +62,8 @@ impl Agent {
             State::Releasing => self.counters.releases += 1,
             State::Idle | State::Waiting | State::Bound => return,
         }
-        // A lease is counted from the time of its request (RFC 2131, section 4.4.1). Messages that may be repeated
-        // after a long time get a new transaction ID each time, so that a reply identifies the request.
+        // The lease time counts from the request (RFC 2131, section 4.4.1). Messages that may be repeated after a long
+        // time get a new transaction ID each time, so that a reply identifies the request.
         match state {
             State::Requesting if self.entry(site).tries > 0 => {}
             State::Rebooting | State::Renewing | State::Rebinding => {
@@ -101,9 +102,8 @@ impl Agent {
         }
     }
 
-    /// Minimum interval between two attempts to renew. RFC 2131 specifies one minute, which may exceed the time of a
-    /// short lease. A quarter of the available time is used in this case, but not less than the initial retransmission
-    /// interval.
+    /// Minimum interval between two attempts to renew. RFC 2131 specifies one minute. If a quarter of the remaining
+    /// time is shorter, this quarter is used, but not less than the initial retransmission interval.
     pub(super) fn renewal_wait(&self, site: u32) -> Nanoseconds {
         let tries = self.boundary(site).saturating_sub(self.entry(site).began);
         let least = (tries / 4).max(nanoseconds(self.settings.retransmission));
@@ -153,7 +153,7 @@ impl Agent {
     }
 }
 
-/// Destination of messages to a site's server.
+/// Destination of messages to the server of a site's lease.
 fn towards(entry: &Entry) -> Destination {
     let network = ipnet::Ipv4Net::new(entry.address, entry.prefix_length);
     let near = network.is_ok_and(|network| network.contains(&entry.server));

@@ -12,11 +12,11 @@ use super::Nanoseconds;
 /// Client identifier of sites (option 61).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identifier {
-    /// None: the server identifies the client by its hardware address.
+    /// No identifier. The server identifies the client by its hardware address.
     None,
     /// Type 1 and the site's MAC (RFC 2132, section 9.14).
     Mac,
-    /// Node-specific identifier (RFC 4361): type 255, an IAID and a DUID-LL, both derived from the site's MAC.
+    /// Node-specific identifier (RFC 4361): type 255, an IAID and a DUID-LL. Both are derived from the site's MAC.
     Node,
 }
 
@@ -33,7 +33,7 @@ impl Identifier {
     }
 }
 
-/// Settings of the agent. Defaults of durations and rates are those of RFC 2131 where it specifies any.
+/// Settings of the agent. The default durations and rates are those of RFC 2131, if it specifies them.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Secret of transaction IDs and jitter.
@@ -44,30 +44,30 @@ pub struct Settings {
     pub host_name: Option<String>,
     /// Whether servers must broadcast replies to a site without an address.
     pub broadcast: bool,
-    /// Servers whose replies are accepted; all if empty.
+    /// Servers whose replies are accepted. If empty, all servers.
     pub servers: Vec<Ipv4Addr>,
-    /// Networks that public addresses must belong to; any if empty.
+    /// Networks to which public addresses must belong. If empty, any address is accepted.
     pub prefixes: Vec<Ipv4Net>,
-    /// Time to collect offers before the best is selected; zero selects the first.
+    /// Time for which offers are collected before the best is selected. If zero, the first offer is selected.
     pub window: Duration,
-    /// First wait for a reply. Each further one is twice as long, up to 16 times this value, with a jitter of a quarter
-    /// of this value in either direction.
+    /// Time to wait for the first reply. Each further wait is twice as long, up to 16 times this value. The jitter is a
+    /// quarter of this value in either direction.
     pub retransmission: Duration,
     /// Minimum interval between two attempts to renew, unless a quarter of the available time is shorter.
     pub renewal_wait: Duration,
     /// Minimum wait after a declined address.
     pub decline_wait: Duration,
-    /// Time for which the lease of a released site is kept in case it needs an address again.
+    /// Time for which the lease of a released site is kept, in case the site needs an address again.
     pub hold: Duration,
-    /// Maximum number of messages per second over all sites; at least 1.
+    /// Maximum number of messages per second, over all sites; at least 1.
     pub rate: u32,
-    /// Maximum number of sites tried per second while no server responds or all requests are rejected; at least 1.
+    /// Maximum number of sites per second that send while no server responds or all requests are rejected; at least 1.
     pub probes: u32,
     /// Minimum lease time accepted, in seconds; at least 1.
     pub shortest_lease: u32,
     /// Whether public addresses in 240.0.0.0/4 are rejected.
     pub refuses_reserved: bool,
-    /// Whether leases from before a restart are used while the server is asked to confirm them.
+    /// Whether leases from before a restart may be used before the server has confirmed them.
     pub use_while_confirming: bool,
 }
 
@@ -104,7 +104,8 @@ impl Settings {
         self.servers.is_empty() || self.servers.contains(&server)
     }
 
-    /// Wait for a reply after a number of attempts, without jitter, and the maximum jitter in either direction.
+    /// Time to wait for a reply after this number of attempts, without jitter; and the maximum jitter in either
+    /// direction.
     pub(super) fn patience(&self, tries: u8) -> (Nanoseconds, Nanoseconds) {
         let base = nanoseconds(self.retransmission).max(4);
         (base << tries.saturating_sub(1).min(4), base / 4)

@@ -1,6 +1,6 @@
-//! Persistent storage of leases: a text file with one line per lease, which is replaced as a whole.
+//! Persistent storage of leases: a text file with one line per lease. The whole file is replaced at each write.
 //!
-//! Each line has a checksum, and the first line has the number of leases; the readable lines of a damaged file are
+//! Each line has a checksum, and the first line contains the number of leases. The intact lines of a damaged file are
 //! used. Times are wall-clock times, because no other clock continues while the machine is off.
 
 use std::fs::File;
@@ -21,18 +21,18 @@ const TITLE: &str = "sluice-public-leases 1";
 const LONGEST: u64 = MOST_SITES as u64 * 160;
 /// Minimum interval between two writes.
 const PAUSE: Nanoseconds = SECOND;
-/// Maximum delay before the extension of a lease is written. A stale file only contains an earlier end, which is
-/// confirmed with the server anyway.
+/// Maximum delay before the extension of a lease is written. An outdated file only contains an earlier end of the
+/// lease, and leases are confirmed with the server anyway.
 const PATIENCE: Nanoseconds = 30 * SECOND;
 /// Interval between a failed write and the next attempt.
 const RETRY: Nanoseconds = 10 * SECOND;
-/// Maximum jump of the wall clock in seconds that does not cause a write.
+/// Maximum jump of the wall clock, in seconds, after which the file need not be written.
 const ASTRAY: u64 = 2;
 
-/// The present time by both clocks.
+/// The current time of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Present {
-    /// Time of the agent's clock.
+    /// Time on the agent's clock.
     pub now: Nanoseconds,
     /// Unix time in seconds.
     pub unix: u64,
@@ -45,7 +45,7 @@ impl Present {
     }
 }
 
-/// Why the file can't be used completely.
+/// Why the file, or a part of it, can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file can't be read or written.
@@ -95,7 +95,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Read the file, which may not exist yet.
+    /// Read the file. It need not exist yet.
     pub fn load(path: &Path, present: Present) -> (Self, Loaded) {
         let store = Self {
             path: path.to_owned(),
@@ -124,12 +124,12 @@ impl Store {
         self.due = self.due.min(latest.max(earliest));
     }
 
-    /// Time of the next write; `None` if nothing has changed.
+    /// Time of the next write. `None` if nothing has changed.
     pub fn due(&self) -> Option<Nanoseconds> {
         (self.due != NEVER).then_some(self.due)
     }
 
-    /// Whether a write is due: a lease has changed, or the wall clock was set.
+    /// Whether a write is due, because a lease has changed or the wall clock was set.
     pub fn is_due(&self, present: Present) -> bool {
         let set = self.written.is_some_and(|(written, beginning)| {
             present.now >= written.saturating_add(PAUSE) && beginning.abs_diff(present.beginning()) > ASTRAY
@@ -140,7 +140,7 @@ impl Store {
     /// Write all leases, as listed by [`super::Agent::leases`].
     ///
     /// # Errors
-    /// The file can't be written. Its former content remains, and the next attempt is due in ten seconds.
+    /// The file can't be written. Its previous content remains, and the next attempt is due in ten seconds.
     pub fn write(&mut self, leases: impl Iterator<Item = (Mac, Lease)>, present: Present) -> Result<(), StoreError> {
         match self.replace(leases, present) {
             Ok(()) => {
@@ -175,7 +175,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// FNV-1a checksum, which detects disk errors and manual edits.
+/// FNV-1a checksum. It detects disk errors and manual edits.
 fn checksum(text: &str) -> u32 {
     let step = |sum: u32, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     text.bytes().fold(0x811c_9dc5, step)
@@ -185,7 +185,7 @@ fn sealed(text: String) -> String {
     format!("{text} {:08x}", checksum(&text))
 }
 
-/// A line without its checksum; `None` if the checksum is wrong.
+/// Returns a line without its checksum. `None` if the checksum is wrong.
 fn unsealed(line: &str) -> Option<&str> {
     let (text, sum) = line.rsplit_once(' ')?;
     (u32::from_str_radix(sum, 16).ok()? == checksum(text)).then_some(text)
@@ -222,9 +222,9 @@ fn parse(path: &Path, bytes: &[u8], present: Present) -> Loaded {
         Some((written.parse::<u64>().ok()?, count.parse::<usize>().ok()?))
     });
     let mut loaded = Loaded::default();
-    // Without a valid first line, the other lines may still be valid and are used.
+    // If the first line is invalid, the other lines may still be valid and are used.
     let (written, count) = numbers.unwrap_or((0, 0));
-    // If the clock was set back since the write, the elapsed time is unknown and taken as zero.
+    // If the clock was set back after the write, the elapsed time is unknown and assumed to be zero.
     let unix = present.unix.max(written);
     let (mut damaged, mut first, mut read) = (0, None, 0);
     for (number, line) in (2..).zip(lines) {

@@ -1,4 +1,4 @@
-//! Requests to the agent: sites that are added, released and removed, and address conflicts.
+//! Requests to the agent: adding, releasing and removing sites, and reporting address conflicts.
 
 use std::net::Ipv4Addr;
 
@@ -29,7 +29,7 @@ pub enum WantError {
     /// Another site has the same MAC.
     #[error("sites {} and {} have the same MAC address {}: change one of them", other.0, site.0, text(*mac))]
     MacTwice {
-        /// The site that is added.
+        /// The site that should be added.
         site: Site,
         /// The site that already has the MAC.
         other: Site,
@@ -40,11 +40,11 @@ pub enum WantError {
 
 const NO_MAC: Mac = [0; 6];
 
-/// Number of sites for which memory is allocated at a time.
+/// Number of sites for which memory is allocated in one step.
 const MORE_ENTRIES: usize = 8_192;
 
 impl Agent {
-    /// Replace the settings. The secret does not change, and present leases remain until they are renewed.
+    /// Replace the settings. The secret does not change, and existing leases remain valid until they are renewed.
     pub fn configure(&mut self, settings: Settings, now: Nanoseconds) {
         self.bucket = empty_bucket(settings.rate, now);
         self.probes = empty_bucket(settings.probes, now);
@@ -52,19 +52,19 @@ impl Agent {
         self.settings = Settings { secret, ..settings };
     }
 
-    /// Restore leases from before a restart, by the MACs of their sites. Each is confirmed when its site requires an
-    /// address.
+    /// Restore leases from before a restart, identified by the MACs of their sites. Each lease is confirmed when its
+    /// site requests an address.
     pub fn restore(&mut self, leases: impl IntoIterator<Item = (Mac, Lease)>) {
         self.kept.extend(leases);
     }
 
-    /// Number of restored leases whose site has not required an address yet.
+    /// Number of restored leases whose sites have not requested an address yet.
     pub fn unclaimed(&self) -> usize {
         self.kept.len()
     }
 
-    /// Acquire an address for a site with this MAC. A released site whose hold time has not expired keeps its lease. If
-    /// the MAC has changed, the old lease is released first.
+    /// Acquire an address for a site that uses this MAC. A released site whose hold time has not expired keeps its
+    /// lease. If the MAC has changed, the old lease is released first.
     ///
     /// # Errors
     /// The index or the MAC is invalid, or another site has the MAC.
@@ -81,7 +81,7 @@ impl Agent {
         }
         let index = site.0 as usize;
         if self.entries.len() <= index {
-            // Exact reservation avoids doubling the memory, since entries are large.
+            // An exact reservation avoids doubling the memory, since entries are large.
             let more = index + 1 - self.entries.len();
             if self.entries.capacity() <= index {
                 self.entries.reserve_exact(more.next_multiple_of(MORE_ENTRIES));
@@ -109,12 +109,12 @@ impl Agent {
         Ok(())
     }
 
-    /// A site no longer needs its address. The lease is released after the hold time.
+    /// Release a site's address after the hold time, because the site no longer needs it.
     pub fn release(&mut self, site: Site, now: Nanoseconds) {
         self.release_after(site, nanoseconds(self.settings.hold), now);
     }
 
-    /// A site is removed. Its lease is released immediately.
+    /// Remove a site, and release its lease immediately.
     pub fn forget(&mut self, site: Site, now: Nanoseconds) {
         self.release_after(site, 0, now);
     }
@@ -139,7 +139,8 @@ impl Agent {
         }
     }
 
-    /// Another host uses a site's address (RFC 5227): decline it and acquire another one.
+    /// Handle a conflict: another host uses a site's address (RFC 5227). The agent declines the address and acquires
+    /// another one.
     pub fn conflict(&mut self, site: Site, now: Nanoseconds) {
         if self.state(site).has_lease() {
             self.withdraw_lease(site.0, Why::Conflict);
@@ -188,7 +189,7 @@ impl Agent {
         self.await_turn(site, now);
     }
 
-    /// An existing site needs an address again.
+    /// Acquire an address again for an existing site.
     fn resume(&mut self, site: u32, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         entry.leaving = false;
@@ -208,8 +209,7 @@ impl Agent {
         if release == NEVER || entry.due != release {
             return;
         }
-        // The timer was set to the end of the hold time, so the time of the next retransmission is lost and is computed
-        // again.
+        // The timer was set to the end of the hold time, so the time of the next retransmission must be computed again.
         let boundary = self.boundary(site);
         let entry = self.entry(site);
         let retry = match (entry.state, entry.queued) {
@@ -245,7 +245,7 @@ impl Agent {
         self.entry_mut(site).release = NEVER;
         self.arm(site, NEVER);
         let entry = std::mem::take(self.entry_mut(site));
-        // The exchange counter continues, so that a late reply does not match a new exchange.
+        // The exchange counter is kept, so that a late reply does not match a new exchange.
         self.entry_mut(site).exchange = entry.exchange;
         self.macs.remove(&entry.mac);
         if self.addresses.get(&entry.address) == Some(&site) {

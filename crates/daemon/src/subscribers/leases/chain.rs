@@ -1,4 +1,4 @@
-//! The files that contain a server's leases.
+//! Finds and opens the files that contain a server's leases.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Format;
 
-/// Identity of a file, independent of its name.
+/// Identity of a file. It does not depend on the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: u64,
@@ -22,7 +22,7 @@ impl Identity {
         }
     }
 
-    /// Identity of the file at a path; `None` if it does not exist.
+    /// Identity of the file at a path. `None` if no file exists there.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Self::of(&metadata))),
@@ -32,7 +32,7 @@ impl Identity {
     }
 }
 
-/// Name of the file that Kea rotates before its lease file cleanup (`lfc-interval`).
+/// Name to which Kea renames the lease file before its lease file cleanup (`lfc-interval`).
 pub fn rotated(path: &Path) -> PathBuf {
     beside(path, ".1")
 }
@@ -43,8 +43,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Files to read before the current one, as Kea does at its start: the completed output of the cleanup, or else the
-/// previous output and the input of the cleanup.
+/// Files that must be read before the current file, as Kea does at its start: the completed output of the cleanup or,
+/// without it, the previous output and the input of the cleanup.
 fn earlier(format: Format, path: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     let names: &[&[&str]] = match format {
         Format::Kea => &[&[".completed"], &[".2", ".1"]],
@@ -67,17 +67,17 @@ fn earlier(format: Format, path: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     Ok(found)
 }
 
-/// All lease files of a server, opened without a rename or removal in between.
+/// All lease files of a server. None of them was renamed or removed while they were opened.
 #[derive(Debug)]
 pub struct Chain {
-    /// Files that are no longer written to, the oldest first.
+    /// Files to which the server no longer writes. The oldest comes first.
     pub earlier: Vec<(PathBuf, File)>,
     /// The current file.
     pub last: File,
 }
 
 impl Chain {
-    /// Open the files; `None` if there is none, or if the server is rotating them.
+    /// Open the files. `None` if no file exists, or if the server is rotating them.
     pub fn open(format: Format, path: &Path) -> io::Result<Option<Self>> {
         let before = names(format, path)?;
         let earlier = earlier(format, path)?;

@@ -1,4 +1,4 @@
-//! Rate-limited log messages about faults of a lease file: at most one per second.
+//! Log messages about faults in a lease file. At most one is written per second.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Dates of dhcpd, which are in UTC.
+//! Converts the dates in dhcpd's files, which are in UTC.
 
-/// Unix time in seconds of a Gregorian date and a time of day; `None` if invalid.
+/// Unix time in seconds of a Gregorian date and a time of day. `None` if the date or time is invalid.
 pub fn seconds(date: [u64; 3], time: [u64; 3]) -> Option<u64> {
     let ([year, month, day], [hour, minute, second]) = (date, time);
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

@@ -1,4 +1,4 @@
-//! Statements of ISC dhcpd's `dhcpd.leases`, see dhcpd.leases(5).
+//! Parses the statements of ISC dhcpd's `dhcpd.leases`; see dhcpd.leases(5).
 
 use super::fault::{Fault, Reason};
 use super::lines::MOST;
@@ -30,9 +30,9 @@ const OTHERS: [&[u8]; 17] = [
 /// Assembles statements from lines.
 #[derive(Debug, Default)]
 pub struct Dhcpd {
-    /// The incomplete statement; empty if it is faulty.
+    /// Text of the incomplete statement. Empty if the statement is faulty.
     statement: Vec<u8>,
-    /// Line at which the statement began; 0 if there is none.
+    /// Line at which the incomplete statement began. 0 if there is none.
     began: u64,
     /// Number of open braces.
     depth: u64,
@@ -46,14 +46,14 @@ impl Dhcpd {
         (self.began != 0).then_some(self.began)
     }
 
-    /// Add a line; `None` stands for a line that is too long.
+    /// Add a line. `None` means a line that is too long.
     pub fn line(&mut self, number: u64, line: Option<&[u8]>, out: &mut Vec<Result<Entry, Fault>>) {
         let Some(mut line) = line else {
             self.begin(number);
             self.spoil(Reason::TooLong);
             return;
         };
-        // Only a lease begins with this word, so the open statement was never closed.
+        // Only a lease begins with this word, so the previous statement was never closed.
         if line.starts_with(b"lease ") && self.began != 0 {
             self.spoil(Reason::Unfinished);
             self.end(out);
@@ -69,7 +69,8 @@ impl Dhcpd {
         }
     }
 
-    /// Length of the line's part that completes the statement; `None` if it does not end in this line.
+    /// Number of bytes of the line that belong to the statement if it ends here. `None` if it does not end in this
+    /// line.
     fn measure(&mut self, number: u64, line: &[u8]) -> Option<usize> {
         let mut words = Words::of(line);
         while let Some(word) = words.next() {
@@ -146,7 +147,7 @@ fn statement(text: &[u8]) -> Result<Option<Entry>, Reason> {
     for word in words {
         match word {
             Word::Begin => depth += 1,
-            // End of the lease statement.
+            // The closing brace of the lease statement.
             Word::End if depth == 0 => break,
             Word::End => depth -= 1,
             Word::Semicolon | Word::Open => {}
@@ -162,14 +163,14 @@ fn statement(text: &[u8]) -> Result<Option<Entry>, Reason> {
             own.clear();
         }
     }
-    // A statement lacks its semicolon.
+    // The last statement lacks its semicolon.
     if !own.is_empty() {
         return Err(Reason::Statement);
     }
     said.entry(address)
 }
 
-/// Statements of a lease.
+/// Values of a lease's statements.
 #[derive(Default)]
 struct Said<'a> {
     starts: Option<Expiry>,
@@ -214,7 +215,7 @@ impl<'a> Said<'a> {
         let free = |why| Ok(Some(Entry::Free { address, renewed, why }));
         match self.state {
             Some(b"active") => {}
-            // With failover, the address moves between the servers in these states.
+            // With failover, dhcpd passes the address between its servers in these states.
             Some(b"free" | b"backup" | b"reset" | b"released") => return free(Lost::Released),
             Some(b"expired") => return free(Lost::Expired),
             Some(b"abandoned") => return free(Lost::Declined),

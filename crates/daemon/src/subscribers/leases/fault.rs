@@ -42,7 +42,7 @@ pub enum Reason {
     /// A closing brace has no opening one.
     #[error("a closing brace without an opening brace")]
     Brace,
-    /// The entry is incomplete: another one begins, or the file ends.
+    /// The entry is incomplete, because another entry begins or the file ends.
     #[error("it is truncated")]
     Unfinished,
     /// The maximum number of leases is reached.
@@ -70,7 +70,7 @@ impl Reason {
         Reason::Full,
     ];
 
-    /// Name for lists and counters.
+    /// Name of the reason in lists and for its counter.
     pub fn name(self) -> &'static str {
         match self {
             Reason::TooLong => "lease-too-long",
@@ -92,11 +92,11 @@ impl Reason {
     }
 }
 
-/// A part of a lease file that is skipped.
+/// A faulty part of a lease file, which is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is skipped: {reason}")]
 pub struct Fault {
-    /// First line of the part, from 1.
+    /// First line of the part, counted from 1.
     pub line: u64,
     /// The reason.
     pub reason: Reason,

@@ -1,4 +1,4 @@
-//! Lines of Kea's `kea-leases4.csv`.
+//! Parses the lines of Kea's `kea-leases4.csv`.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use super::fault::Reason;
 use super::text::{address, hardware, hexadecimal, octets, parse};
 use super::{Entry, Expiry, Lease, Lost, RelayInformation};
 
-/// Columns that are read, in the order of Kea 2.2; newer versions append further columns.
+/// Columns that are read, in the order of Kea 2.2. Newer versions append more columns.
 const NAMES: [&str; 8] = [
     "address",
     "hwaddr",
@@ -35,11 +35,11 @@ const CONTEXT: usize = 7;
 /// Lifetime of an infinite lease (RFC 2131, section 3.3).
 const INFINITE: u64 = 0xffff_ffff;
 
-/// Reads lines according to the preceding header.
+/// Parses lines according to the last header line.
 #[derive(Debug)]
 pub struct Kea {
     columns: [usize; NAMES.len()],
-    /// Number of fields per line, known from the header.
+    /// Number of fields per line according to the header.
     count: Option<usize>,
 }
 
@@ -56,7 +56,7 @@ impl Kea {
         self.count.is_some()
     }
 
-    /// Entry of a line; `None` for a header or an empty line.
+    /// Parse a line. `None` for a header or an empty line.
     pub fn line(&mut self, line: &[u8]) -> Result<Option<Entry>, Reason> {
         if line.is_empty() {
             return Ok(None);
@@ -79,8 +79,8 @@ impl Kea {
         }
     }
 
-    /// After an invalid header, lines are read with the default columns, whose order has not changed since Kea's first
-    /// version. No lease is lost.
+    /// If a header is invalid, the following lines are read with the default columns. Their order has not changed since
+    /// Kea's first version, so no lease is lost.
     fn header(&mut self, line: &[u8]) -> Result<(), Reason> {
         *self = Self::new();
         let names: Vec<&[u8]> = line.split(|&byte| byte == b',').collect();
@@ -135,7 +135,7 @@ fn entry(fields: &[&[u8]; NAMES.len()]) -> Result<Entry, Reason> {
     }))
 }
 
-/// A field with its escapes replaced: `&#x2c` is a comma.
+/// Replace the escapes in a field: `&#x2c` is a comma.
 fn plain(field: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -149,7 +149,7 @@ fn plain(field: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Relay information that Kea stores if `store-extended-info` is enabled.
+/// Relay information, which Kea stores if `store-extended-info` is enabled.
 #[derive(Deserialize)]
 struct Context {
     #[serde(rename = "ISC")]
@@ -165,7 +165,7 @@ struct Own {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Information {
-    /// Format of Kea up to version 2.2.
+    /// Format of Kea versions up to 2.2.
     Plain(String),
     Nested {
         #[serde(rename = "sub-options")]

@@ -1,4 +1,4 @@
-//! Splitting of a byte stream into lines.
+//! Splits a byte stream into lines.
 
 /// Maximum length of a line or block in bytes.
 pub const MOST: usize = 64 * 1024;
@@ -6,7 +6,7 @@ pub const MOST: usize = 64 * 1024;
 /// Assembles lines from chunks.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// Beginning of the incomplete line.
+    /// The first part of an incomplete line.
     pending: Vec<u8>,
     /// Number of complete lines.
     number: u64,
@@ -15,8 +15,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Pass each complete line to `each`, with its number from 1 and without its line end; `None` for a line longer
-    /// than [`MOST`].
+    /// Pass each complete line to `each`, without its line end and with its number counted from 1. For a line longer
+    /// than [`MOST`], `each` gets `None`.
     pub fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(u64, Option<&[u8]>)) {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -46,13 +46,13 @@ impl Lines {
         self.number
     }
 
-    /// Number of the incomplete line; `None` if there is none.
+    /// Number of the incomplete line. `None` if there is none.
     pub fn begun(&self) -> Option<u64> {
         (self.skipping || !self.pending.is_empty()).then_some(self.number + 1)
     }
 }
 
-/// The line without the carriage return of DOS line ends.
+/// Remove the carriage return of a DOS line end.
 fn bare(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }

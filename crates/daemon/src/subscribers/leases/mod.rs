@@ -1,7 +1,7 @@
-//! Private leases: the content of a DHCP server's lease file as a table with changes.
+//! Private leases: converts the content of a DHCP server's lease file to a table, and reports the changes of the table.
 //!
-//! [`Reader`] converts bytes to entries, [`Table`] converts entries to present leases and changes, [`Source`] follows a
-//! file through rotation and rewriting, and [`Watcher`] runs a thread that does so on every change of the file.
+//! [`Reader`] converts bytes to entries, [`Table`] converts entries to current leases and their changes, [`Source`]
+//! reads a file again after rotation or rewriting, and [`Watcher`] runs a thread that reads the file at every change.
 
 mod chain;
 mod complaints;
@@ -43,14 +43,14 @@ pub struct Lease {
     pub renewed: u64,
     /// End of the lease.
     pub expires: Expiry,
-    /// Relay information; `None` if the terminal reached the server without a relay.
+    /// Relay information. `None` if the terminal reached the server without a relay.
     pub relay: Option<Box<RelayInformation>>,
     /// Host name of the terminal.
     pub host_name: Option<Box<str>>,
 }
 
 impl Lease {
-    /// Whether the mapping of this lease is also valid for `other`, a lease of the same address.
+    /// Whether `other`, a lease of the same address, results in the same mapping as this lease.
     fn maps_like(&self, other: &Lease) -> bool {
         self.hardware == other.hardware && self.relay == other.relay
     }
@@ -72,7 +72,7 @@ impl Expiry {
     }
 }
 
-/// Relay agent information (RFC 3046). Missing suboptions are empty.
+/// Relay agent information (RFC 3046). A missing suboption is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RelayInformation {
     /// Circuit ID (section 3.1).
@@ -82,7 +82,7 @@ pub struct RelayInformation {
 }
 
 impl RelayInformation {
-    /// Parse the content of option 82; `None` if it is malformed.
+    /// Parse the content of option 82. `None` if it is malformed.
     fn parse(mut content: &[u8]) -> Option<Self> {
         let mut information = Self::default();
         while let [code, length, rest @ ..] = content {
@@ -105,9 +105,9 @@ pub enum Lost {
     Expired,
     /// The terminal released it, or the server withdrew it.
     Released,
-    /// The terminal found another host with its address.
+    /// The terminal found that another host uses its address.
     Declined,
-    /// A rewritten lease file does not contain it.
+    /// The lease file was rewritten without this lease.
     Vanished,
 }
 
@@ -115,7 +115,7 @@ impl Lost {
     /// All reasons, in the order of their numbers.
     pub const ALL: [Lost; 4] = [Lost::Expired, Lost::Released, Lost::Declined, Lost::Vanished];
 
-    /// Name for lists and counters.
+    /// Name of the reason in lists and for its counter.
     pub fn name(self) -> &'static str {
         match self {
             Lost::Expired => "expired",
@@ -129,7 +129,7 @@ impl Lost {
 /// Entry of a lease file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// The address is leased, or was until the lease expired.
+    /// The address is leased, or was leased until the lease expired.
     Leased(Lease),
     /// The address is free.
     Free {
@@ -164,25 +164,25 @@ impl Entry {
 pub enum Change {
     /// A lease was added.
     Gained(Arc<Lease>),
-    /// The address was leased to another terminal, or its terminal has moved.
+    /// The address was leased to another terminal, or the location of its terminal has changed.
     Changed {
         /// Former lease.
         was: Arc<Lease>,
         /// New lease.
         now: Arc<Lease>,
     },
-    /// The lease was extended, or its host name has changed; terminal and location are the same.
+    /// The lease was extended, or its host name has changed. Terminal and location are the same.
     Renewed(Arc<Lease>),
     /// A lease was lost.
     Lost {
         /// Former lease.
         was: Arc<Lease>,
-        /// Why it was lost.
+        /// Why the lease was lost.
         why: Lost,
     },
 }
 
-/// Read arbitrary bytes as lease files of both formats, whole and split in two, into small tables. For the fuzzer.
+/// For the fuzzer: read arbitrary bytes as lease files of both formats, as a whole and split in two, into small tables.
 pub fn hostile(bytes: &[u8]) {
     let (cut, bytes) = bytes.split_first().unwrap_or((&0, &[]));
     let (first, second) = bytes.split_at(bytes.len() * usize::from(*cut) / 255);

@@ -1,4 +1,4 @@
-//! Conversion of a lease file's bytes to entries.
+//! Converts the bytes of a lease file to entries.
 
 use super::Entry;
 use super::dhcpd::Dhcpd;
@@ -15,7 +15,7 @@ pub enum Format {
     Dhcpd,
 }
 
-/// Incremental reader of a file. The result does not depend on how the bytes are split.
+/// Incremental reader of a file. The result does not depend on how the bytes are split into chunks.
 #[derive(Debug)]
 pub struct Reader {
     lines: Lines,
@@ -59,7 +59,7 @@ impl Reader {
         self.lines.number()
     }
 
-    /// The fault for an incomplete entry in case the rest never arrives.
+    /// The fault that an incomplete entry causes if the rest never arrives.
     pub fn unfinished(&self) -> Option<Fault> {
         let block = match &self.blocks {
             Blocks::Kea(_) => None,

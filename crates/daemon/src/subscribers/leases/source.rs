@@ -1,4 +1,4 @@
-//! Reader that follows a lease file through rotation, replacement and rewriting.
+//! Reads a lease file continuously, also across rotation, replacement and rewriting.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -17,10 +17,10 @@ use super::{Change, Entry, Format, Lost, Reader};
 /// Bytes per read.
 const READ: usize = 128 * 1024;
 
-/// Number of bytes before the read position that are compared to detect a rewritten file.
+/// Number of bytes before the read position that are compared to detect whether the file was rewritten.
 const MARK: usize = 64;
 
-/// The present time by two clocks.
+/// The current time of two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     /// Unix time in seconds, as in lease files.
@@ -44,23 +44,23 @@ pub struct SourceError {
 pub struct Counts {
     /// Entries read.
     pub entries: u64,
-    /// Faulty parts skipped, in the order of [`Reason::ALL`].
+    /// Faulty parts that were skipped, in the order of [`Reason::ALL`].
     pub faults: [u64; Reason::ALL.len()],
     /// Leases added.
     pub gained: u64,
-    /// Leases that moved to another terminal or location.
+    /// Leases whose terminal or location changed.
     pub changed: u64,
-    /// Leases extended, or with a new host name.
+    /// Leases that were extended, or whose host name changed.
     pub renewed: u64,
     /// Leases lost, in the order of [`Lost::ALL`].
     pub lost: [u64; Lost::ALL.len()],
-    /// Number of readings from the beginning.
+    /// Number of times that the file was read from its beginning.
     pub readings: u64,
     /// Number of rotations by Kea.
     pub rotations: u64,
 }
 
-/// Follows one lease file.
+/// Reader of one lease file.
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
@@ -78,7 +78,7 @@ pub struct Source {
     ending: Arc<AtomicBool>,
 }
 
-/// The current file.
+/// The file that is currently read.
 #[derive(Debug)]
 struct Open {
     file: File,
@@ -89,7 +89,7 @@ struct Open {
 }
 
 impl Open {
-    /// Whether the file still begins with the bytes that were read.
+    /// Whether the file still begins with the bytes that were read before.
     fn is_continued(&self) -> io::Result<bool> {
         let mut mark = [0; MARK];
         let mark = &mut mark[..self.mark.len()];
@@ -109,7 +109,7 @@ impl Open {
 }
 
 impl Source {
-    /// Follow a file that need not exist yet, with a maximum number of leases. `ending` aborts a long reading.
+    /// Read a file with a maximum number of leases. The file need not exist yet. `ending` aborts a reading in progress.
     pub fn new(path: &Path, format: Format, most: usize, ending: Arc<AtomicBool>) -> Self {
         Self {
             path: path.to_owned(),
@@ -128,7 +128,7 @@ impl Source {
         }
     }
 
-    /// The present leases.
+    /// The current leases.
     pub fn table(&self) -> &Table {
         &self.table
     }
@@ -143,7 +143,7 @@ impl Source {
         self.there
     }
 
-    /// Whether leases missing in a rewritten file have not been reported yet.
+    /// Whether leases that are missing in a rewritten file have not been reported as lost yet.
     pub fn is_unsettled(&self) -> bool {
         self.whole.is_some()
     }
@@ -156,7 +156,7 @@ impl Source {
     /// Read new entries.
     ///
     /// # Errors
-    /// The file exists but can't be read; the next call tries again.
+    /// The file exists but can't be read. The next call tries again.
     pub fn look(&mut self, now: Now, changes: &mut Vec<Change>) -> Result<(), SourceError> {
         let first = changes.len();
         self.table.expire(now.unix, changes);
@@ -196,11 +196,11 @@ impl Source {
         if !open.is_continued()? {
             return self.begin(now, changes);
         }
-        // Read what was written before the file was renamed or removed.
+        // Read the data that was written before the file was renamed or removed.
         self.drain(now, changes)?;
         match named {
             Some(named) if named == identity => Ok(()),
-            // The file may be created again; its leases remain until then.
+            // The file may be created again. Its leases remain until then.
             None => Ok(()),
             Some(_) if self.format == Format::Kea && Identity::at(&rotated(&self.path))? == Some(identity) => {
                 self.go_on(now, changes)
@@ -209,7 +209,7 @@ impl Source {
         }
     }
 
-    /// Read all files from the beginning; an incomplete reading is started again at the next check.
+    /// Read all files from the beginning. If this is aborted, it starts again at the next check.
     fn begin(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         self.forget();
         let read = self.read_all(now, changes);
@@ -260,7 +260,7 @@ impl Source {
         Ok(())
     }
 
-    /// Read to the present end of the file.
+    /// Read to the current end of the file.
     fn drain(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         while let Some(open) = &mut self.open
             && !self.ending.load(Ordering::Relaxed)
@@ -301,7 +301,7 @@ impl Source {
         self.complaints.add(fault);
     }
 
-    /// Count leases that exceed the maximum number.
+    /// Count leases that were rejected because of the maximum number.
     fn count_full(&mut self, refused: usize) {
         if refused > 0 {
             self.counts.faults[Reason::Full as usize] += refused as u64;

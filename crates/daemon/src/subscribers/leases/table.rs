@@ -1,4 +1,4 @@
-//! The present leases, and their changes.
+//! The current leases, and their changes.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry as Place;
@@ -13,7 +13,7 @@ use super::{Change, Entry, Expiry, Lease, Lost};
 #[derive(Debug, Default)]
 pub struct Table {
     leases: HashMap<Ipv4Addr, Held>,
-    /// Expiry times, the earliest first. An entry that does not match its lease's `queued` is obsolete.
+    /// Expiry times, the earliest first. An entry is obsolete if it does not match the `queued` time of its lease.
     ends: BinaryHeap<Reverse<(u64, Ipv4Addr)>>,
     most: usize,
 }
@@ -21,11 +21,11 @@ pub struct Table {
 #[derive(Debug)]
 struct Held {
     lease: Arc<Lease>,
-    /// Time of the next expiry check: the end of the lease, or earlier if the lease was extended since.
+    /// Time of the next expiry check: the end of the lease, or an earlier time if the lease was extended since.
     queued: Option<u64>,
 }
 
-/// Number of obsolete expiry times, beyond the number of leases, at which they are removed.
+/// Obsolete expiry times are removed when their number exceeds the number of leases by this value.
 const SPARE: usize = 1024;
 
 impl Table {
@@ -69,7 +69,7 @@ impl Table {
         self.ends.len()
     }
 
-    /// Apply an entry of a lease file at a Unix time in seconds.
+    /// Apply an entry of a lease file. `now` is the Unix time in seconds.
     ///
     /// # Errors
     /// [`Reason::Full`] if the maximum number of leases is exceeded.
@@ -86,7 +86,7 @@ impl Table {
         Ok(())
     }
 
-    /// Remove leases that have expired at a Unix time in seconds.
+    /// Remove leases that have expired by `now`, a Unix time in seconds.
     pub fn expire(&mut self, now: u64, changes: &mut Vec<Change>) {
         while let Some(&Reverse((end, address))) = self.ends.peek()
             && end <= now
@@ -104,7 +104,7 @@ impl Table {
         }
     }
 
-    /// Remove a lease if it exists.
+    /// Remove the lease of an address, if there is one.
     pub fn lose(&mut self, address: Ipv4Addr, why: Lost, changes: &mut Vec<Change>) {
         if let Some(Held { lease: was, .. }) = self.leases.remove(&address) {
             changes.push(Change::Lost { was, why });
@@ -122,8 +122,8 @@ impl Table {
             }
             Place::Occupied(mut place) => {
                 let was = &place.get().lease;
-                // A terminal renews its lease directly with the server, and some servers then discard the relay
-                // information.
+                // A terminal renews its lease directly with the server. Some servers then discard the relay
+                // information, so the old information is kept.
                 if lease.relay.is_none() && lease.hardware == was.hardware {
                     lease.relay.clone_from(&was.relay);
                 }

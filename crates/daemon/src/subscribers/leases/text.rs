@@ -1,4 +1,4 @@
-//! Addresses and bytes in the notation of lease files.
+//! Parses addresses and bytes in the notation of lease files.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub fn hardware(text: &[u8]) -> Option<Mac> {
     (!sluice_wire::ethernet::is_group(bytes) && bytes != [0; 6]).then_some(bytes)
 }
 
-/// Parse bytes such as `1:2f:0`, each of one or two digits.
+/// Parse bytes such as `1:2f:0`, with one or two digits each.
 pub fn octets(text: &[u8]) -> Option<Vec<u8>> {
     let parts = text.split(|&byte| byte == b':');
     parts

@@ -1,4 +1,4 @@
-//! Inotify watch on the folder of a lease file.
+//! Inotify watch on the directory of a lease file.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-/// Events that may change what a reader sees.
+/// Events after which the file may have changed for a reader.
 const MEANT: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::CREATE)
     .union(WatchFlags::DELETE)
@@ -16,7 +16,7 @@ const MEANT: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// Watches a folder with inotify, if the kernel permits it.
+/// Watches a directory with inotify, if the kernel permits it.
 #[derive(Debug)]
 pub struct Watch {
     folder: PathBuf,
@@ -25,7 +25,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Create a watch on the folder of a file, which need not exist yet.
+    /// Create a watch on the directory of a file. The directory need not exist yet.
     pub fn of(path: &Path) -> Self {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         Self {
@@ -35,7 +35,7 @@ impl Watch {
         }
     }
 
-    /// Watch the folder if it is not watched yet, since it may not have existed before.
+    /// Watch the directory if it is not watched yet, because it may not have existed before.
     ///
     /// # Errors
     /// The error of the kernel.
@@ -63,12 +63,12 @@ impl Watch {
         self.queue.as_ref().map(AsFd::as_fd)
     }
 
-    /// Drain the events. Returns whether events were lost.
+    /// Drain the events. Returns whether the kernel has dropped events.
     pub fn take(&mut self) -> bool {
         let Some(queue) = &self.queue else { return false };
         let (mut buffer, mut overflown) = ([MaybeUninit::uninit(); 8192], false);
         let mut events = inotify::Reader::new(queue, &mut buffer);
-        // One check covers all events, so draining more at a time would only delay it.
+        // A single check covers all of the events, so draining more of them would only delay the check.
         for _ in 0..1024 {
             let Ok(event) = events.next() else { break };
             overflown |= event.events().contains(ReadFlags::QUEUE_OVERFLOW);
@@ -77,8 +77,8 @@ impl Watch {
                 self.watched = false;
             }
         }
-        // Inotify continues to watch a folder that was renamed, so a new queue is created for the folder that now has
-        // the name.
+        // Inotify continues to watch a directory that was renamed, so a new queue is created for the directory that now
+        // has the name.
         if !self.watched {
             self.queue = None;
         }

@@ -1,4 +1,4 @@
-//! The thread that follows a lease file.
+//! The thread that reads a lease file continuously.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::watch::Watch;
 use super::{Change, Counts, Format, Lost, Now, Reason, Source};
 
-/// Interval between checks without a notification: leases expire, and inotify may be unavailable.
+/// Interval between checks without a notification. They are needed because leases expire, and because inotify may be
+/// unavailable.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Maximum pause after a panic.
@@ -22,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Settings of a watcher.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Path of the lease file; neither the file nor its folder need exist yet.
+    /// Path of the lease file. Neither the file nor its directory needs to exist yet.
     pub path: PathBuf,
     /// Format of the file.
     pub format: Format,
@@ -33,11 +34,11 @@ pub struct Settings {
 /// Status of a lease file.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// Number of present leases.
+    /// Number of current leases.
     pub leases: usize,
     /// Whether the file exists.
     pub there: bool,
-    /// Whether inotify reports changes; otherwise the file is checked every second.
+    /// Whether inotify reports changes. Otherwise the file is checked every second.
     pub told: bool,
     /// Why the file can't be read.
     pub error: Option<String>,
@@ -47,7 +48,7 @@ pub struct Standing {
     pub overflows: u64,
     /// Number of checks whose changes have been delivered.
     pub looks: u64,
-    /// Number of panics, after each of which the file was read again.
+    /// Number of panics. The file was read again after each of them.
     pub panics: u64,
 }
 
@@ -92,7 +93,7 @@ impl Shared {
 }
 
 impl Watcher {
-    /// Follow a file. The thread passes changes to `hand`, beginning with all present leases.
+    /// Watch a file. The thread passes changes to `hand`, beginning with all existing leases.
     ///
     /// # Errors
     /// No thread or file descriptor is available.
@@ -139,9 +140,9 @@ struct Task {
     source: Source,
     hand: Box<dyn FnMut(Vec<Change>) + Send>,
     began: Instant,
-    /// Pause after the next panic.
+    /// Length of the pause after the next panic.
     patience: Duration,
-    /// Monotonic time since the file is missing, and whether that has been logged.
+    /// Monotonic time since which the file is missing, and whether that has been logged.
     missing: Option<(u64, bool)>,
 }
 
@@ -150,7 +151,7 @@ impl Task {
         while !self.shared.ending.load(Ordering::Relaxed) {
             let mut changes = Vec::new();
             let whole = catch_unwind(AssertUnwindSafe(|| self.look(&mut changes))).is_ok();
-            // Changes before a panic have taken effect and must be delivered.
+            // Changes made before a panic have taken effect in the table, so they must still be delivered.
             let handed = changes.is_empty() || catch_unwind(AssertUnwindSafe(|| (self.hand)(changes))).is_ok();
             if whole && handed {
                 self.patience = PERIOD;
@@ -170,7 +171,7 @@ impl Task {
 
     fn look(&mut self, changes: &mut Vec<Change>) {
         let path = self.settings.path.display();
-        // Drain notifications before the check, so that later changes cause another one.
+        // Drain notifications before the check, so that a later change of the file causes another check.
         let overflown = self.watch.take();
         let armed = self.watch.arm();
         let now = Now {
@@ -219,7 +220,7 @@ impl Task {
         let _ = poll(&mut waited, most.as_ref());
     }
 
-    /// Pause after a panic; only a request to end interrupts it.
+    /// Pause after a panic. Only a request to end the thread interrupts it.
     fn pause(&mut self) {
         let mut waited = [PollFd::from_borrowed_fd(self.shared.wake.as_fd(), PollFlags::IN)];
         let most = Timespec::try_from(self.patience).ok();

@@ -1,4 +1,4 @@
-//! Reading of a file from its beginning, whose final content is compared with the present leases.
+//! Reads a file from its beginning, and compares its final content with the current leases.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -7,26 +7,28 @@ use super::fault::Reason;
 use super::table::Table;
 use super::{Change, Entry, Lost};
 
-/// Time in nanoseconds without growth after which a file counts as complete: copying over an existing file takes less.
+/// Time in nanoseconds after which a file that does not grow counts as complete. Copying over an existing file takes
+/// less time.
 const QUIET: u64 = 1_000_000_000;
 
-/// Maximum wait in nanoseconds for a growing file: after this time it grows by new entries only.
+/// Maximum wait in nanoseconds for a file that is being copied. If it still grows afterwards, the growth is taken to be
+/// new entries.
 const PATIENCE: u64 = 10_000_000_000;
 
 /// Last entry of each address read so far.
 #[derive(Debug)]
 pub struct Whole {
-    /// `None` for an address whose entry has been applied.
+    /// `None` means that the entry of the address has already been applied.
     entries: HashMap<Ipv4Addr, Option<Entry>>,
     most: usize,
-    /// Whether the end of the file was reached once.
+    /// Whether the end of the file has been reached at least once.
     caught_up: bool,
     began: u64,
     grown: u64,
 }
 
 impl Whole {
-    /// Begin a reading at a time in nanoseconds; `most` is the maximum number of leases.
+    /// Begin to read a file at a time in nanoseconds. `most` is the maximum number of leases.
     pub fn begin(most: usize, now: u64) -> Self {
         Self {
             entries: HashMap::new(),
@@ -42,12 +44,12 @@ impl Whole {
         self.grown = now;
     }
 
-    /// Whether the file is complete, so that leases missing in it are lost.
+    /// Whether the file counts as complete, so that leases missing in it are lost.
     pub fn is_settled(&self, now: u64) -> bool {
         self.caught_up && (now.saturating_sub(self.grown) >= QUIET || now.saturating_sub(self.began) >= PATIENCE)
     }
 
-    /// Add an entry. After the end of the file was reached once, new entries are applied immediately.
+    /// Add an entry. Once the end of the file has been reached, new entries are applied immediately.
     ///
     /// # Errors
     /// [`Reason::Full`] if the maximum number of leases is exceeded.
@@ -55,7 +57,8 @@ impl Whole {
         let address = entry.address();
         if self.caught_up && is_news(table, &entry) && !table.is_full_for(&entry) {
             let told = table.apply(entry, now, changes);
-            // Only a present lease could count as missing later.
+            // Only the address of a current lease must be recorded, because only a current lease can be missing in the
+            // file.
             match table.get(address) {
                 Some(_) => drop(self.entries.insert(address, None)),
                 None => drop(self.entries.remove(&address)),
@@ -64,7 +67,7 @@ impl Whole {
         }
         let known = self.entries.contains_key(&address);
         match &entry {
-            // The entry would change nothing.
+            // The entry would not change anything.
             Entry::Free { .. } if !known && table.get(address).is_none() => {}
             Entry::Leased(_) if !known && self.entries.len() >= self.most.saturating_add(table.len()) => {
                 return Err(Reason::Full);
@@ -74,9 +77,9 @@ impl Whole {
         Ok(())
     }
 
-    /// Apply new entries when the end of the file is reached for the first time. An entry older than the present lease
-    /// is kept back, since a newer one may follow, and entries beyond the maximum number may fit once missing leases
-    /// are removed.
+    /// Apply new entries when the end of the file is reached for the first time. An entry that is older than the
+    /// current lease is not applied yet, since a newer entry may follow. Entries beyond the maximum number are not
+    /// applied either; they may fit after missing leases have been removed.
     pub fn catch_up(&mut self, table: &mut Table, now: u64, changes: &mut Vec<Change>) {
         self.caught_up = true;
         let news = |place: &&mut Option<Entry>| place.as_ref().is_some_and(|entry| is_news(table, entry));
@@ -87,8 +90,8 @@ impl Whole {
         }
     }
 
-    /// The file is complete: remove missing leases and apply the remaining entries. Returns the number of leases beyond
-    /// the maximum.
+    /// Complete the reading: remove the leases that are missing in the file, and apply the remaining entries. Returns
+    /// the number of leases beyond the maximum.
     pub fn settle(self, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> usize {
         let lacking = table.leases().map(|lease| lease.address);
         let mut gone: Vec<Ipv4Addr> = lacking.filter(|address| !self.entries.contains_key(address)).collect();
@@ -114,7 +117,7 @@ fn tell(mut entries: Vec<Entry>, table: &mut Table, now: u64, changes: &mut Vec<
     refused
 }
 
-/// Whether an entry is at least as recent as the present lease.
+/// Whether an entry is at least as recent as the current lease.
 fn is_news(table: &Table, entry: &Entry) -> bool {
     table
         .get(entry.address())

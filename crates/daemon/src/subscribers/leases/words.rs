@@ -5,11 +5,11 @@ use super::text::digit;
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word<'a> {
-    /// Digits, letters, an address or a date.
+    /// A word of digits or letters, an address or a date.
     Plain(&'a [u8]),
-    /// Quoted text, with its escapes.
+    /// Quoted text, with its escapes unchanged.
     Quoted(&'a [u8]),
-    /// An opening quotation mark without a closing one in the line.
+    /// An opening quotation mark without a closing one in the same line.
     Open,
     /// An opening brace.
     Begin,
@@ -19,11 +19,11 @@ pub enum Word<'a> {
     Semicolon,
 }
 
-/// Iterator over tokens. Quoted texts and comments do not span lines.
+/// Iterator over tokens. Quoted texts and comments end at the end of the line.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     text: &'a [u8],
-    /// Offset behind the last token.
+    /// Offset after the last token.
     pub at: usize,
 }
 
@@ -84,12 +84,12 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Separators between tokens, including the operators of expressions, which are ignored.
+/// Whether a byte separates tokens. The operators of expressions count as separators, so they are ignored.
 fn is_between(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, b'=' | b',' | b'(' | b')')
 }
 
-/// A quoted text with its escapes replaced: `\001`, `\x1f`, `\n`, `\"`.
+/// Replace the escapes in a quoted text: `\001`, `\x1f`, `\n`, `\"`.
 pub fn unquoted(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -2,7 +2,7 @@ use super::*;
 
 const MAC: Mac = [2, 0, 0, 0, 0, 7];
 
-/// A server's reply with these options after its message type.
+/// A server's reply with these options, which follow its message type.
 fn reply(kind: u8, options: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; OPTIONS];
     bytes[..4].copy_from_slice(&[2, 1, 6, 0]);

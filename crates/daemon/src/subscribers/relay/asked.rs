@@ -1,4 +1,4 @@
-//! Recent requests of terminals: a reply without a matching request is dropped.
+//! Recent requests of terminals. A reply without a matching request is dropped.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -8,11 +8,11 @@ use sluice_wire::Mac;
 use super::PATIENCE;
 use crate::subscribers::Site;
 
-/// Requests, each stored as a keyed hash. They are removed when no reply is expected any more.
+/// Set of requests, each stored as a keyed hash. A request is removed when its reply is no longer expected.
 #[derive(Debug)]
 pub struct Asked {
     key: RandomState,
-    /// Hashes of the present interval, and of the one before.
+    /// Hashes of the current interval, and of the previous interval.
     recent: [HashSet<u64>; 2],
     since: u64,
     most: usize,
@@ -33,8 +33,8 @@ impl Asked {
         self.key.hash_one((site, transaction, hardware))
     }
 
-    /// Record a request at a time in nanoseconds. Beyond the limit requests are not recorded, and their replies are
-    /// dropped.
+    /// Record a request at a time in nanoseconds. If the limit is reached, requests are not recorded, and their replies
+    /// will be dropped.
     pub fn note(&mut self, site: Site, transaction: u32, hardware: Mac, now: u64) {
         self.forget(now);
         let number = self.number(site, transaction, hardware);

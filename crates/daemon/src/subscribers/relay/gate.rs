@@ -1,4 +1,4 @@
-//! Rate limits of terminals and sites, so that one that floods does not affect the others.
+//! Limits the rates of terminals and sites, so that a flooding terminal or site does not affect the others.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use crate::subscribers::Site;
 /// Rates of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// Rate of each terminal.
+    /// Rate limit of each terminal.
     pub terminal: TokenRate,
-    /// Rate of all terminals of a site together.
+    /// Rate limit of each site, for all of its terminals together.
     pub site: TokenRate,
 }
 
-/// Times are in nanoseconds.
+/// Number of nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
 /// Rate limiter of messages.
@@ -34,7 +34,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Create a limiter for a number of sites, which meters at most `most` active terminals.
+    /// Create a limiter for a number of sites. It meters at most `most` active terminals individually.
     pub fn new(rates: Rates, sites: u32, most: usize) -> Self {
         Self {
             rates,
@@ -45,8 +45,8 @@ impl Gate {
         }
     }
 
-    /// Admit a message of a terminal at a time in nanoseconds. Returns whether the terminal's own rate was applied: if
-    /// too many terminals are active, only the site's rate is.
+    /// Admit a message of a terminal at a time in nanoseconds. Returns whether the terminal's own rate limit was
+    /// applied. If too many terminals are active, only the site's limit is.
     ///
     /// # Errors
     /// The terminal or the site exceeds its rate, or the site does not exist.
@@ -54,7 +54,7 @@ impl Gate {
         let of_site = self.sites.get_mut(site.0 as usize).ok_or(Refused::Site)?;
         let key = (site, hardware);
         let before = self.terminals.get(&key).copied();
-        // A message beyond the terminal's rate does not count against the site's rate.
+        // A message that exceeds the terminal's rate does not count towards the site's rate.
         let terminal = (self.rates.terminal.take(before.unwrap_or(0), now)).ok_or(Refused::TerminalRate)?;
         *of_site = (self.rates.site.take(*of_site, now)).ok_or(Refused::SiteRate)?;
         if before.is_none() && self.terminals.len() >= self.most && now >= self.sweep {

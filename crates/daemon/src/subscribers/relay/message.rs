@@ -1,4 +1,4 @@
-//! In-place access to DHCP messages (RFC 2131, section 2; RFC 2132).
+//! Reads and writes the fields of DHCP messages in place (RFC 2131, section 2; RFC 2132).
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -8,9 +8,9 @@ use sluice_wire::ethernet::is_group;
 
 use super::Refused;
 
-/// Operation code of a terminal's message.
+/// Operation code of messages from terminals.
 pub const REQUEST: u8 = 1;
-/// Operation code of a server's message.
+/// Operation code of messages from servers.
 pub const REPLY: u8 = 2;
 
 pub const HOPS: usize = 3;
@@ -39,7 +39,7 @@ pub const RELAY: u8 = 82;
 /// Minimum message length that old clients accept (RFC 1542, section 2.1).
 pub const SHORTEST: usize = 300;
 
-/// A message that is known to have all fields and terminated options.
+/// A message that contains all fixed fields and terminated options.
 #[derive(Debug)]
 pub struct Message<'a> {
     pub bytes: &'a [u8],
@@ -138,14 +138,14 @@ impl<'a> Message<'a> {
         self.array(HARDWARE)
     }
 
-    /// Content of a field with a fixed length.
+    /// Content of a fixed-length field.
     fn array<const N: usize>(&self, field: Range<usize>) -> [u8; N] {
         let mut array = [0; N];
         array.copy_from_slice(&self.bytes[field]);
         array
     }
 
-    /// Write the message without options 82 and without the end option.
+    /// Write the message without any option 82 and without the end option.
     pub fn write_bare(&self, out: &mut Vec<u8>) -> Result<(), Refused> {
         out.clear();
         out.extend_from_slice(&self.bytes[..OPTIONS]);
@@ -183,10 +183,10 @@ struct Piece<'a> {
     begin: usize,
 }
 
-/// Iterator over the options of a field, which must be terminated.
+/// Iterator over the options of a field. The options must be terminated.
 struct Options<'a> {
     area: &'a [u8],
-    /// Offset behind the last option.
+    /// Offset after the last option.
     at: usize,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// A suboption of option 82; `None` if it is absent or the suboptions are malformed.
+/// Find a suboption of option 82. `None` if it is absent or the suboptions are malformed.
 pub fn part(mut content: &[u8], wanted: u8) -> Option<&[u8]> {
     while let [code, length, rest @ ..] = content {
         let (part, behind) = rest.split_at_checked(usize::from(*length))?;

@@ -1,5 +1,6 @@
-//! The DHCP relay for private addresses (RFC 1542, 2131, 3046): terminals are inside, an unmodified server is
-//! elsewhere. Option 82 identifies the site to the server, and the server echoes it. Input and output are UDP payloads.
+//! The DHCP relay for private addresses (RFC 1542, RFC 2131, RFC 3046). Terminals are on the inside; the server is a
+//! standard DHCP server in any network. Option 82 identifies the site to the server, and the server echoes it. Input
+//! and output are UDP payloads.
 
 mod asked;
 mod gate;
@@ -21,7 +22,7 @@ pub use refused::{Noted, Refused};
 pub use reply::{Acknowledged, Destination, Trace, reply};
 pub use request::{Limits, Origin, Relayed, request};
 
-/// Site of a reply, found by its circuit ID.
+/// Site to which a reply belongs, found by its circuit ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
     /// The site.
@@ -39,9 +40,9 @@ pub struct Tally {
     pub replies: u64,
     /// Dropped messages, in the order of [`Refused::ALL`].
     pub refused: [u64; Refused::ALL.len()],
-    /// Other conditions, in the order of [`Noted::ALL`].
+    /// Other counted conditions, in the order of [`Noted::ALL`].
     pub noted: [u64; Noted::ALL.len()],
-    /// Site and terminal that last exceeded a rate.
+    /// Site and terminal that most recently exceeded a rate limit.
     pub flood: Option<(Site, Mac)>,
 }
 
@@ -68,10 +69,10 @@ pub struct Relay {
 /// Time to wait for a reply, in nanoseconds.
 const PATIENCE: u64 = 30_000_000_000;
 
-/// Maximum number of messages without option 82 within that time.
+/// Maximum number of messages without option 82 within [`PATIENCE`].
 const UNMARKED: usize = 1024;
 
-/// Maximum number of messages within that time: 35,000 per second.
+/// Maximum number of messages within [`PATIENCE`]: 35,000 per second.
 const ASKED: usize = 1 << 20;
 
 impl Relay {
@@ -91,10 +92,10 @@ impl Relay {
         &self.tally
     }
 
-    /// Relay a terminal's message at a time in nanoseconds; the message for the server is written to `out`.
+    /// Relay a terminal's message at a time in nanoseconds. The message for the server is written to `out`.
     ///
     /// # Errors
-    /// The reason to drop the message, which is counted.
+    /// The reason for which the message is dropped. It is counted.
     pub fn request(
         &mut self,
         payload: &[u8],
@@ -129,11 +130,11 @@ impl Relay {
         relayed
     }
 
-    /// Relay a server's message at a time in nanoseconds; the message for the terminal is written to `out`. `home`
+    /// Relay a server's message at a time in nanoseconds. The message for the terminal is written to `out`. `home`
     /// finds a site by its circuit ID.
     ///
     /// # Errors
-    /// The reason to drop the message, which is counted.
+    /// The reason for which the message is dropped. It is counted.
     pub fn reply(
         &mut self,
         payload: &[u8],
@@ -162,7 +163,7 @@ impl Relay {
         replied
     }
 
-    /// Remember the site of a message without option 82, since the reply does not contain it either.
+    /// Record the site of a message without option 82, because the reply will not contain the option either.
     fn remember(&mut self, relayed: &Relayed, origin: &Origin<'_>, now: u64) {
         if self.unmarked.len() >= UNMARKED {
             self.unmarked.retain(|_, (_, until)| *until > now);
@@ -176,7 +177,7 @@ impl Relay {
     }
 }
 
-/// Relay arbitrary bytes as messages of a terminal and of a server; relayed messages must be readable. For the fuzzer.
+/// For the fuzzer: relay arbitrary bytes as messages of a terminal and of a server. Relayed messages must be valid.
 pub fn hostile(bytes: &[u8]) {
     let rate = TokenRate::new(1, 1);
     let mut relay = Relay::new(
@@ -201,7 +202,7 @@ pub fn hostile(bytes: &[u8]) {
     let bytes = bytes.get(1..).unwrap_or_default();
     if relay.request(bytes, &origin, 0, &mut out).is_ok() {
         assert!(out.len() <= Limits::default().most_bytes, "it fits");
-        // A server that echoes the message unchanged.
+        // The server echoes the message, changing only its operation code.
         out[0] = 2;
         let _ = relay.reply(&out, home, 0, &mut back);
     }

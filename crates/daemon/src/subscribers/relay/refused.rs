@@ -1,4 +1,4 @@
-//! Reasons to drop a message.
+//! Reasons for which the relay drops a message.
 
 /// Why a message is not relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum Refused {
     /// The hardware address is not that of an Ethernet station.
     #[error("its hardware address is not that of an Ethernet station")]
     Hardware,
-    /// The magic cookie is missing: a BOOTP message, or not one at all.
+    /// The magic cookie is missing, so it is a BOOTP message or not a BOOTP or DHCP message at all.
     #[error("it is no DHCP message")]
     Cookie,
     /// The options are malformed or not terminated.
@@ -78,7 +78,7 @@ impl Refused {
         Refused::SiteRate,
     ];
 
-    /// Name for lists and counters.
+    /// Name of the reason in lists and for its counter.
     pub fn name(self) -> &'static str {
         match self {
             Refused::Short => "relay-short",
@@ -109,7 +109,7 @@ pub enum Noted {
     OptionLeftOut,
     /// The message contained an option 82 from a trusted relay, which was removed.
     OptionReplaced,
-    /// Too many terminals are active to meter each: only the site's rate was applied.
+    /// Too many terminals are active to meter each of them, so only the site's rate limit was applied.
     Unmetered,
 }
 
@@ -117,7 +117,7 @@ impl Noted {
     /// All conditions, in the order of their numbers.
     pub const ALL: [Noted; 3] = [Noted::OptionLeftOut, Noted::OptionReplaced, Noted::Unmetered];
 
-    /// Name for lists and counters.
+    /// Name of the condition in lists and for its counter.
     pub fn name(self) -> &'static str {
         match self {
             Noted::OptionLeftOut => "relay-option-left-out",

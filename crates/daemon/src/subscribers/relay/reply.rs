@@ -1,4 +1,4 @@
-//! Relaying from the server to a terminal.
+//! Relays messages from the server to a terminal.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ use crate::subscribers::Site;
 /// Fields of a reply that identify its recipient.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a> {
-    /// Circuit ID of option 82; `None` without option 82.
+    /// Circuit ID of option 82. `None` if the message has no option 82.
     pub circuit: Option<&'a [u8]>,
     /// Transaction ID.
     pub transaction: u32,
@@ -24,11 +24,11 @@ pub struct Trace<'a> {
 pub enum Destination {
     /// Broadcast within the site.
     Broadcast,
-    /// Unicast to the terminal, which may not reply to ARP for the address yet.
+    /// Unicast to the terminal's MAC, because the terminal may not reply to ARP for the address yet.
     Terminal(Ipv4Addr, Mac),
 }
 
-/// A relayed reply and its content.
+/// A relayed reply, with the fields that the service needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged {
     /// The site.
@@ -49,10 +49,10 @@ const OFFER: u8 = 2;
 const ACKNOWLEDGE: u8 = 5;
 const REFUSE: u8 = 6;
 
-/// Write a server's message in the form for the terminal, without option 82. `home` finds the site.
+/// Convert a server's message to the form for the terminal, without option 82. `home` finds the site.
 ///
 /// # Errors
-/// The reason to drop the message; the content of `out` is then undefined.
+/// The reason for which the message is dropped. The content of `out` is then undefined.
 pub fn reply(
     payload: &[u8],
     home: impl FnOnce(Trace<'_>) -> Result<Home, Refused>,
@@ -91,7 +91,7 @@ pub fn reply(
 }
 
 fn destination(message: &Message<'_>) -> Destination {
-    // A terminal that gets a DHCPNAK can't be reached at an address (RFC 2131, section 4.1).
+    // A terminal that receives a DHCPNAK has no address at which it can be reached (RFC 2131, section 4.1).
     let everyone = message.is_broadcast() || message.kind == REFUSE;
     let addresses = [YOURS, CLIENT].map(|field| message.address(field));
     let address = addresses.into_iter().find(|address| !address.is_unspecified());

@@ -1,4 +1,4 @@
-//! Relaying from a terminal to the server.
+//! Relays messages from a terminal to the server.
 
 use std::net::Ipv4Addr;
 
@@ -13,13 +13,13 @@ use crate::subscribers::Site;
 pub struct Origin<'a> {
     /// The site.
     pub site: Site,
-    /// Address of the relay in the site, by which the server selects the subnet.
+    /// Address of the relay in the site. The server uses it to select the subnet.
     pub gateway: Ipv4Addr,
-    /// Circuit ID of the site, not empty (RFC 3046, section 3.1).
+    /// Circuit ID of the site (RFC 3046, section 3.1). Not empty.
     pub circuit: &'a [u8],
-    /// Remote ID; omitted if empty (RFC 3046, section 3.2).
+    /// Remote ID (RFC 3046, section 3.2). Omitted if empty.
     pub remote: &'a [u8],
-    /// Link selection: subnet of the address if it differs from that of `gateway` (RFC 3527).
+    /// Link selection (RFC 3527): subnet of the address, if it differs from the subnet of `gateway`.
     pub link: Option<Ipv4Addr>,
     /// Whether relays within the site may add option 82.
     pub trusted: bool,
@@ -28,14 +28,14 @@ pub struct Origin<'a> {
 /// Limits of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Number of relays at which a message is dropped (RFC 1542, section 4.1.1).
+    /// Maximum number of relays. A message that has passed this many is dropped (RFC 1542, section 4.1.1).
     pub most_hops: u8,
     /// Maximum length of a message in bytes, which is the capacity of a datagram.
     pub most_bytes: usize,
 }
 
 impl Default for Limits {
-    /// 16 relays, and datagrams of the Ethernet MTU.
+    /// At most 16 relays, and datagrams of the Ethernet MTU.
     fn default() -> Self {
         Self {
             most_hops: 16,
@@ -53,7 +53,7 @@ pub struct Relayed {
     pub transaction: u32,
     /// Hardware address of the terminal.
     pub hardware: Mac,
-    /// Whether the reply identifies the site, or goes to another relay.
+    /// Whether the reply will identify the site, or will go to another relay.
     pub marked: bool,
     /// Whether an option 82 from a trusted relay was removed.
     pub replaced: bool,
@@ -62,7 +62,7 @@ pub struct Relayed {
 }
 
 impl Relayed {
-    /// Conditions to count.
+    /// Conditions that must be counted.
     pub fn noted(&self) -> impl Iterator<Item = Noted> + use<> {
         let noted = [
             (!self.marked, Noted::OptionLeftOut),
@@ -76,11 +76,11 @@ impl Relayed {
 /// Message types of terminals: discover, request, decline, release, inform.
 const KINDS: [u8; 5] = [1, 3, 4, 7, 8];
 
-/// Write a terminal's message in the form for the server. `admit` checks the rate of the terminal, and returns whether
-/// it is metered individually.
+/// Convert a terminal's message to the form for the server. `admit` checks the rate of the terminal, and returns
+/// whether the terminal is metered individually.
 ///
 /// # Errors
-/// The reason to drop the message; the content of `out` is then undefined.
+/// The reason for which the message is dropped. The content of `out` is then undefined.
 pub fn request(
     payload: &[u8],
     origin: &Origin<'_>,
@@ -126,7 +126,7 @@ pub fn request(
         }
         finish(out);
     } else {
-        // The first relay knows the terminal's location and receives the reply (RFC 3046, section 2.1.1).
+        // The first relay has added the terminal's location, and receives the reply (RFC 3046, section 2.1.1).
         out.clear();
         out.extend_from_slice(payload);
     }
@@ -174,7 +174,7 @@ impl Information {
     }
 }
 
-/// Length of a suboption with its header; an empty one is omitted.
+/// Length of a suboption with its header. An empty suboption is omitted.
 fn some(length: usize) -> usize {
     if length == 0 { 0 } else { 2 + length }
 }

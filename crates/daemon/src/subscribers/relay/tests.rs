@@ -98,7 +98,7 @@ fn information(message: &Message) -> RelayAgentInformation {
     }
 }
 
-/// An option 82 with one suboption.
+/// Option 82 with a single suboption.
 fn named(part: RelayInfo) -> DhcpOption {
     let mut information = RelayAgentInformation::default();
     information.insert(part);
@@ -122,7 +122,7 @@ fn request_relayed_names_its_site_and_changes_nothing_else() {
     relay.insert(RelayInfo::LinkSelection(Ipv4Addr::new(10, 9, 0, 0)));
     expected.opts_mut().insert(DhcpOption::RelayAgentInformation(relay));
     assert_eq!(expected, decoded(&out));
-    // The option is the last one, and the message has at least the minimum length of BOOTP.
+    // Option 82 is the last option, and the message has at least BOOTP's minimum length.
     assert!(out.len() >= 300);
     let end = out.iter().rposition(|&byte| byte == 255).expect("it ends");
     assert_eq!(&b"\x05\x04\x0a\x09\x00\x00\xff"[..], &out[end - 6..=end]);
@@ -139,7 +139,7 @@ fn request_with_nothing_but_a_circuit_has_no_other_parts() {
     );
 }
 
-/// A message with some bytes changed.
+/// A terminal's message in which some bytes are replaced.
 fn changed(place: usize, to: &[u8]) -> Vec<u8> {
     let mut bytes = bytes(&asked(MessageType::Discover));
     bytes[place..place + to.len()].copy_from_slice(to);
@@ -367,7 +367,7 @@ fn options_in_other_fields_are_read_and_cleaned() {
     answer.opts_mut().remove(OptionCode::MessageType);
     answer.opts_mut().insert(DhcpOption::OptionOverload(3));
     let mut payload = bytes(&answer);
-    // The server name field contains the message type, and the file field contains the relay's option.
+    // The server name field contains the message type, and the file field contains option 82.
     payload[44..48].copy_from_slice(&[53, 1, 5, 255]);
     payload[108..124].copy_from_slice(b"\x0c\x01k\x52\x09\x01\x07S100.C7\xff\0");
     let (acknowledged, out) = returned(&payload).expect("it is relayed");
@@ -386,7 +386,7 @@ fn corpus_is_relayed_or_refused() {
     assert!(count.count() > 0);
 }
 
-/// An option that the library decodes as it was encoded.
+/// An option that the library decodes to the same value that it has encoded.
 fn option() -> impl Strategy<Value = DhcpOption> {
     prop_oneof![
         "[a-z]{1,60}".prop_map(DhcpOption::Hostname),

@@ -1,4 +1,4 @@
-//! Store of leases with their sites, and of MACs that are in more than one site. Decisions are made by the service.
+//! Stores leases with their sites, and the MACs that are in more than one site. The service makes all decisions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv4Addr;
@@ -10,7 +10,7 @@ use sluice_wire::Mac;
 use crate::subscribers::Site;
 use crate::subscribers::leases::Lease;
 
-/// Why a lease of a site is not mapped.
+/// Why a lease that belongs to a site is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The address is not in the site's network.
@@ -19,19 +19,19 @@ pub enum Refusal {
     Full,
 }
 
-/// Assignment of a lease.
+/// Result of the assignment of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Mapped as a terminal of this site.
+    /// The lease is mapped, as a terminal of this site.
     Mapped(Site),
-    /// Belongs to this site, but is not mapped.
+    /// The lease belongs to this site, but is not mapped.
     Refused(Site, Refusal),
-    /// The site is unknown.
+    /// The lease belongs to no known site.
     Outside,
 }
 
 impl Place {
-    /// The site, whether or not the lease is mapped.
+    /// The site to which the lease belongs, whether or not it is mapped.
     pub fn site(self) -> Option<Site> {
         match self {
             Self::Mapped(site) | Self::Refused(site, _) => Some(site),
@@ -40,12 +40,12 @@ impl Place {
     }
 }
 
-/// An acknowledgement observed by the relay.
+/// A DHCPACK that the relay has observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// Site that it was sent to.
+    /// Site to which the acknowledgement was sent.
     pub site: Site,
-    /// Unix time in seconds.
+    /// Time of the acknowledgement, as Unix time in seconds.
     pub unix: u32,
 }
 
@@ -56,13 +56,13 @@ pub struct Held {
     pub lease: Arc<Lease>,
     /// Assignment of the lease.
     pub place: Place,
-    /// Acknowledgement to the terminal, if one was observed.
+    /// The acknowledgement that was sent to the terminal, if the relay has observed one.
     pub acknowledged: Option<Acknowledged>,
-    /// Unix time in seconds of the assignment to the site.
+    /// Time at which the lease was assigned to its site, as Unix time in seconds.
     pub since: u32,
 }
 
-/// An acknowledgement whose lease is not in the lease file yet.
+/// An acknowledgement for a lease that is not in the lease file yet.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     hardware: Mac,
@@ -72,22 +72,22 @@ struct Heard {
 /// Maximum number of acknowledgements per server that wait for their leases.
 const MOST_HEARD: usize = 4_096;
 
-/// Maximum wait in seconds.
+/// Maximum time in seconds for which an acknowledgement waits for its lease.
 const PATIENCE: u32 = 60;
 
-/// Leases of all servers.
+/// Leases of all DHCP servers.
 #[derive(Debug)]
 pub struct Book {
-    /// By server and address.
+    /// Leases of each server, by address.
     servers: Vec<HashMap<Ipv4Addr, Held>>,
     heard: Vec<HashMap<Ipv4Addr, Heard>>,
     /// Mapped terminals of sites.
     mapped: BTreeSet<(Site, Ipv4Addr)>,
     /// Leases that are not mapped.
     apart: BTreeSet<(usize, Ipv4Addr)>,
-    /// Unmapped leases that wait for capacity.
+    /// Unmapped leases that wait until the table of terminals has capacity.
     waiting: BTreeSet<(usize, Ipv4Addr)>,
-    /// The waiting lease that was tried last.
+    /// The waiting lease for which mapping was tried last.
     turn: (usize, Ipv4Addr),
     macs: Macs,
 }
@@ -106,12 +106,12 @@ impl Book {
         }
     }
 
-    /// A server's lease of an address.
+    /// The lease of an address from one server.
     pub fn get(&self, server: usize, address: Ipv4Addr) -> Option<&Held> {
         self.servers.get(server)?.get(&address)
     }
 
-    /// Record the observed acknowledgement of a lease.
+    /// Record that the acknowledgement of a lease was observed.
     pub fn acknowledge(&mut self, server: usize, address: Ipv4Addr, acknowledged: Acknowledged) {
         let held = self.servers.get_mut(server).and_then(|held| held.get_mut(&address));
         if let Some(held) = held {
@@ -119,8 +119,8 @@ impl Book {
         }
     }
 
-    /// Store a lease with its assignment, and replace the former one. Returns the MAC of the terminal if it is now in
-    /// another site as well.
+    /// Store a lease with its assignment; a previous lease of the address is replaced. Returns the MAC of the terminal
+    /// if this MAC is now in more than one site.
     pub fn put(&mut self, server: usize, held: Held) -> Option<Mac> {
         let address = held.lease.address;
         self.take(server, address);
@@ -172,7 +172,7 @@ impl Book {
         Some(held)
     }
 
-    /// The next lease to try among those that wait for capacity, in turn.
+    /// The next lease for which mapping should be tried. The leases that wait for capacity take turns.
     pub fn waiting(&mut self) -> Option<(usize, Ipv4Addr)> {
         let behind = (Bound::Excluded(self.turn), Bound::Unbounded);
         let next = self.waiting.range(behind).next().or(self.waiting.first()).copied()?;
@@ -180,7 +180,7 @@ impl Book {
         Some(next)
     }
 
-    /// Record an acknowledgement whose lease is not in the lease file yet.
+    /// Record an acknowledgement for a lease that is not in the lease file yet.
     pub fn hear(&mut self, server: usize, address: Ipv4Addr, hardware: Mac, acknowledged: Acknowledged) {
         let Some(heard) = self.heard.get_mut(server) else {
             return;
@@ -193,18 +193,18 @@ impl Book {
         }
     }
 
-    /// Take the acknowledgement that preceded a lease of the lease file.
+    /// Remove and return the acknowledgement that was observed before its lease was in the lease file.
     pub fn recall(&mut self, server: usize, address: Ipv4Addr, hardware: Mac) -> Option<Acknowledged> {
         let heard = self.heard.get_mut(server)?.remove(&address)?;
         (heard.hardware == hardware).then_some(heard.acknowledged)
     }
 
-    /// Mapped terminals in the order of site and address, from a position on.
+    /// Mapped terminals in the order of site and address, starting at a position.
     pub fn mapped(&self, from: (Site, Ipv4Addr)) -> impl Iterator<Item = (Site, Ipv4Addr)> + '_ {
         self.mapped.range(from..).copied()
     }
 
-    /// Unmapped leases in the order of server and address, from a position on.
+    /// Unmapped leases in the order of server and address, starting at a position.
     pub fn apart(&self, from: (usize, Ipv4Addr)) -> impl Iterator<Item = (usize, Ipv4Addr)> + '_ {
         self.apart.range(from..).copied()
     }
@@ -230,7 +230,7 @@ struct Macs {
 }
 
 impl Macs {
-    /// Add an address of a MAC in a site. Returns whether this is a further site.
+    /// Add an address of a MAC in a site. Returns whether the MAC was already in another site.
     fn enter(&mut self, mac: Mac, site: Site) -> bool {
         if let Some(sites) = self.several.get_mut(&mac) {
             let count = sites.entry(site).or_default();

@@ -25,7 +25,7 @@ named! {
     }
 }
 
-/// Number of occurrences of each event.
+/// Number of occurrences of each kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts([u64; Count::ALL.len()]);
 

@@ -14,23 +14,23 @@ use crate::subscribers::leases::Lease;
 /// A site for the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteView {
-    /// Number of the site.
+    /// Number that identifies the site.
     pub site: Site,
     /// Index of its group.
     pub group: usize,
-    /// Context of its sessions.
+    /// Context of the site's sessions.
     pub context: Context,
-    /// Virtual MAC, if it has one.
+    /// Virtual MAC of the site, if it has one.
     pub mac: Option<Mac>,
     /// Mapped public address.
     pub public: Option<Ipv4Addr>,
-    /// State of its DHCP client.
+    /// State of the site's DHCP client.
     pub state: Option<agent::State>,
-    /// Public lease; times are those of the client's clock.
+    /// Lease of the public address. Its times are on the client's clock.
     pub lease: Option<agent::Lease>,
     /// Number of mapped terminals.
     pub terminals: u32,
-    /// Whether a terminal's MAC is in another site as well.
+    /// Whether the MAC of one of its terminals is also in another site.
     pub shares_mac: bool,
 }
 
@@ -65,22 +65,22 @@ impl Standing {
 /// A private lease for the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseView {
-    /// Index of its server.
+    /// Index of the lease's server.
     pub server: usize,
-    /// Its site, if known.
+    /// Site of the lease, if known.
     pub site: Option<Site>,
     /// The lease, as in the lease file.
     pub lease: Arc<Lease>,
-    /// Unix time in seconds of its assignment to the site.
+    /// Time at which the lease was assigned to the site, as Unix time in seconds.
     pub since: u64,
     /// Status of the lease.
     pub standing: Standing,
-    /// Whether its MAC is in another site as well.
+    /// Whether the terminal's MAC is also in another site.
     pub shares_mac: bool,
 }
 
 impl Service {
-    /// A site by number; `None` if it does not exist.
+    /// A site by number. `None` if it does not exist.
     pub fn site(&self, site: Site) -> Option<SiteView> {
         let (place, group) = self.parameters.group_of(site)?;
         let standing = self.standing(site)?;
@@ -107,19 +107,19 @@ impl Service {
         from.take_while(move |lease| lease.site == Some(site))
     }
 
-    /// Mapped terminals in the order of site and address, from a position on.
+    /// Mapped terminals in the order of site and address, starting at a position.
     pub fn leases(&self, from: (Site, Ipv4Addr)) -> impl Iterator<Item = LeaseView> + '_ {
         let mapped = self.book.mapped(from);
         mapped.filter_map(|(site, address)| self.lease(self.parameters.group_of(site)?.1.server, address))
     }
 
-    /// Unmapped leases in the order of server and address, from a position on.
+    /// Unmapped leases in the order of server and address, starting at a position.
     pub fn leases_apart(&self, from: (usize, Ipv4Addr)) -> impl Iterator<Item = LeaseView> + '_ {
         let apart = self.book.apart(from);
         apart.filter_map(|(server, address)| self.lease(server, address))
     }
 
-    /// A server's lease of an address.
+    /// The lease of an address from one server.
     pub fn lease(&self, server: usize, address: Ipv4Addr) -> Option<LeaseView> {
         let held = self.book.get(server, address)?;
         let standing = match held.place {
@@ -161,7 +161,7 @@ impl Service {
         self.relays.get(server).map(crate::subscribers::relay::Relay::tally)
     }
 
-    /// Client with this index.
+    /// DHCP client with this index.
     pub fn agent(&self, client: usize) -> Option<&Agent> {
         self.clients.get(client).map(|client| &client.agent)
     }

@@ -1,14 +1,14 @@
-//! Interface to the tables of sites and terminals, which workers read.
+//! Interface to the tables of sites and terminals. Workers read these tables.
 
 use sluice_nat::sites::{OtherSite, SiteWriter, Terminal, TerminalsFull};
 use sluice_wire::{Context, Mac};
 
 /// Writer of the workers' tables.
 pub trait Mapping: Send {
-    /// Set the upstream MAC of a site, or the pool of its ports. Must precede the site's terminals.
+    /// Set the upstream MAC of a site, or the pool of its ports. Must be called before the site's terminals are added.
     ///
     /// # Errors
-    /// Another site has the MAC.
+    /// Another site already has the MAC.
     fn set_site(&mut self, site: u32, mac: Option<Mac>, pool: Option<u16>) -> Result<(), OtherSite>;
 
     /// Remove a site with its terminals and its public address.
@@ -17,13 +17,13 @@ pub trait Mapping: Send {
     /// Set, change or remove a site's public address in its virtual router.
     ///
     /// # Errors
-    /// Another site has the address; this site then has none.
+    /// Another site already has the address. This site then has none.
     fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite>;
 
-    /// Add a terminal; an existing one is not changed.
+    /// Add a terminal. If it exists already, it is not changed.
     ///
     /// # Errors
-    /// The table is full; the site then has no terminal with the address.
+    /// The table is full. The site then has no terminal with this address.
     fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull>;
 
     /// Remove a terminal. Returns whether it existed.

@@ -1,9 +1,9 @@
-//! The subscriber service: private leases become terminals, sites with terminals get public addresses, and DHCP is
-//! relayed.
+//! The subscriber service: it maps private leases as terminals, acquires public addresses for sites with terminals, and
+//! relays DHCP.
 //!
 //! The service is a pure state machine: it reads no clock and opens no socket. The caller passes changes of lease files
-//! to [`Service::change`] and frames from workers to [`Service::frame`], and calls [`Service::poll`] for due work.
-//! Results go to the [`Turn`]: table entries for workers, frames to send, and log messages.
+//! to [`Service::change`] and frames from workers to [`Service::frame`], and calls [`Service::poll`] to perform due
+//! work. The results are added to the [`Turn`]: table entries for workers, frames to send, and log messages.
 
 mod book;
 mod count;
@@ -48,11 +48,11 @@ const MOST_BUSY: usize = 65_536;
 /// How a frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By the interface, unchanged.
+    /// Sent on the interface without changes.
     AsItIs,
     /// Routed by the interface's router, as an IPv4 packet that the gateway originates.
     Routed,
-    /// To the host stack of the interface's router.
+    /// Delivered to the host stack of the interface's router.
     Host,
 }
 
@@ -78,39 +78,39 @@ pub struct Output {
     pub notes: Vec<Note>,
 }
 
-/// Context of a call to the service.
+/// Data with which the service is called.
 pub struct Turn<'a> {
-    /// The present time.
+    /// The current time.
     pub present: Present,
-    /// Writer of the workers' tables.
+    /// Writer of the tables that workers read.
     pub mapping: &'a mut dyn Mapping,
     /// Output of the call.
     pub out: &'a mut Output,
 }
 
-/// State of a site other than its terminals.
+/// State of a site except its terminals.
 #[derive(Clone, Copy, Debug)]
 struct Standings {
     /// Number of mapped terminals.
     terminals: u32,
-    /// Mapped public address; unspecified if there is none.
+    /// Mapped public address. Unspecified if there is none.
     public: Ipv4Addr,
-    /// Whether the address is queued to be announced.
+    /// Whether an announcement of the address is queued.
     announcing: bool,
-    /// Time until which a reply to the ARP probe of the address counts.
+    /// Time until which a reply to the ARP probe of the address counts as a conflict.
     probed: Nanoseconds,
-    /// Time of the last conflicting claim of the address.
+    /// Time of the last ARP message in which another host claimed the address.
     claimed: Option<Nanoseconds>,
 }
 
-/// State that a failed service leaves to its successor: entries in the workers' tables, and public leases.
+/// State that a failed service leaves for its replacement: entries in the workers' tables, and public leases.
 #[derive(Debug, Default)]
 pub struct Remains {
     /// Terminals that may be mapped.
     pub terminals: BTreeSet<(Site, Ipv4Addr)>,
     /// Public addresses that may be mapped.
     pub publics: BTreeMap<Site, Ipv4Addr>,
-    /// Public leases, by client.
+    /// Public leases of each client.
     pub leases: Vec<Vec<(Mac, agent::Lease)>>,
     /// Counters.
     pub counts: Counts,
@@ -120,20 +120,20 @@ pub struct Remains {
 #[derive(Debug)]
 pub struct Service {
     parameters: Arc<Parameters>,
-    /// Relays, by index of the server.
+    /// Relays by the index of their server.
     relays: Vec<Relay>,
-    /// Servers by router and relay address.
+    /// Indexes of servers, by router and relay address.
     answering: HashMap<(u16, Ipv4Addr), BTreeSet<usize>>,
-    /// Whether the server of each group is in the router's host stack.
+    /// For each group, whether its server is in the router's host stack.
     in_host: Vec<bool>,
     clients: Vec<Client>,
     book: Book,
-    /// State by site.
+    /// State of each site.
     standings: Vec<Standings>,
-    /// Terminals that an observed reply has assigned to another site than the lease file, until the file confirms it:
-    /// time of the check, server and address, ordered by time.
+    /// Terminals for which an observed reply indicates a different site than the lease file. They are kept until the
+    /// lease file must have confirmed the reply: time of this check, server and address, ordered by time.
     doubts: VecDeque<(Nanoseconds, usize, Ipv4Addr)>,
-    /// State left by a failed predecessor.
+    /// State that a failed service has left.
     remains: Remains,
     counts: Counts,
     told: Told,
@@ -141,8 +141,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Create a service without terminals. The workers' tables are not changed: `remains` is the state left by a failed
-    /// predecessor, which is kept until [`Service::settle`].
+    /// Create a service without terminals. The workers' tables are not changed. `remains` is the state that a failed
+    /// service has left; it is kept until [`Service::settle`].
     pub fn new(parameters: Arc<Parameters>, mut remains: Remains, turn: &mut Turn<'_>) -> Self {
         let subscribers = &parameters.subscribers;
         let sites = subscribers.sites();
@@ -230,14 +230,14 @@ impl Service {
         }
     }
 
-    /// Public leases of a client that may be used, which are stored for the next start.
+    /// Public leases of a client that may be used. They are stored for the next start.
     pub fn public_leases(&self, client: usize) -> impl Iterator<Item = (Mac, agent::Lease)> + '_ {
         let agent = self.clients.get(client).map(|client| &client.agent);
         let leases = agent.into_iter().flat_map(Agent::leases);
         leases.map(|(_, mac, lease)| (mac, lease))
     }
 
-    /// State to leave to a successor.
+    /// State that the service leaves for its replacement.
     pub fn remains(&self) -> Remains {
         let none = (Site(0), Ipv4Addr::UNSPECIFIED);
         let mut terminals = self.remains.terminals.clone();
@@ -259,8 +259,8 @@ impl Service {
         }
     }
 
-    /// Called once all lease files have been read since the start: remove mappings of a predecessor that were not
-    /// renewed.
+    /// Remove mappings of a failed service that were not renewed. Must be called once all lease files have been read
+    /// since the start.
     pub fn settle(&mut self, turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         for (site, address) in std::mem::take(&mut self.remains.terminals) {
@@ -300,7 +300,7 @@ impl Service {
         self.buffer = buffer;
     }
 
-    /// Do due work. Returns the latest time of the next call; `None` if no timer is pending.
+    /// Perform due work. Returns the latest time of the next call. `None` if no timer is pending.
     pub fn poll(&mut self, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
         let mut next = None;
         for client in 0..self.clients.len() {
@@ -312,7 +312,7 @@ impl Service {
         [next, doubt].into_iter().flatten().min()
     }
 
-    /// Count events from outside the service.
+    /// Count events that occurred outside of the service.
     pub fn count(&mut self, count: Count, times: u64) {
         self.counts.add_all(count, times);
     }

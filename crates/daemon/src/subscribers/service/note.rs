@@ -1,4 +1,4 @@
-//! Log messages of the subscriber service, one line each.
+//! Log messages of the subscriber service. Each is a single line.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use super::Count;
 use crate::subscribers::Site;
 use crate::subscribers::virtual_mac::text;
 
-/// An event of interest to the operator. Sites are stored by number; their names are inserted when the message is
+/// An event of interest to the operator. It contains the numbers of sites; their names are inserted when the message is
 /// written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -34,7 +34,7 @@ pub enum Note {
         /// Address of the terminal.
         address: Ipv4Addr,
     },
-    /// The lease file and the observed reply name different sites.
+    /// The lease file and the observed reply indicate different sites.
     Mismatch {
         /// Address of the terminal.
         address: Ipv4Addr,
@@ -45,11 +45,11 @@ pub enum Note {
         /// Site according to the reply.
         answer: Site,
     },
-    /// A MAC was found in a further site.
+    /// A MAC was found in an additional site.
     MacInTwoSites {
         /// The MAC.
         hardware: Mac,
-        /// The further site.
+        /// The additional site.
         site: Site,
     },
     /// Two sites have the same upstream MAC.
@@ -63,9 +63,9 @@ pub enum Note {
     Refused(crate::subscribers::agent::WantError),
     /// Another site has the public address.
     Taken {
-        /// The site that was assigned the address.
+        /// The site that should get the address.
         site: Site,
-        /// The site that already has it.
+        /// The site that already has the address.
         other: Site,
         /// The address.
         address: Ipv4Addr,
@@ -85,13 +85,13 @@ pub enum Note {
         site: Site,
         /// MAC of the terminal.
         hardware: Mac,
-        /// Whether the site exceeds its rate as well.
+        /// Whether the site also exceeds its rate.
         of_site: bool,
     },
 }
 
 impl Note {
-    /// The message as a log line, with the names of sites.
+    /// Format the message as a log line. `name` returns the names of sites.
     pub fn text(&self, name: impl Fn(Site) -> String) -> String {
         struct Circuit<'a>(&'a Option<Box<[u8]>>);
         impl fmt::Display for Circuit<'_> {
@@ -188,13 +188,13 @@ impl Default for Told {
 impl Told {
     const PAUSE: u64 = 1_000_000_000;
 
-    /// Whether to log a counted event, at a time in nanoseconds.
+    /// Whether a counted event must be logged, at a time in nanoseconds.
     pub fn is_news(&mut self, count: Count, now: u64) -> bool {
         let last = self.counts.get_mut(count as usize);
         last.is_some_and(|last| Self::pass(last, now))
     }
 
-    /// Whether to log an exceeded rate, at a time in nanoseconds.
+    /// Whether an exceeded rate must be logged, at a time in nanoseconds.
     pub fn is_flood_news(&mut self, now: u64) -> bool {
         Self::pass(&mut self.flood, now)
     }

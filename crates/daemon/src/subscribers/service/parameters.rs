@@ -1,4 +1,4 @@
-//! Parameters of the subscriber service: the validated configuration, with data of the data plane.
+//! Parameters of the subscriber service: the validated configuration, supplemented with data of the data plane.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,18 +12,18 @@ use sluice_wire::{Context, Mac};
 
 use crate::subscribers::Site;
 
-/// An interface, as far as the service needs it.
+/// Properties of an interface that the service needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Name.
     pub name: String,
     /// MAC address.
     pub mac: Mac,
-    /// Number of its virtual router.
+    /// Number of the interface's virtual router.
     pub router: u16,
     /// IPv4 addresses with their networks.
     pub addresses: Vec<Ipv4Net>,
-    /// Whether its router has a host stack, which also has the interface's addresses.
+    /// Whether the interface's router has a host stack. The host stack also has the interface's addresses.
     pub host: bool,
 }
 
@@ -34,18 +34,18 @@ pub struct Parameters {
     pub subscribers: Subscribers,
     /// Interfaces by number.
     pub interfaces: Vec<Interface>,
-    /// Virtual MACs by site.
+    /// Virtual MAC of each site.
     pub macs: Vec<Mac>,
-    /// Pool index of the engine, by pool of the configuration.
+    /// The engine's pool index for each pool of the configuration.
     pub pools: Vec<u16>,
-    /// Secret of transaction IDs.
+    /// Secret of DHCP transaction IDs.
     pub secret: Secret,
-    /// Classifier of frames by site.
+    /// Assigns frames to sites.
     pub finder: Finder,
 }
 
 impl Parameters {
-    /// Index and configuration of a site's group; `None` if the site does not exist.
+    /// Index and configuration of a site's group. `None` if the site does not exist.
     pub fn group_of(&self, site: Site) -> Option<(usize, &SiteGroup)> {
         let behind = self.subscribers.groups.partition_point(|group| group.first <= site.0);
         let place = behind.checked_sub(1)?;
@@ -53,7 +53,7 @@ impl Parameters {
         (site.0 - group.first < group.count).then_some((place, group))
     }
 
-    /// Site of a circuit ID, if its leases come from this server.
+    /// Site that a circuit ID identifies, if the site's leases come from this server.
     pub fn site_of_circuit(&self, server: usize, circuit: &[u8]) -> Option<Site> {
         let name = std::str::from_utf8(circuit).ok()?;
         let site = Site(self.subscribers.find(name)?);
@@ -75,7 +75,7 @@ impl Parameters {
         }
     }
 
-    /// Virtual MAC of a site; all zeros if it has none.
+    /// Virtual MAC of a site. All zeros if it has none.
     pub fn mac(&self, site: Site) -> Mac {
         self.macs.get(site.0 as usize).copied().unwrap_or_default()
     }
@@ -94,15 +94,15 @@ impl Parameters {
             .map(|interface| interface.router)
     }
 
-    /// Whether a router's host stack has an address, so that packets to it are sent through the kernel.
+    /// Whether a router's host stack has an address. Packets to such an address are sent through the kernel.
     pub fn is_of_host(&self, router: u16, address: Ipv4Addr) -> bool {
         let own = |interface: &&Interface| interface.host && interface.router == router;
         let mut interfaces = self.interfaces.iter().filter(own);
         interfaces.any(|interface| interface.addresses.iter().any(|net| net.addr() == address))
     }
 
-    /// Whether a terminal of a group may have an address: a host address in the interface's networks and the group's
-    /// prefix, other than those of the gateway.
+    /// Whether a terminal of a group may have an address. It must be a host address in the interface's networks and in
+    /// the group's prefix, and not one of the gateway's addresses.
     pub fn allows(&self, group: &SiteGroup, address: Ipv4Addr) -> bool {
         let interface = self.interfaces.get(usize::from(group.interface));
         let addresses = interface.map_or(&[][..], |interface| &interface.addresses);
@@ -115,19 +115,20 @@ impl Parameters {
     }
 }
 
-/// Classifies frames by site.
+/// Assigns frames to sites.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
-    /// Key: interface, outer tag or 0, and first inner tag. Value: number of sites, and the first site.
+    /// Sites identified by tags. Key: interface, outer tag or 0, and first inner tag. Value: number of sites, and the
+    /// first site.
     tagged: BTreeMap<(u16, u16, u16), (u16, u32)>,
-    /// Key: interface and first address. Value: network and site.
+    /// Sites identified by prefix. Key: interface and first address. Value: network and site.
     prefixes: BTreeMap<(u16, Ipv4Addr), (Ipv4Net, u32)>,
-    /// Interfaces that are a single site.
+    /// Interfaces that consist of a single site.
     whole: BTreeMap<u16, u32>,
 }
 
 impl Finder {
-    /// Create a classifier for the rows of a configuration.
+    /// Create a classifier for the sites of a configuration.
     pub fn new(subscribers: &Subscribers) -> Self {
         let mut finder = Self::default();
         for row in &subscribers.rows {
@@ -146,8 +147,8 @@ impl Finder {
         finder
     }
 
-    /// Site of a frame by its VLAN IDs, the outermost first, and its source address. A frame from 0.0.0.0 belongs to
-    /// the interface's only site.
+    /// Find the site of a frame, given its VLAN IDs (the outermost first) and its source address. If the source address
+    /// is 0.0.0.0, the frame belongs to the interface's only site.
     pub fn find(&self, interface: u16, tags: &[u16], source: Ipv4Addr) -> Option<Site> {
         let (outer, last) = match *tags {
             [] => return self.untagged(interface, source),
@@ -176,7 +177,7 @@ impl Finder {
         all.next().is_none().then_some(Site(site))
     }
 
-    /// Whether terminals are connected by an interface.
+    /// Whether terminals are connected to an interface.
     pub fn serves(&self, interface: u16) -> bool {
         let tags = (interface, 0, 0)..=(interface, u16::MAX, u16::MAX);
         let prefixes = (interface, Ipv4Addr::UNSPECIFIED)..=(interface, Ipv4Addr::BROADCAST);

@@ -1,5 +1,4 @@
-//! Assignment of leases to sites, by the relay information in the lease file and by observed replies, and their
-//! mapping.
+//! Assigns leases to sites, by the relay information in the lease file and by observed replies, and maps them.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -12,10 +11,10 @@ use super::{Count, Note, SECOND, Service, Turn};
 use crate::subscribers::Site;
 use crate::subscribers::leases::{Change, Lease};
 
-/// Time for the lease file to confirm an observed reply.
+/// Time within which the lease file must confirm an observed reply.
 const PATIENCE: u64 = 2 * SECOND;
 
-/// Maximum number of pending doubts; further ones are not checked again.
+/// Maximum number of observed replies that wait for confirmation. Further replies are not checked again.
 const MOST_DOUBTS: usize = 65_536;
 
 impl Service {
@@ -34,7 +33,7 @@ impl Service {
         let (address, hardware) = (lease.address, lease.hardware);
         let before = self.book.get(server, address);
         let before = before.filter(|held| held.lease.hardware == hardware);
-        // Relay information that an observed reply has contradicted before is not new if the file repeats it.
+        // If the file repeats relay information that an observed reply has contradicted, the information is not new.
         let repeated = before.is_some_and(|held| held.lease.relay == lease.relay);
         let earlier = before.and_then(|held| held.place.site());
         let answered = before.and_then(|held| held.acknowledged);
@@ -52,7 +51,7 @@ impl Service {
             }
             (Some(named), None) => (Some(named), None),
             (None, Some(answered)) => (Some(answered.site), Some(answered)),
-            // The relay information names a site that is not configured.
+            // The relay information contains a site that is not configured.
             (None, None) if lease.relay.is_some() => (None, None),
             (None, None) => (earlier.or_else(|| self.by_prefix(server, address)), None),
         };
@@ -67,7 +66,7 @@ impl Service {
         }
     }
 
-    /// The site that the relay information names, if its leases come from this server.
+    /// The site that the relay information identifies, if the site's leases come from this server.
     fn named(&self, server: usize, lease: &Lease) -> Option<Site> {
         let circuit = &lease.relay.as_ref()?.circuit;
         self.parameters.site_of_circuit(server, circuit)
@@ -111,7 +110,7 @@ impl Service {
             }
             Some(site) => Place::Mapped(site),
         };
-        // A lease that waits for capacity continues to wait.
+        // A lease that waits for capacity remains in this state.
         let waits = Place::Refused(site.unwrap_or(Site(0)), Refusal::Full);
         let stays = |before: Place| before == place || (before == waits && place.site() == before.site());
         if kept.is_some_and(|(before, _)| stays(before)) {
@@ -123,8 +122,8 @@ impl Service {
         };
         let before = self.book.take(server, address);
         let vacated = match (before.map(|held| (held.place, held)), place) {
-            // If a terminal of the same site has another MAC, the mapping is changed in one step, so that the site
-            // keeps its public address.
+            // If a terminal of the same site has a new MAC, the mapping is changed in one step, so that the site keeps
+            // its public address.
             (Some((Place::Mapped(was), _)), Place::Mapped(is)) if was == is => {
                 self.count_terminals(is, -1);
                 false
@@ -165,7 +164,7 @@ impl Service {
         group.is_some_and(|(_, group)| self.parameters.allows(group, address))
     }
 
-    /// Map a terminal. The first terminal of a site acquires its public address.
+    /// Map a terminal. If it is the first terminal of its site, a public address is acquired for the site.
     fn map(&mut self, site: Site, lease: &Lease, turn: &mut Turn<'_>) -> Result<(), TerminalsFull> {
         let parameters = self.parameters.clone();
         let (_, group) = parameters.group_of(site).ok_or(TerminalsFull)?;
@@ -183,15 +182,15 @@ impl Service {
         }
         match (added, self.terminals_of(site)) {
             (Ok(()), 1) => self.want(site, turn),
-            // The site's only terminal had another MAC before, and its mapping has been removed.
+            // The site's only terminal had a different MAC before, and its mapping has been removed.
             (Err(TerminalsFull), 0) => self.part(site, turn),
             _ => {}
         }
         added
     }
 
-    /// Unmap a terminal. The last terminal of a site releases its public address after the hold time. Returns whether
-    /// the lease was mapped.
+    /// Unmap a terminal. If it was the last terminal of its site, the public address is released after the hold time.
+    /// Returns whether the lease was mapped.
     fn unmap(&mut self, held: &Held, turn: &mut Turn<'_>) -> bool {
         let parameters = self.parameters.clone();
         let Place::Mapped(site) = held.place else { return false };
@@ -237,7 +236,7 @@ impl Service {
         }
     }
 
-    /// Process an acknowledgement that the relay has passed to a terminal of this site.
+    /// Process an acknowledgement that the relay has sent to a terminal of this site.
     pub(super) fn acknowledge(
         &mut self,
         server: usize,
@@ -266,7 +265,7 @@ impl Service {
         self.place(server, lease, Some(site), Some(acknowledged), turn);
     }
 
-    /// Check doubts whose time to be confirmed by the lease file has expired.
+    /// Check the terminals whose observed reply should have been confirmed by the lease file by now.
     pub(super) fn resolve_doubts(&mut self, turn: &mut Turn<'_>) {
         while let Some(&(due, server, address)) = self.doubts.front()
             && due <= turn.present.now

@@ -1,5 +1,5 @@
-//! Public addresses of sites: DHCP frames of the client, mapping of its leases, and detection of address conflicts
-//! upstream.
+//! Public addresses of sites: DHCP frames of the client, mapping of its leases, and detection of address conflicts in
+//! the upstream network.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,16 +16,17 @@ use crate::subscribers::agent::{Agent, Destination, Event, Identifier, Nanosecon
 use crate::subscribers::frame::{Datagram, announcement, probe};
 use crate::subscribers::message::{CLIENT_PORT, Reply, SERVER_PORT};
 
-/// Time to wait for a reply to an ARP probe (RFC 5227, section 1.1: two seconds between the last probe and the use).
+/// Time to wait for a reply to an ARP probe (RFC 5227, section 1.1): two seconds between the last probe and the use of
+/// the address.
 const PROBED: Nanoseconds = 2 * SECOND;
 
-/// Minimum interval between two releases of a site's address because of conflicting claims.
+/// Minimum interval between two releases of a site's address because other hosts claimed it.
 const PAUSE: Nanoseconds = 10 * SECOND;
 
-/// Maximum number of servers whose MACs are remembered.
+/// Maximum number of servers whose MACs are stored.
 const MOST_WAYS: usize = 256;
 
-/// Maximum number of delayed announcements that are sent immediately.
+/// Maximum number of delayed announcements that are sent without an interval between them.
 const LATE: Nanoseconds = 16;
 
 /// The DHCP client on an interface.
@@ -33,17 +34,19 @@ const LATE: Nanoseconds = 16;
 pub struct Client {
     pub agent: Agent,
     interface: u16,
-    /// Source MAC of the last acknowledgement from each server: that of the server, or of the router in between.
+    /// Source MAC of the last acknowledgement from each server. It is the MAC of the server, or of the router towards
+    /// it.
     ways: HashMap<Ipv4Addr, Mac>,
-    /// Sites whose addresses are to be announced.
+    /// Sites whose addresses must be announced.
     announcing: VecDeque<Site>,
-    /// Earliest time of the next announcement, and interval between two.
+    /// Earliest time of the next announcement, and interval between two announcements.
     next: Nanoseconds,
     between: Nanoseconds,
 }
 
 impl Client {
-    /// Create a client from the configuration. Clients with different `place` have independent transaction IDs.
+    /// Create a client from the configuration. Clients with different values of `place` have independent transaction
+    /// IDs.
     pub fn new(parameters: &Parameters, place: u64, client: &PublicClient, now: Nanoseconds) -> Self {
         let secret = sluice_nat::Secret([parameters.secret.hash(&[place, 0]), parameters.secret.hash(&[place, 1])]);
         let settings = Settings {
@@ -75,11 +78,11 @@ impl Client {
         }
     }
 
-    /// A message of the client as a frame.
+    /// Convert a message of the client to a frame.
     fn frame(&self, transmit: &Transmit) -> Option<Frame> {
         let (destination_mac, destination) = match transmit.destination {
             Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
-            // The MAC of a server is unknown until its first acknowledgement; broadcast until then.
+            // The MAC of a server is unknown until its first acknowledgement. Until then, frames are broadcast.
             Destination::Unicast { address, .. } => (self.ways.get(&address).copied().unwrap_or(BROADCAST), address),
         };
         let datagram = Datagram {
@@ -102,7 +105,7 @@ impl Client {
 }
 
 impl Service {
-    /// A site has its first terminal: acquire a public address.
+    /// Acquire a public address for a site, because it has its first terminal.
     pub(super) fn want(&mut self, site: Site, turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         let Some(client) = self.client_of(site) else { return };
@@ -115,7 +118,7 @@ impl Service {
         }
     }
 
-    /// A site has lost its last terminal: release the public address.
+    /// Release the public address of a site, because it has lost its last terminal.
     pub(super) fn part(&mut self, site: Site, turn: &mut Turn<'_>) {
         let client = self.client_of(site);
         if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
@@ -123,7 +126,7 @@ impl Service {
         }
     }
 
-    /// Index of a site's client; `None` if the site uses a pool.
+    /// Index of a site's client. `None` if the site uses a pool.
     pub(super) fn client_of(&self, site: Site) -> Option<usize> {
         match self.parameters.group_of(site)?.1.outside {
             SitesOutside::Public(client) => Some(client),
@@ -136,7 +139,7 @@ impl Service {
         self.clients.iter().position(|client| client.interface == interface)
     }
 
-    /// Process a server message received on a public interface.
+    /// Process a server's message that was received on a public interface.
     pub(super) fn hear_server(
         &mut self,
         interface: u16,
@@ -147,7 +150,7 @@ impl Service {
         let client = self.clients.get_mut(place).ok_or(Count::FrameOther)?;
         let before = client.agent.counters().acknowledgements;
         client.agent.receive(datagram.payload, datagram.destination_mac, now);
-        // The sender of an acknowledgement is the server that it names, or the router to it.
+        // The sender of an acknowledgement is the server that the message states, or the router to it.
         let taken = client.agent.counters().acknowledgements != before && !is_group(datagram.source_mac);
         if taken && let Some(server) = Reply::read(datagram.payload).ok().and_then(|reply| reply.server) {
             if client.ways.len() >= MOST_WAYS && !client.ways.contains_key(&server) {
@@ -158,7 +161,7 @@ impl Service {
         Ok(())
     }
 
-    /// Process an ARP message received on a public interface.
+    /// Process an ARP message that was received on a public interface.
     pub(super) fn hear_arp(&mut self, interface: u16, frame: &[u8], turn: &mut Turn<'_>) -> Result<(), Count> {
         let body = frame.get(ethernet::LENGTH..).and_then(Arp::new);
         let message = body.filter(|arp| arp.is_ipv4_over_ethernet());
@@ -192,7 +195,7 @@ impl Service {
         Ok(())
     }
 
-    /// Do due work of a client. Returns the time of the next call.
+    /// Perform due work of a client. Returns the time of the next call.
     pub(super) fn poll_client(&mut self, place: usize, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
         let mut output = Output::default();
         let client = self.clients.get_mut(place)?;
@@ -235,7 +238,7 @@ impl Service {
         }
         let bits = address.map(Ipv4Addr::to_bits);
         let mut set = turn.mapping.set_public(site.0, router, bits);
-        // The address is mapped to a site of the predecessor that no longer uses it.
+        // The workers' table still maps the address to a site of the failed service that no longer uses it.
         if let Err(taken) = set
             && self.remains.publics.remove(&Site(taken.0)).is_some()
         {

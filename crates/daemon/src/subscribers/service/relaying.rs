@@ -1,4 +1,4 @@
-//! DHCP relaying between terminals and the servers of their private addresses.
+//! Relays DHCP between terminals and the servers of their private addresses.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -11,11 +11,12 @@ use crate::subscribers::frame::{Datagram, tagged};
 use crate::subscribers::message::{CLIENT_PORT, SERVER_PORT};
 use crate::subscribers::relay::{Destination, Home, Origin, Refused};
 
-/// Source MAC of packets that the gateway originates. It needs no ARP resolution.
+/// Source MAC of packets that the gateway originates. It is fixed, so it needs no ARP resolution.
 const GATEWAY: Mac = [2, 0, 0, 0, 0, 1];
 
 impl Service {
-    /// Process a datagram to the DHCP server port: from a terminal to a server, or from a server to the relay.
+    /// Process a datagram for the DHCP server port. It is either from a terminal to a server, or from a server to the
+    /// relay.
     pub(super) fn hear_relay(
         &mut self,
         interface: u16,
@@ -40,7 +41,7 @@ impl Service {
             let server = configured.get(**place);
             server.is_some_and(|server| server.server == *datagram.source.ip())
         };
-        // Two configured servers may have the same address; the site of the reply then identifies the server.
+        // Two configured servers may have the same address. In that case the site of the reply identifies the server.
         let candidates: Vec<usize> = servers.iter().filter(is_source).copied().collect();
         let server = match candidates[..] {
             [] => return Err(Count::ReplySource),
@@ -54,7 +55,7 @@ impl Service {
         Ok(())
     }
 
-    /// The server, among several, that the site of a reply belongs to.
+    /// The server, among several, from which the site of a reply gets its leases.
     fn named_server(&self, servers: &[usize], payload: &[u8]) -> Option<usize> {
         let of_servers = |circuit: &[u8]| {
             let mut servers = servers.iter().copied();

@@ -1,4 +1,4 @@
-//! Frames from routers' host stacks to DHCP relays: the replies of servers that run in a host stack.
+//! Queue of frames from routers' host stacks to DHCP relays. They are the replies of servers that run in a host stack.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -22,12 +22,12 @@ pub struct Inbox {
     meant: Mutex<Meant>,
 }
 
-/// Filter of frames for relays.
+/// Selects the frames that are addressed to relays.
 #[derive(Debug)]
 struct Meant {
     /// Addresses of relays, each with its virtual router.
     relays: HashSet<(u16, Ipv4Addr)>,
-    /// Virtual routers by interface.
+    /// Virtual router of each interface.
     routers: Vec<u16>,
 }
 
@@ -54,7 +54,7 @@ pub struct Heard {
 }
 
 impl Inbox {
-    /// Create a queue for the relays of sites; returns both ends.
+    /// Create a queue for the relays of sites. Returns both ends.
     ///
     /// # Errors
     /// No file descriptor is available.
@@ -74,7 +74,7 @@ impl Inbox {
         *lock(&self.meant) = Meant::of(parameters);
     }
 
-    /// Queue a frame from a host stack if it is for a relay; returns whether it was.
+    /// Queue a frame from a host stack if it is addressed to a relay. Returns whether it is.
     pub fn takes(&self, interface: u16, frame: &[u8]) -> bool {
         let datagram = Datagram::of(frame).filter(|datagram| datagram.destination.port() == SERVER_PORT);
         let meant = datagram.is_some_and(|datagram| lock(&self.meant).has(interface, *datagram.destination.ip()));

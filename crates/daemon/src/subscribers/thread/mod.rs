@@ -1,5 +1,5 @@
-//! The thread of the subscriber service: passes changes of lease files and frames from workers to the service, and
-//! executes its output.
+//! The thread of the subscriber service. It passes changes of lease files and frames from workers to the service, and
+//! processes the service's output.
 
 mod inbox;
 mod task;
@@ -24,7 +24,7 @@ use task::Task;
 #[error("the subscriber service can't start: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
 pub struct SubscribersError(#[from] std::io::Error);
 
-/// Delivers a frame to the host stack of an interface's router; `false` if that fails.
+/// Delivers a frame to the host stack of an interface's router. Returns `false` if that fails.
 pub type HostPort = Box<dyn Fn(u16, &[u8]) -> bool + Send>;
 
 /// Queues between the thread and the data plane.
@@ -40,7 +40,7 @@ pub struct Queues {
     pub to_hosts: Option<HostPort>,
 }
 
-/// The service, and the tables that it has written.
+/// The service, and the writer of the workers' tables.
 struct Machine {
     service: Service,
     mapping: Box<dyn Mapping>,
@@ -49,13 +49,13 @@ struct Machine {
 /// State shared between the thread and its handle.
 struct Shared {
     machine: Mutex<Machine>,
-    /// Watchers of the lease files, by server.
+    /// Watchers of the lease files, one for each server.
     watchers: Mutex<Vec<Watcher>>,
     /// Event descriptor that wakes the thread.
     wake: Arc<OwnedFd>,
     ending: AtomicBool,
     parameters: Mutex<Arc<Parameters>>,
-    /// Set when contexts of sites have changed: the thread then rebuilds the service.
+    /// Set after contexts of sites have changed. The thread then rebuilds the service.
     moved: AtomicBool,
     began: Instant,
 }
@@ -118,7 +118,7 @@ impl Subscribers {
             began,
         });
         let mut task = Task::new(shared.clone(), queues);
-        // Start the watchers here, so that the caller gets their errors.
+        // The watchers are started here, so that the caller gets their errors.
         task.watch()?;
         let thread = std::thread::Builder::new()
             .name("subscribers".into())
@@ -129,8 +129,8 @@ impl Subscribers {
         })
     }
 
-    /// Apply changed interfaces for the same sites. Mappings remain until their leases are renewed. If sites have moved
-    /// to another interface or router, the service is rebuilt.
+    /// Apply changed interfaces for the same sites. Mappings remain until their leases are renewed. If the interface or
+    /// router of sites has changed, the service is rebuilt.
     pub fn follow(&self, parameters: Parameters) {
         let parameters = Arc::new(parameters);
         let place = |parameters: &Parameters| -> Vec<_> {
@@ -146,7 +146,7 @@ impl Subscribers {
         }
     }
 
-    /// Call a function with the service, which is locked meanwhile.
+    /// Call a function with the service. The service is locked during the call.
     pub fn with<R>(&self, look: impl FnOnce(&Service) -> R) -> R {
         look(&lock(&self.shared.machine).service)
     }
@@ -156,12 +156,12 @@ impl Subscribers {
         lock(&self.shared.watchers).get(server).map(Watcher::standing)
     }
 
-    /// The present time by the service's clocks.
+    /// The current time of the service's clocks.
     pub fn present(&self) -> Present {
         self.shared.present()
     }
 
-    /// Stop in order; leases of public addresses are stored for the next start.
+    /// Stop in order. Leases of public addresses are stored for the next start.
     pub fn stop(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         wake_up(&self.shared.wake);

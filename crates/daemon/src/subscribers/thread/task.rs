@@ -20,16 +20,16 @@ use crate::subscribers::leases::{self, Change, Format, Watcher};
 use crate::subscribers::service::{Count, Frame, Output, Remains, Service, Turn, Way};
 use crate::subscribers::virtual_mac::text;
 
-/// Maximum sleep. Workers don't wake the thread, since that would cost them a system call.
+/// Maximum sleep of the thread. Workers don't wake it, since that would cost them a system call.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Maximum number of frames from one worker before the next is served.
+/// Maximum number of frames that are read from one worker before the next one is served.
 const FRAMES: usize = 64;
 
 /// Maximum number of lease file changes per turn.
 const CHANGES: usize = 512;
 
-/// Pause after the first panic, and maximum pause.
+/// Pause after the first panic, and maximum pause after later ones.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -39,7 +39,7 @@ const LONGEST_FRAME: usize = u16::MAX as usize;
 /// Queue of lease file changes: index of the server, and its changes.
 type Changes = Receiver<(usize, Vec<Change>)>;
 
-/// Public leases, by the MACs of their sites.
+/// Public leases, each with the MAC of its site.
 type Kept = Vec<([u8; 6], Lease)>;
 
 pub struct Task {
@@ -50,9 +50,9 @@ pub struct Task {
     pending: VecDeque<(usize, std::vec::IntoIter<Change>)>,
     /// Whether all lease files have been read since the service was built.
     settled: bool,
-    /// Persistent storage of leases, by DHCP client.
+    /// Persistent storage of the leases of each DHCP client.
     stores: Vec<Option<Store>>,
-    /// Counts of frames that could not be sent, not yet added to the service's counters.
+    /// Numbers of frames that could not be sent. They are not in the service's counters yet.
     lost: [(Count, u64); 2],
     buffer: Vec<u8>,
     next: Option<u64>,
@@ -88,12 +88,12 @@ impl Task {
         }
     }
 
-    /// Start following the lease files from their beginnings.
+    /// Start reading all lease files from their beginnings.
     ///
     /// # Errors
     /// No thread or file descriptor is available.
     pub fn watch(&mut self) -> io::Result<()> {
-        // Stop the former watchers first, so that none of their changes is applied to the new service.
+        // Stop the old watchers first, so that none of their changes is applied to the new service.
         lock(&self.shared.watchers).clear();
         self.pending.clear();
         let (hand, changes) = channel();
@@ -119,7 +119,7 @@ impl Task {
         Ok(())
     }
 
-    /// Run until the thread is to end; a panic causes a restart.
+    /// Run until the thread is requested to end. A panic causes a restart of the service.
     pub fn run(mut self) {
         let mut patience = PAUSE;
         let mut whole = true;
@@ -147,15 +147,15 @@ impl Task {
             self.pause(patience);
             patience = (patience * 2).min(LONGEST);
         }
-        // Store the leases that were reported last.
+        // Store the leases that were last reported.
         let present = self.shared.present();
         for client in 0..self.stores.len() {
             self.store(client, present, true);
         }
     }
 
-    /// Replace the service after a panic. Lease files are read again, public leases are restored as last reported, and
-    /// the workers' tables remain until both are complete.
+    /// Replace the service after a panic. Lease files are read again, and public leases are restored as last reported.
+    /// The workers' tables remain unchanged until both steps are complete.
     fn rebuild(&mut self) -> io::Result<()> {
         {
             let mut machine = lock(&self.shared.machine);
@@ -175,7 +175,7 @@ impl Task {
         self.watch()
     }
 
-    /// Rebuild the service after contexts of sites have changed, and remove all former mappings.
+    /// Rebuild the service after contexts of sites have changed, and remove all old mappings.
     fn begin_anew(&mut self) -> io::Result<()> {
         {
             let mut machine = lock(&self.shared.machine);
@@ -202,7 +202,7 @@ impl Task {
         self.watch()
     }
 
-    /// Serve until the thread is to end.
+    /// Serve until the thread is requested to end.
     fn serve(&mut self) -> io::Result<()> {
         let mut busy = true;
         while !self.shared.ending.load(Ordering::Relaxed) {
@@ -235,7 +235,7 @@ impl Task {
         }
     }
 
-    /// Do all pending work. Returns whether more may be pending.
+    /// Perform all pending work. Returns whether more may be pending.
     fn turn(&mut self) -> bool {
         let present = self.shared.present();
         let (mut out, mut more) = (Output::default(), false);
@@ -273,7 +273,7 @@ impl Task {
 
     /// Apply changes of lease files. Returns whether more are pending.
     fn apply(&mut self, service: &mut Service, turn: &mut Turn<'_>) -> bool {
-        // Check the watchers before draining the queue, so that all changes of their first reading are included.
+        // Check the watchers before the queue is drained, so that all changes of their first reading are included.
         let looked = !self.settled
             && lock(&self.shared.watchers)
                 .iter()
@@ -345,7 +345,7 @@ impl Task {
         }
     }
 
-    /// Store a client's leases if a write is due or this is the last opportunity.
+    /// Store a client's leases if a write is due or if this is the last opportunity.
     fn store(&mut self, client: usize, present: Present, last: bool) {
         let Some(Some(store)) = self.stores.get_mut(client) else {
             return;
@@ -364,7 +364,7 @@ impl Task {
         self.shared.parameters().subscribers.name(site.0)
     }
 
-    /// Log which site has which public address.
+    /// Log the public address of a site.
     fn tell(&self, event: &Event, present: Present) {
         let until = |lease: &Lease| match lease.expires {
             u64::MAX => "for ever".to_owned(),

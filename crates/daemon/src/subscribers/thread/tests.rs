@@ -17,13 +17,13 @@ use crate::subscribers::frame::Datagram;
 use crate::subscribers::service::Count;
 use crate::subscribers::service::tests::{ACCESS, OUTSIDE, TEXT, answered, asked, parameters_of};
 
-/// Timeout of waits, longer than any expected delay.
+/// Maximum wait. It is longer than any expected delay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const HEADER: &str =
     "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context\n";
 
-/// Address of the terminal whose mapping makes the program panic, once.
+/// Address of a terminal whose mapping makes the program panic once.
 const UNLUCKY: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 66);
 
 struct Failing {
@@ -58,7 +58,7 @@ impl Mapping for Failing {
     }
 }
 
-/// The service thread, with lease files in a temporary folder and the other ends of its queues.
+/// The service thread, with lease files in a temporary directory and the other ends of its queues.
 struct World {
     subscribers: Subscribers,
     parameters: Arc<Parameters>,
@@ -126,7 +126,7 @@ impl World {
         assert!(self.to.push(interface, [frame, &[]]));
     }
 
-    /// The next sent frame.
+    /// The next frame that the service sends.
     fn take(&mut self) -> (u16, Vec<u8>) {
         let began = Instant::now();
         loop {
@@ -234,7 +234,7 @@ fn machine_that_panics_is_followed_by_one_that_knows_what_is_so() {
         world.subscribers.with(Service::terminals) == [3, 0]
     });
     assert_eq!(1, world.subscribers.with(|service| service.counts().of(Count::Panics)));
-    // Later changes are applied as before.
+    // Changes after the restart are applied as before.
     append(&path, &format!("10.0.1.1,,,0,{},1,0,0,,0,\n", now()));
     world.until("a release", |world| !world.is_mapped(6, 1));
 }
@@ -279,7 +279,7 @@ fn public_lease_outlives_a_restart() {
     world.until("the address of before", |world| world.entries.public(0) == public);
 }
 
-/// Reply of an upstream server that leases a fixed address.
+/// Reply of an upstream server that always leases the same address.
 fn leased(question: &[u8], kind: MessageType) -> Vec<u8> {
     use dhcproto::v4::{DhcpOption, Message, Opcode};
     use dhcproto::{Decodable as _, Encodable as _};

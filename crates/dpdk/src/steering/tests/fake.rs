@@ -1,5 +1,5 @@
-//! A fake card: its capabilities and oddities are set by the test, and it distributes packets by the settings that it
-//! accepted.
+//! A fake card. The test sets its capabilities and deviations, and it distributes packets according to the settings
+//! that it has accepted.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -9,19 +9,19 @@ use sluice_table::toeplitz;
 use super::super::negotiation::{Hash, HashDevice, Refusal};
 use super::super::{Attempt, Capabilities, Flow, Functions, HashKey, Steered, SteeringRequest, configure, steer};
 
-/// Deviations of the fake card from correct behaviour.
+/// Deviations of the fake card from the correct behaviour.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Oddities {
     pub(super) refuses_key: bool,
-    /// Accepts every key, but hashes with its own.
+    /// The card accepts every key, but hashes with its own key.
     pub(super) keeps_key: bool,
-    /// Ignores the key at configuration, but accepts functions.
+    /// The card ignores the key at configuration, but accepts the functions.
     pub(super) key_only_when_running: bool,
-    /// Rejects changes after configuration.
+    /// The card rejects changes after configuration.
     pub(super) fixed_when_running: bool,
-    /// Rejects subsets of fields that it offers.
+    /// The card rejects restrictions to some fields, although it offers them.
     pub(super) refuses_subsets: bool,
-    /// Accepts subsets of fields, but hashes all.
+    /// The card accepts restrictions to some fields, but hashes all fields.
     pub(super) drops_subsets: bool,
     pub(super) tells_nothing: bool,
     pub(super) tells_no_key: bool,
@@ -37,7 +37,7 @@ pub(super) struct Fake {
     functions: Cell<Functions>,
     key: RefCell<HashKey>,
     table: RefCell<Vec<u16>>,
-    /// Number of hashes and tables set while it was running.
+    /// Number of times that a hash, and that a table, was set while the card was running.
     pub(super) set: Cell<(u32, u32)>,
 }
 
@@ -59,13 +59,13 @@ pub(super) fn without(functions: Functions, others: Functions) -> Functions {
     Functions::from_bits(functions.bits() & !others.bits())
 }
 
-/// Key of a card that no key was set on.
+/// Key of a card on which no key was set.
 pub(super) fn own_key(bytes: usize) -> HashKey {
     HashKey::from(&toeplitz::Key::new([0x5a; toeplitz::KEY_BYTES])).fitted(bytes)
 }
 
 impl Fake {
-    /// A card that offers every function, with a key of 40 bytes and a table of 128 entries.
+    /// A card that offers every function. Its key has 40 bytes, and its table 128 entries.
     pub(super) fn new() -> Self {
         Self::offering(every_function())
     }
@@ -123,7 +123,7 @@ impl Fake {
         self.take(attempt.functions, key)
     }
 
-    /// Apply a steering request in the same way as opening a port does.
+    /// Apply a steering request in the same way as when a port is opened.
     pub(super) fn open(&self, wish: &SteeringRequest) -> Steered {
         let capabilities = self.capabilities().expect("it tells");
         let configured = configure(
@@ -140,7 +140,7 @@ impl Fake {
         )
     }
 
-    /// Hash of a packet; `None` if the card hashes none of its fields.
+    /// Hash of a packet. `None` if the card hashes none of its fields.
     pub(super) fn hash_of(&self, packet: &Packet) -> Option<u32> {
         use Functions as F;
         let on = |function| self.functions.get().contains(function);
@@ -178,7 +178,7 @@ impl Fake {
         Some(toeplitz::Key::new(key).hash(&input))
     }
 
-    /// Queue that a packet arrives at.
+    /// Queue at which a packet arrives.
     pub(super) fn queue_of(&self, packet: &Packet) -> u16 {
         let table = self.table.borrow();
         self.hash_of(packet)
@@ -230,7 +230,7 @@ impl HashDevice for Fake {
     }
 }
 
-/// Packet fields that a card reads; both addresses are of one family.
+/// Packet fields that a card reads. Both addresses are of the same family.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) protocol: u8,

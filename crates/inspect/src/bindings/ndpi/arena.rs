@@ -1,11 +1,11 @@
-//! A buddy allocator: memory of fixed size, divided into blocks by halving. Every block belongs to an owner and is
-//! released with it.
+//! A buddy allocator: memory of fixed size, divided into blocks by halving. Every block belongs to an owner; releasing
+//! an owner frees all of its blocks.
 
 /// Bytes of the smallest block.
 pub const BLOCK_UNIT: usize = 64;
 
-/// Maximum number of bytes of one owner: enough for a TLS handshake of a jumbo frame's size, which is doubled as it
-/// grows.
+/// Maximum number of bytes per owner. This suffices for a TLS handshake as large as a jumbo frame, in a buffer that
+/// doubles as it grows.
 pub const MAX_OWNER_BYTES: usize = 256 << 10;
 
 const NONE: u32 = u32::MAX;
@@ -13,14 +13,14 @@ const ORDERS: usize = 26;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Inside of a larger block.
+    /// The unit is inside a larger block.
     Within,
     Free,
     Taken,
 }
 
-/// State of the block that begins at a unit; `next` and `previous` link the free blocks of a size, or the blocks of an
-/// owner.
+/// State of the block that begins at a unit. `next` and `previous` link the free blocks of one size, or the blocks of
+/// one owner.
 #[derive(Clone, Copy)]
 struct Block {
     next: u32,
@@ -44,7 +44,7 @@ pub struct Arena {
     used: usize,
     peak: usize,
     refused: u64,
-    /// Number of allocations until one is refused, for tests.
+    /// For tests: number of allocations until one is refused.
     #[cfg(test)]
     pub refuse_in: Option<u32>,
 }
@@ -79,7 +79,7 @@ impl Arena {
         arena
     }
 
-    /// Allocated bytes, rounded up to blocks; their maximum so far; number of failed allocations.
+    /// Returns the allocated bytes (rounded up to blocks), their maximum so far, and the number of failed allocations.
     pub fn figures(&self) -> (usize, usize, u64) {
         (self.used, self.peak, self.refused)
     }

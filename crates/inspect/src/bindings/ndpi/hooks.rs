@@ -1,5 +1,5 @@
-//! Allocator hooks of nDPI and libgcrypt. While a core processes a packet, memory is from that core's arena; at all
-//! other times, which is when modules are created and destroyed, it is from the C library.
+//! Allocator hooks of nDPI and libgcrypt. While a core processes a packet, memory comes from that core's arena. At all
+//! other times, in particular when modules are created and destroyed, it comes from the C library.
 //!
 //! libgcrypt terminates the process if an allocation fails during a digest. Therefore it has an arena of its own, which
 //! is empty before and after each packet.
@@ -20,9 +20,9 @@ pub struct Memory {
     base: NonNull<u8>,
     layout: Layout,
     pub arena: Arena,
-    /// Owner of the blocks that are allocated.
+    /// Owner to which new blocks are assigned.
     owner: u32,
-    /// Pointers that were freed without having been allocated here; they are ignored.
+    /// Number of freed pointers that were not allocated here; such calls are ignored.
     pub foreign: u64,
 }
 
@@ -31,7 +31,7 @@ impl Memory {
         let units = u32::try_from(bytes.div_ceil(BLOCK_UNIT).max(1)).expect("less than 256 GiB");
         let layout =
             Layout::from_size_align(units as usize * BLOCK_UNIT, BLOCK_UNIT).expect("a size in the address space");
-        // SAFETY: the layout is of at least one unit.
+        // SAFETY: the layout has a size of at least one unit.
         let base = NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
         Self {
             base,
@@ -80,7 +80,7 @@ impl Memory {
         }
         let new = self.allocate(size);
         if !new.is_null() {
-            // SAFETY: the old block is `old` bytes long, the new one longer, and blocks do not overlap.
+            // SAFETY: the old block has `old` bytes, the new one is longer, and blocks do not overlap.
             unsafe { ptr::copy_nonoverlapping(pointer.cast::<u8>(), new.cast::<u8>(), old) };
             self.free(pointer);
         }
@@ -95,7 +95,7 @@ impl Drop for Memory {
     }
 }
 
-/// Bytes for libgcrypt: the ciphers and digests of one QUIC packet take about a third.
+/// Bytes for libgcrypt. The ciphers and digests of one QUIC packet take about a third of them.
 const CIPHERS: usize = 64 << 10;
 
 /// Arenas of a core.
@@ -117,14 +117,14 @@ thread_local! {
     static CURRENT: Cell<*mut Memories> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Calls nDPI with these arenas, on behalf of this owner. The call must not unwind, and C code does not.
+/// Calls nDPI with these arenas, on behalf of this owner. The call must not unwind; C code never does.
 pub fn within<R>(memories: &mut Memories, owner: u32, call: impl FnOnce() -> R) -> R {
     memories.flows.owner = owner;
     let memories = ptr::from_mut(memories);
     CURRENT.set(memories);
     let result = call();
     CURRENT.set(ptr::null_mut());
-    // SAFETY: derived from the borrow that this function holds; the hooks no longer use it.
+    // SAFETY: the pointer is derived from the borrow that this function holds; the hooks no longer use it.
     unsafe { (*memories).ciphers.arena.release(0) };
     result
 }
@@ -152,8 +152,8 @@ impl Use for Ciphers {
 
 /// Runs a function with the current arena, if the thread is inside of [`within`].
 fn current<U: Use, R>(inside: impl FnOnce(&mut Memory) -> R) -> Option<R> {
-    // SAFETY: `within` borrows the arenas mutably as long as the pointer is set, and only the hooks, which do not call
-    // each other, use that borrow meanwhile.
+    // SAFETY: `within` borrows the arenas mutably as long as the pointer is set. Meanwhile only the hooks use that
+    // borrow, and hooks do not call each other.
     unsafe { CURRENT.get().as_mut() }.map(|memories| inside(U::memory(memories)))
 }
 
@@ -163,7 +163,7 @@ unsafe extern "C" fn allocate<U: Use>(size: usize) -> *mut c_void {
 }
 
 unsafe extern "C" fn reallocate<U: Use>(pointer: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: outside of packets every pointer is the C library's, because memory allocated for packets was released
+    // SAFETY: outside of packets every pointer is from the C library, because memory allocated for packets was released
     // with its flow.
     current::<U, _>(|memory| memory.reallocate(pointer, size)).unwrap_or_else(|| unsafe { raw::realloc(pointer, size) })
 }

@@ -1,12 +1,12 @@
 //! Selects the packets that are passed to nDPI. Once nDPI has identified TLS over TCP in a flow, it reads a TCP header
-//! in every packet of the flow without checking that there is one.
+//! in every packet of the flow without checking that the packet is TCP.
 
 /// IP version and transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape(u8, u8);
 
-/// The shape of a complete packet with all of its headers, and the packet without trailing bytes. `None` for every
-/// other packet, including fragments other than the first.
+/// Returns the shape of a complete packet with all of its headers, and the packet without trailing bytes. `None` for
+/// every other packet, including fragments other than the first.
 pub fn shape(packet: &[u8]) -> Option<(Shape, &[u8])> {
     let (protocol, packet, transport) = match packet.first()? >> 4 {
         4 => version4(packet)?,
@@ -35,7 +35,7 @@ fn version4(packet: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 fn version6(packet: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let head = packet.first_chunk::<40>()?;
     let packet = packet.get(..40 + usize::from(u16::from_be_bytes([head[4], head[5]])))?;
-    // nDPI's lengths have 16 bits.
+    // nDPI stores lengths in 16 bits.
     (packet.len() <= usize::from(u16::MAX)).then_some(())?;
     let (mut next, mut rest) = (head[6], &packet[40..]);
     loop {
@@ -106,7 +106,7 @@ mod tests {
         for (version, place, value) in places {
             assert!(!changed(version, place, value), "{version} {place} {value}");
         }
-        // No next header; an extension header longer than the packet.
+        // First a header without a next header, then an extension header that is longer than the packet.
         assert!(!changed(6, 6, 59) && !changed(6, 6, 43));
     }
 

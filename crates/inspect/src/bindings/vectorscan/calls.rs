@@ -1,4 +1,4 @@
-//! Recorded scans. Replaying them measures the cost of the search alone.
+//! Records scans. A replay of the record measures the cost of the search alone.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub struct ScanLog {
 struct ScanRecord {
     /// Serial number of the database.
     database: u64,
-    /// The stream, and whether it was at its start; `None` in block mode.
+    /// The stream, and whether the scan began at its start; `None` in block mode.
     stream: Option<(u32, bool)>,
     bytes: Range<usize>,
 }

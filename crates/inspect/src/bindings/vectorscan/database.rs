@@ -10,7 +10,7 @@ use super::{Error, MatchAction, Platform, ScanEnd, Scratch, check, length, raw, 
 /// A literal pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern<'a> {
-    /// At least one byte, the first of which is not zero: the library treats such a pattern as empty.
+    /// Has at least one byte, and the first byte is not zero: the library treats a pattern with a leading zero as empty.
     pub bytes: &'a [u8],
     /// ASCII letters match in either case.
     pub caseless: bool,
@@ -21,7 +21,7 @@ pub struct Pattern<'a> {
 /// Scan mode of a database.
 pub trait Mode: sealed::Sealed + 'static {}
 
-/// Each block of data is scanned on its own.
+/// Each block of data is scanned separately.
 #[derive(Debug)]
 pub enum Block {}
 
@@ -55,11 +55,11 @@ pub struct Database<M: Mode> {
 
 // SAFETY: a database is not written between its creation and its destruction, and is not bound to a thread.
 unsafe impl<M: Mode> Send for Database<M> {}
-// SAFETY: as for `Send`; scans write only the scratch and the stream.
+// SAFETY: as for `Send`; in addition, scans write only the scratch and the stream.
 unsafe impl<M: Mode> Sync for Database<M> {}
 
 impl<M: Mode> Database<M> {
-    /// Compiles patterns. It may take seconds and hundreds of megabytes.
+    /// Compiles patterns. Compilation may take seconds and hundreds of megabytes of memory.
     pub fn compile(patterns: &[Pattern]) -> Result<Self, Error> {
         let elements = c_uint::try_from(patterns.len()).map_err(|_| Error::Count)?;
         if elements == 0 {
@@ -78,8 +78,8 @@ impl<M: Mode> Database<M> {
         };
         let mut database = ptr::null_mut();
         let mut error = ptr::null_mut();
-        // SAFETY: the four arrays have `elements` entries, each text is readable for its length, and the library keeps
-        // none of them, nor the platform.
+        // SAFETY: the four arrays have `elements` entries, each text is readable for its length, and the library keeps no
+        // pointer to them or to the platform.
         let code = unsafe {
             raw::hs_compile_lit_multi(
                 texts.as_ptr(),
@@ -114,13 +114,13 @@ impl<M: Mode> Database<M> {
         size
     }
 
-    /// Serialises the database, for the same version of the library on an equal processor.
+    /// Serialises the database, to be loaded by the same version of the library on a processor of the same type.
     pub fn serialise(&self) -> Result<Vec<u8>, Error> {
         let (mut bytes, mut length) = (ptr::null_mut(), 0);
         // SAFETY: the database is alive; the library writes a pointer and a length.
         check(unsafe { raw::hs_serialize_database(self.raw(), &raw mut bytes, &raw mut length) })?;
-        // SAFETY: after success, `bytes` has `length` bytes from the C library's allocator, because no other is set;
-        // they are copied once and freed once.
+        // SAFETY: after success, `bytes` has `length` bytes from the C library's allocator, because no other allocator is
+        // set; they are copied once and freed once.
         unsafe {
             let copy = std::slice::from_raw_parts(bytes.cast::<u8>(), length).to_vec();
             raw::free(bytes.cast());
@@ -158,8 +158,8 @@ impl<M: Mode> Database<M> {
 }
 
 impl Database<Block> {
-    /// Scans a block of data. The sink receives the identifier and the end of each match, not always in the order of
-    /// the ends.
+    /// Scans a block of data. The sink receives the identifier and the end of each match; the ends are not always in
+    /// ascending order.
     ///
     /// # Panics
     ///
@@ -168,8 +168,8 @@ impl Database<Block> {
     pub fn scan<S: FnMut(u32, u64) -> MatchAction>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> ScanEnd {
         scratch.log_scan(self.serial, || None, data);
         let memory = scratch.memory_for(self.serial);
-        // SAFETY: the database is alive and of block mode, the data readable, the scratch large enough and borrowed
-        // mutably, and `report::<S>` receives the sink that it expects, which outlives the call.
+        // SAFETY: the database is alive and of block mode, the data is readable, and the scratch is large enough and
+        // borrowed mutably. `report::<S>` receives the sink that it expects, and the sink outlives the call.
         scanned(unsafe {
             raw::hs_scan(
                 self.raw(),
@@ -196,7 +196,7 @@ impl Database<Streaming> {
 
 impl<M: Mode> Drop for Database<M> {
     fn drop(&mut self) {
-        // SAFETY: the database came from the library, and no borrow or share of it is left.
+        // SAFETY: the database came from the library, and no borrow or reference to it is left.
         unsafe { raw::hs_free_database(self.raw.as_ptr()) };
     }
 }
@@ -206,7 +206,7 @@ fn compiled(code: c_int, error: *mut raw::HsCompileError, id: impl Fn(usize) -> 
     if error.is_null() {
         return check(code);
     }
-    // SAFETY: the library returned a structure of this layout with a null-terminated text; it is read and then freed
+    // SAFETY: the library returned a structure of this layout with a null-terminated text. It is read and then freed
     // once.
     let (at, message) = unsafe {
         let at = usize::try_from((*error).expression);

@@ -1,7 +1,8 @@
-//! The functions of `hs.h` that are called, as Vectorscan 5.4 declares them.
+//! The functions of `hs.h` that this crate calls, as Vectorscan 5.4 declares them.
 //!
 //! The library contains the search code several times, built for different processors, and selects one of the builds at run time.
-//! Its builds for AVX2 and AVX-512 miss matches (decision 0022), so the build for SSE4.2 is called by its own name.
+//! Its builds for AVX2 and AVX-512 miss matches (decision 0022), so this crate calls the functions of the SSE4.2 build directly,
+//! by their names.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
@@ -33,7 +34,7 @@ opaque! { HsDatabase HsScratch HsStream }
 #[repr(C)]
 pub struct HsCompileError {
     pub message: *mut c_char,
-    /// Index of the invalid pattern; negative if the error is not about a pattern.
+    /// Index of the invalid pattern; negative if the error does not concern a pattern.
     pub expression: c_int,
 }
 

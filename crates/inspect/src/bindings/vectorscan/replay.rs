@@ -1,4 +1,4 @@
-//! Replays recorded scans without other work.
+//! Replays recorded scans and does nothing else.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl<'d> Replay<'d> {
     /// Replays all scans, and returns the number of matches.
     ///
     /// # Panics
-    /// The scans are of other databases, or of more streams.
+    /// The scans used databases or streams that this replay does not have.
     pub fn run(&mut self, calls: &ScanLog) -> u64 {
         let mut found = 0;
         let mut sink = |_, _| {

@@ -4,11 +4,11 @@ use std::ptr::{self, NonNull};
 
 use super::{Database, Error, Mode, ScanLog, check, raw};
 
-/// Scratch memory of the scans of one core, for every database that it was enlarged for.
+/// Scratch memory for the scans of one core. It can be used with every database for which it was enlarged.
 #[derive(Debug)]
 pub struct Scratch {
     memory: *mut raw::HsScratch,
-    /// Serial numbers of the databases that the scratch is large enough for: the library does not check that.
+    /// Serial numbers of the databases that the scratch is large enough for. The library does not check this.
     serves: Vec<u64>,
     /// Recorded scans, if recording is on.
     log: Option<Box<ScanLog>>,
@@ -38,8 +38,8 @@ impl Scratch {
         if self.serves(database.serial()) {
             return Ok(());
         }
-        // SAFETY: the database is alive; the memory is null or from this call, and no scan runs, as `self` is borrowed
-        // mutably.
+        // SAFETY: the database is alive. The memory is null or was allocated by this function, and no scan runs,
+        // because `self` is borrowed mutably.
         let code = unsafe { raw::hs_alloc_scratch(database.raw(), &raw mut self.memory) };
         if let Err(error) = check(code) {
             // The library may have freed the old memory before the allocation failed; then the pointer is null.
@@ -98,7 +98,7 @@ impl Scratch {
         self.serves.contains(&serial)
     }
 
-    /// The memory, which is large enough for the database of this serial number.
+    /// The memory, after a check that it is large enough for the database with this serial number.
     pub(super) fn memory_for(&mut self, serial: u64) -> NonNull<raw::HsScratch> {
         assert!(self.serves(serial), "the scratch was grown for this database");
         NonNull::new(self.memory).expect("a scratch that serves a database has memory")
@@ -108,7 +108,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.memory.is_null() {
-            // SAFETY: the memory is a scratch of this value, no scan runs, and it is not used afterwards.
+            // SAFETY: the memory is a scratch of this value, no scan runs, and the memory is not used afterwards.
             unsafe { raw::hs_free_scratch(self.memory) };
         }
     }

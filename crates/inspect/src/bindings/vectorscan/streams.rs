@@ -1,9 +1,9 @@
 //! States of streaming scans.
 //!
 //! The states of a pool are in one contiguous piece of zeroed memory, which the system commits page by page when states
-//! are first used. To open a stream the library makes a single allocation and owns nothing else. The allocator returns
-//! the state's slot in the pool, so that opening a stream does not allocate, and closing it in the library is
-//! unnecessary.
+//! are first used. When the library opens a stream, it makes a single allocation and owns no other memory. The
+//! allocator set here returns the state's slot in the pool, so that opening a stream does not allocate, and closing it
+//! in the library is unnecessary.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use super::{Database, Error, MatchAction, ScanEnd, Scratch, Streaming, check, le
 /// States are aligned to cache lines.
 const LINE: usize = 64;
 
-/// Alignment of `malloc`; with it zeroed memory is not touched when it is allocated.
+/// Alignment of `malloc`. With this alignment, zeroed memory is not touched when it is allocated.
 const ALIGNMENT: usize = 16;
 
 /// A fixed pool of stream states for one database.
@@ -27,12 +27,12 @@ pub struct ScanStreams {
     layout: Layout,
     first: NonNull<u8>,
     stride: usize,
-    /// Free states. The one released last is allocated first, because its memory is likely in the cache.
+    /// Free states. The most recently released state is allocated first, because its memory is likely in the cache.
     free: Vec<u32>,
     used: Box<[bool]>,
-    /// Number of states that the library has initialised; they are the first ones.
+    /// Number of states that the library has initialised. These are the states with the lowest indices.
     initialised: u32,
-    /// Whether each stream is at its start, while scans are recorded; and the number of the first stream in the record.
+    /// While scans are recorded: whether each stream is at its start, and the number of the first stream in the record.
     begun: Option<Box<[bool]>>,
     first_number: u32,
 }
@@ -42,7 +42,7 @@ pub struct ScanStreams {
 unsafe impl Send for ScanStreams {}
 
 impl ScanStreams {
-    /// Creates a pool of `count` streams. It allocates; all other functions do not.
+    /// Creates a pool of `count` streams. This allocates memory; all other functions do not.
     pub fn new(database: Arc<Database<Streaming>>, count: u32) -> Result<ScanStreams, Error> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -60,7 +60,7 @@ impl ScanStreams {
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(Error::Memory)?;
         let skip = memory.align_offset(LINE);
         assert!(skip < LINE, "bytes can be aligned");
-        // SAFETY: `LINE` bytes more than the states take were allocated, and fewer are skipped.
+        // SAFETY: the allocation has `LINE` bytes more than the states take, and fewer than `LINE` bytes are skipped.
         let first = unsafe { memory.add(skip) };
         Ok(ScanStreams {
             database,
@@ -135,7 +135,7 @@ impl ScanStreams {
     }
 
     /// Scans the next data of a stream. The sink receives the identifier and the end of each match, counted from the
-    /// start of the stream. After [`MatchAction::Stop`] later data is not scanned until the stream is reset or
+    /// start of the stream. After [`MatchAction::Stop`], later data is not scanned until the stream is reset or
     /// finished.
     ///
     /// # Panics
@@ -156,9 +156,9 @@ impl ScanStreams {
         scratch.log_scan(self.database.serial(), begins, data);
         let memory = scratch.memory_for(self.database.serial());
         let state = self.state(stream);
-        // SAFETY: the state is initialised for the database that `self` keeps alive and borrowed mutably with `self`,
-        // the data is readable, the scratch large enough and borrowed mutably, and `report::<S>` receives the sink that
-        // it expects, which outlives the call.
+        // SAFETY: the state is initialised for the database that `self` keeps alive, and is borrowed mutably with
+        // `self`. The data is readable, and the scratch is large enough and borrowed mutably. `report::<S>` receives
+        // the sink that it expects, and the sink outlives the call.
         scanned(unsafe {
             raw::hs_scan_stream(
                 state,
@@ -227,7 +227,8 @@ impl ScanStreams {
 
 impl Drop for ScanStreams {
     fn drop(&mut self) {
-        // SAFETY: the memory was allocated with this layout; streams own nothing else, and none is used afterwards.
+        // SAFETY: the memory was allocated with this layout; streams own no other memory, and none of them is used
+        // afterwards.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
@@ -243,5 +244,5 @@ unsafe extern "C" fn take_place(size: usize) -> *mut c_void {
     if size <= room { place } else { ptr::null_mut() }
 }
 
-/// Stream deallocator that the library calls; without effect, because the pool owns the memory.
+/// Stream deallocator that the library calls. It does nothing, because the pool owns the memory.
 unsafe extern "C" fn leave_place(_place: *mut c_void) {}

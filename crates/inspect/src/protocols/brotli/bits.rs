@@ -3,7 +3,7 @@
 
 use super::Stop;
 
-/// Bits of the root of a table of [`super::code`].
+/// Index bits of the root table of a code, see [`super::code`].
 pub const ROOT: u32 = 8;
 
 /// Bits that were read from the input and are not consumed yet.
@@ -13,8 +13,8 @@ pub struct Bits {
     count: u32,
 }
 
-/// Reads bits of a segment after those that are held. A failed read has loaded the whole segment; it is repeated with all
-/// held bits when the next segment has arrived. Therefore the output up to a given byte does not depend on the segmentation.
+/// Reads bits of a segment after the held bits. A failed read loads the whole segment, and is repeated with all held bits
+/// when the next segment arrives. The output up to a given byte therefore does not depend on the segmentation.
 pub struct Reader<'a> {
     held: u64,
     count: u32,
@@ -37,14 +37,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Held bits at the end of the segment, and the number of its bytes that were loaded.
+    /// Returns the held bits at the end of the segment, and the number of its bytes that were loaded.
     pub fn suspend(self) -> (Bits, usize) {
         let Self { held, count, at, .. } = self;
         let held = held & mask(count);
         (Bits { held, count }, at)
     }
 
-    /// Returns whole bytes to the segment.
+    /// Returns loaded whole bytes to the segment.
     pub fn unload(&mut self) {
         let bytes = (self.count as usize / 8).min(self.at);
         self.at -= bytes;
@@ -70,7 +70,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The `bits` bits after the next `skip`, without consuming them; at most 56 together.
+    /// Returns the `bits` bits after the next `skip` bits, without consuming them. `skip` and `bits` together are at most
+    /// 56.
     #[inline]
     pub fn peek(&mut self, skip: u32, bits: u32) -> Result<u32, Stop> {
         if self.count < skip + bits {
@@ -97,7 +98,8 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Looks up the bits after `skip` in a short table, if enough bits are available: value and number of bits of the entry.
+    /// Looks up the bits after `skip` in a short table, if enough bits are available. Returns the value of the entry and its
+    /// number of bits.
     pub fn short<const N: usize>(&mut self, skip: u32, table: &[u16; N]) -> Result<(u32, u32), Stop> {
         const { assert!(N.is_power_of_two()) };
         if self.count < skip + N.ilog2() {
@@ -111,7 +113,7 @@ impl<'a> Reader<'a> {
         Ok((value, length))
     }
 
-    /// Looks up the bits after `skip` in a table of [`super::code`]: symbol and number of bits.
+    /// Looks up the bits after `skip` in a table of [`super::code`]. Returns the symbol and its number of bits.
     #[inline]
     pub fn peek_symbol(&mut self, skip: u32, table: &[u16]) -> Result<(u32, u32), Stop> {
         if self.count < skip + 15 {
@@ -150,7 +152,7 @@ impl<'a> Reader<'a> {
         clear
     }
 
-    /// Up to `max` of the following bytes, at a byte boundary; empty at the end of the segment.
+    /// Returns up to `max` of the following bytes, at a byte boundary. Empty at the end of the segment.
     pub fn bytes(&mut self, max: usize) -> &'a [u8] {
         self.unload();
         debug_assert_eq!(0, self.count, "what is held belongs to a read that was not over");

@@ -1,17 +1,17 @@
-//! Prefix codes (RFC 7932 section 3): their description, and the decoding tables.
+//! Prefix codes (RFC 7932, section 3): reads their descriptions and builds the decoding tables.
 
 use super::Stop;
 use super::bits::{ROOT, Reader};
 
 /// Number of symbols of the largest alphabet.
 pub const ALPHABET: usize = 704;
-/// Maximum number of entries of a table beyond one for each symbol of its alphabet: 256 of the root, and unused ones in
-/// second-level tables.
+/// Maximum number of entries of a table beyond one for each symbol of its alphabet: 256 entries of the root, and unused
+/// entries of second-level tables.
 pub const EXTRA_ENTRIES: usize = 376;
 
 const CODE_LENGTHS: usize = 18;
 const ORDER: [u8; CODE_LENGTHS] = [1, 2, 3, 4, 0, 5, 17, 6, 16, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// Lengths in the code of code lengths, indexed by the next four bits: the length, and the number of bits that encode
+/// Decoding table of the code of code lengths, indexed by the next four bits: the length, and the number of bits that encode
 /// it.
 const LENGTHS: [u16; 16] = {
     const VALUES: [u16; 16] = [0, 4, 3, 2, 0, 4, 3, 1, 0, 4, 3, 2, 0, 4, 3, 5];
@@ -23,22 +23,22 @@ const LENGTHS: [u16; 16] = {
     }
     table
 };
-/// Bits of the longest code of a code length.
+/// Number of bits of the longest code of a code length.
 const SHORT_ROOT: u32 = 5;
 const REPEAT_LAST: u32 = 16;
-/// Code space of 15 bits.
+/// Total code space for codes of up to 15 bits.
 const WHOLE: i32 = 1 << 15;
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Kind,
-    /// The nth length of the code of code lengths.
+    /// Reading the nth length of the code of code lengths.
     Lengths {
         at: usize,
         codes: u32,
         space: i32,
     },
-    /// The length of the nth symbol.
+    /// Reading the length of the nth symbol.
     Symbols {
         at: usize,
         space: i32,
@@ -48,7 +48,7 @@ enum Stage {
     },
 }
 
-/// Reads the descriptions of prefix codes, one after the other.
+/// Reads the descriptions of prefix codes, one at a time.
 #[derive(Debug)]
 pub struct Code {
     stage: Stage,
@@ -118,8 +118,8 @@ impl Code {
                         repeat: 0,
                     };
                 }
-                // If the description has more lengths than the code space allows, other decoders continue to read, so
-                // this one does, too.
+                // If the description has more lengths than the code space allows, other decoders continue to read, and so
+                // does this one.
                 Stage::Symbols { at, space, .. } if at < alphabet && space != 0 => self.length(reader, alphabet)?,
                 Stage::Symbols { space, .. } => {
                     if space != 0 {
@@ -166,7 +166,7 @@ impl Code {
         if *repeated != length {
             (*repeated, *repeat) = (length, 0);
         }
-        // A repetition that follows a repetition multiplies it.
+        // A repetition code after another repetition code multiplies its count.
         let before = *repeat;
         if before > 0 {
             *repeat = (before - 2) << extra;
@@ -203,7 +203,7 @@ fn simple(reader: &mut Reader<'_>, alphabet: usize, table: &mut [u16]) -> Result
     }
     let skewed = count == 4 && reader.peek(used, 1)? == 1;
     reader.skip(used + u32::from(count == 4));
-    // Symbols of equal length are sorted. The codes repeat every two or three bits.
+    // Symbols of equal length are sorted. The pattern of codes repeats every two or three bits.
     let lengths: &[u16] = match count {
         1 => &[0],
         2 => &[1, 1],
@@ -227,10 +227,10 @@ fn simple(reader: &mut Reader<'_>, alphabet: usize, table: &mut [u16]) -> Result
     Ok(table.len())
 }
 
-/// Builds the table of a complete code, or of one with a single symbol, which takes no bits. The table is indexed by the next
-/// `root` bits. An entry has a symbol in its high 12 bits and the number of code bits in the low 4. If that number is greater
-/// than `root`, the high bits are the offset of a second-level table, which is indexed by the remaining bits. Returns the
-/// number of entries.
+/// Builds the table of a complete code, or of a code with a single symbol, which takes no bits. The table is indexed by the
+/// next `root` bits. An entry has a symbol in its high 12 bits and the number of code bits in the low 4. If that number is
+/// greater than `root`, the high bits are the offset of a second-level table, which is indexed by the remaining bits. Returns
+/// the number of entries.
 fn build(table: &mut [u16], lengths: &[u8], root: u32) -> usize {
     let mut counts = [0u16; 16];
     lengths.iter().for_each(|&length| counts[usize::from(length)] += 1);

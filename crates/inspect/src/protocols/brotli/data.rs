@@ -14,14 +14,14 @@ use super::{
 
 /// Number of literals decoded at a time.
 const RUN: usize = 512;
-/// Difference between a power of two and the size of a window.
+/// The size of a window is a power of two minus this number.
 const GAP: usize = 16;
-/// Copies up to this length always copy this number of bytes: the excess overwrites only bytes that are outside of the
+/// Copies up to this length always copy exactly this number of bytes. The excess overwrites only bytes outside of the
 /// window.
 const SHORT: usize = GAP;
 
 impl Brotli {
-    /// How many of `bytes` bytes fit: in the output, and up to the end of the current page, which is allocated.
+    /// Returns how many of `bytes` bytes fit in the output and in the current page. Allocates this page.
     pub(super) fn capacity(&mut self, bytes: usize, pages: &mut Pages, io: &Io<'_>) -> Result<usize, Stop> {
         let at = self.place(self.at);
         if at / PAGE == self.pages.len() {
@@ -30,7 +30,7 @@ impl Brotli {
         Ok(bytes.min(io.out.len() - io.made).min(PAGE - at % PAGE))
     }
 
-    /// Index of a byte of the stream in the window, whose memory is at least a page.
+    /// Index in the window of a byte of the stream. The window's memory is at least one page.
     fn place(&self, at: usize) -> usize {
         at & (self.window.max(PAGE) - 1)
     }
@@ -199,7 +199,7 @@ impl Brotli {
         self.reach(distance, symbol > 0)
     }
 
-    /// Starts a copy from this distance; a `new` distance is remembered.
+    /// Starts a copy from this distance. If `new`, the distance is added to the recent distances.
     fn reach(&mut self, distance: usize, new: bool) -> Result<State, Stop> {
         let far = self.at.min(self.window - GAP);
         if distance <= far {
@@ -242,7 +242,7 @@ impl Brotli {
             return Ok(self.copied(count, distance, pages, io));
         }
         let out = &mut io.out[io.made..io.made + count];
-        // Of an overlapping repetition only the first period is copied from the window.
+        // For an overlapping copy, only the first period is copied from the window.
         let mut done = 0;
         while done < count.min(distance) {
             let at = self.place(self.at - distance + done);
@@ -259,7 +259,7 @@ impl Brotli {
         Ok(self.copied(count, distance, pages, io))
     }
 
-    /// Completes a part of a copy that is in the output.
+    /// Completes a part of a copy, the bytes of which are already in the output.
     fn copied(&mut self, count: usize, distance: usize, pages: &mut Pages, io: &mut Io<'_>) -> State {
         self.made(count, pages, io);
         self.copy -= count;
@@ -270,5 +270,5 @@ impl Brotli {
     }
 }
 
-/// Offsets that the symbols of near distances add.
+/// Offsets that distance symbols for modified recent distances add.
 const BY: [isize; 6] = [-1, 1, -2, 2, -3, 3];

@@ -9,11 +9,11 @@ use super::{
     State, Stop,
 };
 
-/// Units of work of a context map entry that is moved to the front.
+/// Units of work of an entry of the context map in the inverse move-to-front transform.
 const MOVE: u32 = 8;
-/// Number of entries moved at a time.
+/// Number of entries transformed at a time.
 const MOVES: usize = 128;
-/// Number of distance symbols that refer to preceding distances.
+/// Number of distance symbols that refer to recent distances.
 pub const NEAR_DISTANCES: usize = 16;
 /// Number of symbols of the largest distance alphabet.
 pub const DISTANCE_ALPHABET: usize = NEAR_DISTANCES + (15 << 3) + (48 << 3);
@@ -30,7 +30,7 @@ fn small_count(reader: &mut Reader<'_>) -> Result<usize, Stop> {
     Ok((1 << bits) + more as usize + 1)
 }
 
-/// The block count after `skip` bits, and the number of bits of symbol and count.
+/// Returns the block count after `skip` bits, and the number of bits that its symbol and its extra bits take.
 pub fn block_count(reader: &mut Reader<'_>, skip: u32, code: &[u16]) -> Result<(u32, u32), Stop> {
     let (symbol, used) = reader.peek_symbol(skip, code)?;
     let Range { base, bits } = BLOCK_COUNTS[symbol as usize];
@@ -45,7 +45,7 @@ impl Brotli {
             _ => match reader.peek(1, 3)? {
                 0 => match reader.peek(4, 3)? {
                     0 => (17, 7),
-                    // A window of more than 16 MiB, which HTTP clients reject.
+                    // A window of more than 16 MiB, which HTTP clients reject, too.
                     1 => return Err(Stop::Broken),
                     more => (8 + more, 7),
                 },
@@ -81,7 +81,7 @@ impl Brotli {
         let mut left = 0;
         for index in 0..units {
             let more = reader.peek(at, unit)?;
-            // A superfluous last digit must not be 0.
+            // The most significant digit must not be 0 if a shorter form exists.
             if more == 0 && index + 1 == units && units > if size == 3 { 1 } else { 4 } {
                 return Err(Stop::Broken);
             }
@@ -230,7 +230,7 @@ impl Brotli {
         })
     }
 
-    /// The context map of literals or of distances.
+    /// The context map of literals (0) or of distances (1).
     fn map(&mut self, map: usize) -> &mut [u8] {
         match map {
             0 => &mut self.literal_map[..self.blocks[LITERALS].types << LITERAL_CONTEXTS],
@@ -258,7 +258,7 @@ impl Brotli {
                 _ => State::Trees { kind: kind + 1, at: 0 },
             });
         }
-        // No table crosses a page boundary.
+        // A table must not cross a page boundary.
         let most = alphabet + EXTRA_ENTRIES;
         if self.used % WORDS + most > WORDS {
             self.used = self.used.next_multiple_of(WORDS);

@@ -1,7 +1,7 @@
 //! Tables of RFC 7932: values of the symbols of block counts and commands (sections 5 and 6), and contexts of literals
 //! (section 7.1).
 
-/// A range of values from `base` on, selected by `bits` extra bits.
+/// A range of values that starts at `base`; `bits` extra bits select the value.
 #[derive(Clone, Copy)]
 pub struct Range {
     pub base: u32,
@@ -38,7 +38,7 @@ pub const COPIES: [Range; 24] = ranges(
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 10, 24],
 );
 
-/// Command symbols below this one repeat the last distance.
+/// Command symbols below this number repeat the last distance.
 pub const REPEATS: u32 = 128;
 
 /// Ranges of the insert length and the copy length of a command symbol.

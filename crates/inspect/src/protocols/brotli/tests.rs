@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Pages of the decoder of one test.
+/// Number of pages of a test's decoder.
 const FEW: u32 = 64;
 
 fn encoded(content: &[u8], quality: i32, window: i32) -> Vec<u8> {
@@ -18,7 +18,7 @@ fn encoded(content: &[u8], quality: i32, window: i32) -> Vec<u8> {
     out
 }
 
-/// How decoding ended, the output, and the number of remaining input bytes.
+/// How decoding ended, the output, and the number of unread input bytes.
 type Outcome = (Stop, Vec<u8>, usize);
 
 /// Decodes segments of `piece` bytes into buffers of `room` bytes. Checks that no step exceeds its work limit.
@@ -40,7 +40,7 @@ fn through(brotli: &mut Brotli, pages: &mut Pages, bytes: &[u8], piece: usize, r
             used += step.taken;
             left -= step.taken;
             all.extend_from_slice(&out[..step.made]);
-            // The last part may be a tree.
+            // A step may exceed its limit by the work for one prefix code.
             assert!(step.work < STEP + 2048, "{step:?}");
             match step.stop {
                 Stop::Step => assert!(step.made == room || step.work >= STEP),
@@ -66,8 +66,8 @@ fn expected(bytes: &[u8]) -> Outcome {
         all.extend_from_slice(&out[..made]);
         let stop = match result {
             BrotliResult::NeedsMoreOutput => continue,
-            // A command produces more than the meta-block may have: the stream is invalid, which this decoder reports
-            // once the bytes have arrived.
+            // A command produces more bytes than the declared length of the meta-block. The stream is invalid. This
+            // decoder reports the error only when it reads the excess bytes.
             BrotliResult::NeedsMoreInput if state.meta_block_remaining_len < 0 => Stop::Broken,
             BrotliResult::NeedsMoreInput => Stop::Input,
             BrotliResult::ResultSuccess => Stop::Done,
@@ -86,14 +86,14 @@ fn agrees(bytes: &[u8], piece: usize, room: usize) -> Result<(), TestCaseError> 
             prop_assert!(content == made);
             prop_assert_eq!(behind, left);
         }
-        // For an invalid stream the lengths of the output may differ, because the reference decoder produces as much as
-        // its window holds at a time.
+        // For an invalid stream the lengths of the outputs may differ, because the reference decoder outputs up to a
+        // whole window at a time.
         _ => prop_assert!(content.starts_with(&made) || made.starts_with(&content)),
     }
     Ok(())
 }
 
-/// Content that exercises an encoder: words of the dictionary, near and far repetitions, noise, runs.
+/// Content that exercises an encoder: words of the dictionary, near and far repetitions, noise, and runs.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just(b" International, government; <div class=\"the\"> Because of which ".to_vec()),
@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// Writes bits, the first into the lowest bit of a byte.
+/// Writes bits into bytes, the first bit into the lowest bit of a byte.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -172,12 +172,13 @@ impl Bits {
         Self::default().put(0b1111, 4)
     }
 
-    /// The start of a meta-block of 16 MiB that is not the last.
+    /// The start of a meta-block of 16 MiB that is not the last meta-block.
     fn longest(self) -> Self {
         self.put(0, 1).put(2, 2).put(0xff_ffff, 24).put(0, 1)
     }
 
-    /// One block type and one tree of each category; `direct` direct distance codes from symbol 16 on.
+    /// One block type and one tree for each category. `direct` is the number of direct distance codes, from symbol 16
+    /// on.
     fn plain(self, direct: u32) -> Self {
         self.put(0, 3).put(direct << 2, 6).put(0, 2).put(0, 2)
     }
@@ -195,13 +196,13 @@ fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for(
     let cases = [
         // Five literals and a copy of two bytes, repeated.
         begin().plain(0).only(u32::from(b'x'), 8).only(5 << 3, 10).only(0, 6),
-        // A literal and a copy of the two bytes before.
+        // A literal and a copy of the two preceding bytes.
         begin()
             .plain(1)
             .only(u32::from(b'x'), 8)
             .only(128 + (1 << 3), 10)
             .only(16, 7),
-        // One copy of everything.
+        // One copy command that produces all of the content.
         begin()
             .plain(1)
             .only(u32::from(b'x'), 8)
@@ -234,7 +235,7 @@ fn most_codes(content: &[u8]) -> Vec<u8> {
         .put(0, 2)
         .put(content.len() as u32 - 1, 16);
     for _ in 0..3 {
-        // A block type and a count without bits, the count of blocks of maximum length.
+        // A block type and a count, both with codes that take no bits. The count selects blocks of maximum length.
         bits = count(bits).only(0, 9).only(25, 5).put(0, 24);
     }
     bits = bits.put(0, 6);
@@ -242,7 +243,7 @@ fn most_codes(content: &[u8]) -> Vec<u8> {
         bits = bits.put(0, 2);
     }
     for _ in 0..2 {
-        // Each entry is the least recently used tree.
+        // Each entry selects the least recently used tree.
         bits = count(bits).put(0, 1).only(255, 8).put(1, 1);
     }
     for _ in 0..256 {
@@ -275,7 +276,7 @@ fn codes_and_context_maps_are_paid_for_as_they_are_made() {
         }
     };
     assert_eq!(Stop::Done, stop);
-    // 768 tables, entries of maps, and those moved to the front.
+    // Work for 768 tables, for the entries of context maps, and for their move to the front.
     assert!(work > 768 * 128 + 9 * (256 << 6), "{work}");
     assert_eq!((Stop::Done, b"abba".to_vec(), 0), decoded(&bytes, 1, 1));
     agrees(&bytes, 1, 1).unwrap();
@@ -303,7 +304,7 @@ fn metadata_and_empty_blocks_make_nothing() {
     for byte in *b"12345" {
         bits = bits.put(byte.into(), 8);
     }
-    // An uncompressed meta-block, and the end.
+    // An uncompressed meta-block, and then the last meta-block.
     bits = aligned(bits.put(0, 1).put(0, 2).put(3, 16).put(1, 1));
     for byte in *b"data" {
         bits = bits.put(byte.into(), 8);
@@ -313,7 +314,7 @@ fn metadata_and_empty_blocks_make_nothing() {
         assert_eq!((Stop::Done, b"data".to_vec(), 0), decoded(&bytes, piece, 3));
         agrees(&bytes, piece, 3).unwrap();
     }
-    // A set bit before the byte boundary, and a length with a superfluous byte.
+    // First a set bit before the byte boundary, then a length with a superfluous byte.
     for (at, bit) in [(0, 7), (2, 7)] {
         let mut bytes = bytes.clone();
         bytes[at] |= 1 << bit;
@@ -358,7 +359,7 @@ fn decoder_that_was_used_before_is_as_a_new_one() {
     let (mut pages, mut brotli) = begun(FEW);
     for content in [&b"a first one, ".repeat(500)[..], b"another", b""] {
         let bytes = encoded(content, 9, 22);
-        // A part of the stream, then the whole stream.
+        // First a part of the stream, then the whole stream.
         for bytes in [&bytes[..bytes.len() / 2], &bytes] {
             let outcome = through(&mut brotli, &mut pages, bytes, 7, 100);
             assert_eq!(decoded(bytes, 7, 100), outcome);

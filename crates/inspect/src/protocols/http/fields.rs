@@ -44,7 +44,7 @@ impl Field {
         }
     }
 
-    /// Whether the parser evaluates the field's value.
+    /// Whether the parser itself evaluates the field's value.
     pub fn is_read(self) -> bool {
         matches!(
             self,
@@ -66,7 +66,8 @@ pub(super) struct Framing {
 }
 
 impl Framing {
-    /// Evaluates the value of a field, in lower case and trimmed at its end; `cut` if it was longer than `value`.
+    /// Evaluates the value of a field. `value` is in lower case and trimmed at its end; `cut` means that the value was
+    /// longer.
     pub fn field(&mut self, field: Field, value: &[u8], cut: bool, odd: &mut impl FnMut(Anomaly)) {
         match field {
             Field::ContentLength => {
@@ -128,7 +129,7 @@ impl Framing {
                 None if matches!(part, b"" | b"identity" | b"none") => continue,
                 None => {}
             }
-            // The encodings within the unknown one can't be decoded.
+            // Encodings that were applied before an unknown encoding can't be decoded.
             odd(Anomaly::UnknownEncoding);
             self.content.clear();
         }
@@ -161,7 +162,7 @@ impl Format {
     }
 }
 
-/// Extracts the host from a value like `user@HOST:80`, in lower case; returns its length.
+/// Extracts the host from a value like `user@HOST:80`, and converts it to lower case. Returns its length.
 pub(super) fn host(value: &[u8], into: &mut [u8]) -> usize {
     let value = match value.iter().rposition(|&byte| byte == b'@') {
         Some(at) => &value[at + 1..],
@@ -169,7 +170,7 @@ pub(super) fn host(value: &[u8], into: &mut [u8]) -> usize {
     };
     let digits = value.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let value = match value[..value.len() - digits].split_last() {
-        // Colons within brackets belong to the address.
+        // Colons within brackets belong to the IPv6 address.
         Some((b':', host)) if !host.contains(&b':') || host.ends_with(b"]") => host,
         _ => value,
     };

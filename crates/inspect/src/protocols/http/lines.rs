@@ -1,4 +1,4 @@
-//! The lines of a message, byte by byte: start line, header fields, and chunk headers.
+//! Parses the lines of a message byte by byte: start line, header fields, and chunk headers.
 
 use arrayvec::ArrayVec;
 
@@ -151,7 +151,7 @@ impl Side {
         }
         let junk = self.word.len();
         let begins = byte.eq_ignore_ascii_case(&HTTP[0]);
-        // After a request of HTTP/0.9 the whole response is a body.
+        // The whole response to an HTTP/0.9 request is a body.
         if self.kind == RequestKind::Bare || junk + usize::from(!begins) > LONGEST_JUNK {
             let begin = std::mem::take(&mut self.word);
             self.no_status_line(&begin, w);
@@ -321,7 +321,7 @@ impl Side {
         self.step = Step::Gap;
     }
 
-    /// After white space in the target: either `HTTP/` or more of the target follows.
+    /// Handles a byte after white space in the target. Either `HTTP/` or more of the target follows.
     fn version<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         if byte.eq_ignore_ascii_case(&HTTP[self.count as usize]) {
             self.spell(byte);
@@ -342,7 +342,7 @@ impl Side {
         }
     }
 
-    /// Handles a byte of the version. If more follows white space after the version, everything belongs to the target.
+    /// Handles a byte of the version. If other text follows the version after white space, all of it belongs to the target.
     fn version_number<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         let over = self.word.last().is_some_and(|&last| is_space(last));
         if (is_space(byte) || !over) && !self.word.is_full() {
@@ -364,7 +364,7 @@ impl Side {
         self.count = 0;
     }
 
-    /// Returns the first digit of the version, which begins at `from` in the word.
+    /// Returns the first digit of the version. The version begins at offset `from` of the word.
     fn check_version<S: FnMut(Slot<'_>, MessageEvent)>(
         &mut self,
         from: usize,
@@ -507,7 +507,7 @@ impl Side {
         true
     }
 
-    /// Chunk boundaries are lost: the rest is treated as body. Returns false, because the current byte belongs to it.
+    /// Handles an invalid chunk header. The rest is treated as body. Returns false, because the current byte belongs to the body.
     fn bad_chunk<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) -> bool {
         w.anomaly(Anomaly::BadChunk);
         self.step = Step::UntilClose;

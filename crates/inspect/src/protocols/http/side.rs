@@ -1,4 +1,4 @@
-//! One direction of an HTTP connection: tracks the part of the message that bytes belong to.
+//! One direction of an HTTP connection. It tracks to which part of a message the next bytes belong.
 
 use arrayvec::ArrayVec;
 
@@ -16,7 +16,7 @@ use crate::signature::Buffer;
 pub(super) enum Step {
     Start,
     Method,
-    /// White space before the target.
+    /// White space between the method and the target.
     Gap,
     Target,
     /// White space after the target, and possibly `HTTP/`.
@@ -42,7 +42,7 @@ pub(super) enum Step {
     Opaque,
 }
 
-/// A part of a message that has ended.
+/// The part of a message that has just ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The request line has ended.
@@ -84,15 +84,15 @@ pub(super) struct Side {
     pub status: u16,
     pub target: Target,
     pub framing: Framing,
-    /// A carriage return was received, and the next byte is not known yet.
+    /// A carriage return was received; whether a line feed follows is not known yet.
     pub carriage: bool,
-    /// A name, or the value of an evaluated field.
+    /// The current name, or the value of a field that the parser evaluates.
     pub word: ArrayVec<u8, 64>,
     pub word_cut: bool,
     pub field: Field,
-    /// A header line is complete unless the next line is folded.
+    /// A header line was received. It is complete unless the next line continues it.
     pub line_open: bool,
-    /// A part of the line's value was received.
+    /// The first part of the line's value was received.
     pub value_begun: bool,
     pub hosts: u8,
     /// The message asks for an upgrade to another protocol.
@@ -101,7 +101,7 @@ pub(super) struct Side {
     pub bodiless: bool,
     /// The message is older than HTTP/1.1.
     pub old: bool,
-    /// Bytes counted in the current part: method, literal, digits, spaces.
+    /// Number of bytes in the current part: method, literal, digits, or spaces.
     pub count: u32,
     /// Remaining bytes of the body or the chunk.
     pub left: u64,
@@ -272,7 +272,7 @@ impl Side {
         self.step = Step::Start;
     }
 
-    /// Handles data that is not HTTP: nothing more is parsed.
+    /// Handles data that is not HTTP; the following data is not parsed.
     pub fn not_http<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         w.anomaly(Anomaly::NotHttp);
         w.complete(REQUEST_HEAD);
@@ -281,7 +281,7 @@ impl Side {
         self.step = Step::Opaque;
     }
 
-    /// Handles other data in place of a status line: `begin` and the bytes after it are a body.
+    /// Handles data in place of a status line: `begin` and all bytes after it are treated as a body.
     pub fn no_status_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, begin: &[u8], w: &mut MessageWriter<'_, S>) {
         if self.kind != RequestKind::Bare {
             w.anomaly(Anomaly::ResponseNotHttp);

@@ -1,10 +1,10 @@
 //! The target of a request: raw and normalised.
 //!
-//! The normalisation follows what the protected servers do, and what the parsers of common engines do. Percent escapes
-//! are decoded once. `%u` is decoded, too: a full-width form becomes its ASCII letter, any other character beyond one
-//! byte a question mark. `+` is left unchanged. In the path backslashes become slashes, adjacent slashes are joined,
-//! `.` and `..` are resolved, and `http://host` is removed. The path is published when it ends, because `..` removes
-//! parts of it; the query is published as it arrives.
+//! The normalisation is that of common servers and of the parsers of common inspection engines. Percent escapes are
+//! decoded once. `%u` is decoded, too: a full-width form becomes its ASCII letter, any other character beyond one byte
+//! a question mark. `+` is left unchanged. In the path backslashes become slashes, adjacent slashes are joined, `.` and
+//! `..` are resolved, and `http://host` is removed. The path becomes visible when it ends, because `..` removes parts
+//! of it; the query becomes visible as it arrives.
 
 use arrayvec::ArrayVec;
 
@@ -16,7 +16,7 @@ use crate::signature::Buffer;
 enum Phase {
     #[default]
     Begin,
-    /// Letters that may be a scheme; then its colon; then one slash.
+    /// Letters that may be a scheme, then its colon, then its first slash.
     Scheme,
     Colon,
     Slash,
@@ -33,9 +33,10 @@ enum Phase {
 pub(super) struct Target {
     phase: Phase,
     escape: ArrayVec<u8, 6>,
-    /// An escape was decoded to a percent sign: 1, plus 1 for each hexadecimal digit after it.
+    /// A percent escape was decoded to a percent sign. The value is 1 plus the number of hexadecimal digits after that
+    /// sign.
     percent: u8,
-    /// The target contains a host, which takes precedence over the field (RFC 9112, section 3.2.2).
+    /// The target contains a host, which takes precedence over the `Host` field (RFC 9112, section 3.2.2).
     pub names_host: bool,
 }
 
@@ -85,8 +86,7 @@ impl Target {
         }
     }
 
-    /// Whether all bytes but percent sign, question mark, number sign and backslash have no special meaning in this
-    /// state.
+    /// Whether in this state only the bytes `%`, `?`, `#` and `\` have a special meaning.
     pub fn is_plain(&self) -> bool {
         matches!(self.phase, Phase::Path | Phase::Rest) && self.escape.is_empty() && self.percent == 0
     }

@@ -7,7 +7,7 @@ use crate::work_budget::WorkBudget;
 
 /// Size of the dynamic table in bytes as defined in RFC 7541, section 4.1: the default of SETTINGS_HEADER_TABLE_SIZE.
 pub const TABLE: usize = 4096;
-/// Maximum number of entries in a table of this size: each counts at least 32 bytes.
+/// Maximum number of entries in a table of this size; each entry counts at least 32 bytes.
 const ENTRIES: usize = TABLE / OVERHEAD;
 const OVERHEAD: usize = 32;
 /// Maximum number of retained bytes of a name or value.
@@ -20,17 +20,17 @@ pub enum Error {
     Malformed,
     /// The decoded block is larger than allowed.
     TooLarge,
-    /// The block is more work than the packet may cause.
+    /// Decoding the block is more work than the packet may cause.
     TooMuchWork,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// Position of the name, counted from the first entry ever, modulo 2^16.
+    /// Position of the name, counted in bytes since the first entry of the connection, modulo 2^16.
     at: u16,
     name: u16,
     value: u16,
-    /// The entry did not fit: its content is unknown.
+    /// The entry did not fit, so its content is unknown.
     unknown: bool,
 }
 
@@ -40,20 +40,20 @@ type Field<'a> = (&'a [u8], &'a [u8]);
 /// The dynamic table of one direction.
 #[derive(Debug)]
 pub struct Table {
-    /// Contiguous entries from the oldest on, from `begin` to `end`.
+    /// Entries in contiguous memory, from the oldest at `begin` to `end`.
     bytes: [u8; 2 * TABLE],
     begin: usize,
     end: usize,
-    /// Offset of [`Entry::at`] relative to the position in `bytes`.
+    /// Offset to add to [`Entry::at`] to get the position in `bytes`.
     moved: u16,
     entries: [Entry; ENTRIES],
     oldest: usize,
     count: usize,
     size: usize,
-    /// Table size that the encoder has set, and its part that fits in memory.
+    /// Table size that the encoder has set, and how much of it this table's memory holds.
     said: usize,
     limit: usize,
-    /// The encoder uses a larger table than is supported: old entries are unknown.
+    /// The encoder uses a larger table than is supported, so old entries are unknown.
     pub beyond: bool,
     /// A field was omitted because its entry is unknown.
     pub missed: bool,
@@ -109,7 +109,7 @@ impl Table {
     fn insert(&mut self, name: &[u8], value: &[u8]) {
         let size = name.len() + value.len() + OVERHEAD;
         let fits = size <= self.limit;
-        // An entry that the encoder keeps occupies an index, even if it does not fit here.
+        // An entry that the encoder keeps occupies an index here, even if its content does not fit.
         if !fits && size > self.said {
             return self.evict(usize::MAX / 2);
         }
@@ -138,7 +138,7 @@ impl Table {
         (self.count, self.size) = (self.count + 1, self.size + size);
     }
 
-    /// The entry of an index (section 2.3.3). `Ok(None)` if its content is unknown.
+    /// Returns the entry with an index (section 2.3.3). `Ok(None)` if its content is unknown.
     fn entry(&self, index: usize) -> Result<Option<Field<'_>>, Error> {
         if let Some((name, value)) = index.checked_sub(1).and_then(|index| STATIC.get(index)) {
             return Ok(Some((name, value)));
@@ -273,7 +273,7 @@ pub fn decode(
         if adds {
             match known {
                 true => table.insert(name.get(), value.get()),
-                // An entry with an unknown name occupies an index.
+                // An entry with an unknown name also occupies an index.
                 false => table.insert(b"", b""),
             }
         }
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn requests_of_the_document_are_decoded() {
-        // RFC 7541, appendices C.3 and C.4.
+        // Examples of RFC 7541, appendices C.3 and C.4.
         let blocks: [[&[u8]; 3]; 2] = [
             [
                 b"\x82\x86\x84\x41\x0fwww.example.com",

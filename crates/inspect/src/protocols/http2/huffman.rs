@@ -1,7 +1,7 @@
-//! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical: codes of one length are consecutive in the order of
-//! their symbols, and longer codes follow shorter ones, so that the lengths determine the code.
+//! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical: codes of one length are consecutive in the order
+//! of their symbols, and longer codes follow shorter codes. The lengths therefore determine the code.
 
-/// Code length of each symbol in bits; the last symbol ends a string.
+/// Code length of each symbol in bits. The last symbol marks the end of a string.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28,
@@ -22,9 +22,9 @@ const LONGEST: usize = 30;
 const END: u16 = 256;
 
 struct Code {
-    /// Symbols by length, then by number.
+    /// Symbols ordered by code length, then by number.
     symbols: [u16; 257],
-    /// For each length the first code, and the index of its symbol.
+    /// For each code length, the first code and the index of its symbol.
     first: [u32; LONGEST + 1],
     place: [u16; LONGEST + 1],
     count: [u16; LONGEST + 1],

@@ -3,7 +3,7 @@
 use super::{Certain, Confidence, Head, Likely, NeedMore, NoMatch, best_of};
 use crate::signature::Toward;
 
-/// Compares bytes with a pattern in which `None` matches any byte.
+/// Compares bytes with a pattern in which `None` matches any byte; returns `then` if they match.
 pub fn pattern(bytes: &[u8], pattern: &[Option<u8>], then: Confidence) -> Confidence {
     let agrees = bytes
         .iter()
@@ -16,12 +16,13 @@ pub fn pattern(bytes: &[u8], pattern: &[Option<u8>], then: Confidence) -> Confid
     }
 }
 
-/// Assigned Telnet options (IANA), and the extended list.
+/// Telnet options assigned by IANA, and the extended options list.
 fn is_telnet_option(option: u8) -> bool {
     matches!(option, 0..=49 | 138..=140 | 255)
 }
 
-/// Telnet negotiations (RFC 854): IAC, WILL to DONT, an option. Two are certain, one is likely.
+/// Telnet negotiations (RFC 854): IAC, a command from WILL to DONT, an option. Two negotiations are a certain match, one
+/// is a likely match.
 pub fn telnet(head: &Head<'_>) -> Confidence {
     let mut count = 0;
     for command in head.bytes.chunks(3) {
@@ -29,7 +30,7 @@ pub fn telnet(head: &Head<'_>) -> Confidence {
             [255, 251..=254, option] if is_telnet_option(option) => count += 1,
             [255, 250, option] if count > 0 && is_telnet_option(option) => return Certain,
             [255] | [255, 250..=254] if count < 2 => return if count == 0 { NeedMore } else { Likely },
-            // Text follows the negotiation.
+            // A single negotiation, with text after it.
             _ if count == 1 && command[0] != 255 => return Likely,
             _ if count > 1 => return Certain,
             _ => return NoMatch,
@@ -59,7 +60,7 @@ pub fn smb(head: &Head<'_>) -> Confidence {
         pattern(bytes, &magic, Certain)
     }));
     let session = match head.toward {
-        // The called name: a length, and 32 letters from A to P.
+        // The called name: a length byte, and 32 letters from A to P.
         Toward::Server => match pattern(bytes, &[Some(0x81), Some(0), Some(0), Some(68), Some(32)], Certain) {
             Certain => {
                 let name = &bytes[5..bytes.len().min(37)];
@@ -79,7 +80,7 @@ pub fn smb(head: &Head<'_>) -> Confidence {
     best_of([message, session])
 }
 
-/// RDP: TPKT (RFC 2126) with a connection request or confirmation of X.224, and nothing after it but what RDP allows
+/// RDP: a TPKT header (RFC 2126), then an X.224 connection request or confirmation, and no data except what RDP allows
 /// (MS-RDPBCGR, sections 2.2.1.1 and 2.2.1.2).
 pub fn rdp(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
@@ -111,7 +112,8 @@ pub fn rdp(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// A BER length (X.690, section 8.1.3) of up to four bytes, and the bytes after it. `Err` if it is invalid or incomplete.
+/// A BER length (X.690, section 8.1.3) of up to four bytes, and the bytes after the length. `Err` if the length is
+/// invalid or incomplete.
 pub fn length(bytes: &[u8]) -> Result<(usize, &[u8]), Confidence> {
     match *bytes {
         [] => Err(NeedMore),
@@ -125,7 +127,7 @@ pub fn length(bytes: &[u8]) -> Result<(usize, &[u8]), Confidence> {
     }
 }
 
-/// An LDAP message (RFC 4511, section 4.1.1): a sequence of a number and an operation of this side.
+/// An LDAP message (RFC 4511, section 4.1.1): a sequence of a message ID and an operation that this side may send.
 pub fn ldap(head: &Head<'_>) -> Confidence {
     ldap_message(head.toward, head.bytes).unwrap_or_else(|said| said)
 }
@@ -188,7 +190,7 @@ pub fn ldap_message(toward: Toward, bytes: &[u8]) -> Result<Confidence, Confiden
     })
 }
 
-/// Kerberos over TCP (RFC 4120, section 7.2.2): a length, and a message.
+/// Kerberos over TCP (RFC 4120, section 7.2.2): a length field, then a message.
 pub fn kerberos(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
     let Some(rest) = bytes.get(4..).filter(|rest| !rest.is_empty()) else {
@@ -203,12 +205,13 @@ pub fn kerberos(head: &Head<'_>) -> Confidence {
     kerberos_message(head.toward, rest, length).unwrap_or_else(|said| said)
 }
 
-/// A message of `whole` bytes: an application tag, a sequence, and the version in its first field (section 5.4, 5.9).
+/// A message of `whole` bytes: an application tag, a sequence, and the protocol version in its first field (sections 5.4
+/// and 5.9).
 pub fn kerberos_message(toward: Toward, bytes: &[u8], whole: usize) -> Result<Confidence, Confidence> {
     let Some((&tag, rest)) = bytes.split_first() else {
         return Ok(NeedMore);
     };
-    // AS-REQ, TGS-REQ and AP-REQ; their responses, and KRB-ERROR.
+    // From the client AS-REQ, TGS-REQ and AP-REQ; from the server their responses, and KRB-ERROR.
     let own = match toward {
         Toward::Server => matches!(tag, 0x6a | 0x6c | 0x6e),
         Toward::Client => matches!(tag, 0x6b | 0x6d | 0x6f | 0x7e),
@@ -253,7 +256,7 @@ fn record(head: &Head<'_>, nfs: bool) -> Confidence {
     let size = u32::from_be_bytes([mark[0] & 0x7f, mark[1], mark[2], mark[3]]);
     match (head.toward, size) {
         (Toward::Server, 40..) => rpc_call(rest, nfs),
-        // A reply does not contain the program number, only the call does.
+        // Only a call contains the program number; a reply does not.
         (Toward::Client, 12..) => match rpc_reply(rest) {
             Certain => Likely,
             said => said,
@@ -264,7 +267,8 @@ fn record(head: &Head<'_>, nfs: bool) -> Confidence {
 
 const NFS: u32 = 100_003;
 
-/// A call: a number, 0, RPC version 2, program, program version and procedure, and credentials of a known kind.
+/// A call: transaction ID, message type 0, RPC version 2, program, program version, procedure, and credentials of a known
+/// kind.
 pub fn rpc_call(bytes: &[u8], nfs: bool) -> Confidence {
     let word = |number: usize| {
         let word = bytes.get(number * 4..number * 4 + 4)?;
@@ -292,7 +296,7 @@ pub fn rpc_call(bytes: &[u8], nfs: bool) -> Confidence {
     Certain
 }
 
-/// A reply: a number, 1, and whether it was accepted.
+/// A reply: transaction ID, message type 1, and whether the call was accepted.
 fn rpc_reply(bytes: &[u8]) -> Confidence {
     match bytes.get(4..12) {
         None => match bytes.get(4..) {
@@ -311,7 +315,7 @@ fn rpc_reply(bytes: &[u8]) -> Confidence {
     }
 }
 
-/// DCE RPC over TCP (C706, section 12.6): a bind, or its acknowledgement.
+/// DCE RPC over TCP (C706, section 12.6): a bind or a bind acknowledgement.
 pub fn dcerpc(head: &Head<'_>) -> Confidence {
     let own = |kind| match head.toward {
         Toward::Server => kind == 11,
@@ -356,7 +360,7 @@ pub fn postgres(head: &Head<'_>) -> Confidence {
         Certain,
     ) {
         Certain => {
-            // Names of parameters; most clients send `user` first.
+            // Parameter names follow; most clients send `user` first.
             match bytes.get(8) {
                 None => NeedMore,
                 Some(_) if bytes[7] > 2 || bytes[2] > 0x27 => NoMatch,
@@ -376,7 +380,7 @@ pub fn postgres(head: &Head<'_>) -> Confidence {
     best_of(asks.into_iter().chain([start]))
 }
 
-/// MySQL and MariaDB: the greeting of the server, protocol 10, with its version as text; the client's response.
+/// MySQL and MariaDB: from the server the greeting (protocol 10, version as text), from the client its response.
 pub fn mysql(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
     if head.toward == Toward::Server {
@@ -395,7 +399,7 @@ pub fn mysql(head: &Head<'_>) -> Confidence {
                 _ => NoMatch,
             }
         }
-        // Refused before the greeting: an error and its number.
+        // A server that refuses the client sends an error packet instead of the greeting.
         NoMatch => match pattern(
             bytes,
             &[None, None, Some(0), Some(0), Some(0xff), None, Some(4)],
@@ -410,7 +414,8 @@ pub fn mysql(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// MQTT 3.1 to 5: CONNECT with the protocol's name (OASIS MQTT 5.0, section 3.1); CONNACK.
+/// MQTT 3.1 to 5: from the client CONNECT with the protocol's name (OASIS MQTT 5.0, section 3.1), from the server
+/// CONNACK.
 pub fn mqtt(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         return pattern(head.bytes, &[Some(0x20), None, Some(0)], Likely);
@@ -418,7 +423,7 @@ pub fn mqtt(head: &Head<'_>) -> Confidence {
     let Some((0x10, rest)) = head.bytes.split_first() else {
         return if head.bytes.is_empty() { NeedMore } else { NoMatch };
     };
-    // The remaining length has one to four bytes.
+    // The remaining-length field has one to four bytes.
     let Some(end) = rest.iter().take(4).position(|byte| byte & 0x80 == 0) else {
         return if rest.len() < 4 { NeedMore } else { NoMatch };
     };

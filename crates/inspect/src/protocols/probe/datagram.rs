@@ -8,7 +8,7 @@ const DNS: u16 = 53;
 const MULTICAST_DNS: u16 = 5353;
 const NTP: u16 = 123;
 
-/// Identifies the protocol of a datagram, with the ports of its source and destination.
+/// Identifies the protocol of a datagram. `ports` are its source and destination port.
 pub fn probe_datagram(toward: Toward, ports: [u16; 2], bytes: &[u8]) -> Option<Service> {
     let by = |wanted: &[u16]| ports.iter().any(|port| wanted.contains(port));
     let head = Head {
@@ -39,7 +39,7 @@ pub fn probe_datagram(toward: Toward, ports: [u16; 2], bytes: &[u8]) -> Option<S
     }
 }
 
-/// One question (RFC 1035, section 4.1), with flags that fit the direction, and after it only the records that the
+/// One question (RFC 1035, section 4.1), with flags that are valid in this direction, and no more records than the
 /// header counts.
 fn dns(toward: Toward, bytes: &[u8]) -> bool {
     let Some((header, mut rest)) = bytes.split_at_checked(12) else {
@@ -56,7 +56,7 @@ fn dns(toward: Toward, bytes: &[u8]) -> bool {
     {
         return false;
     }
-    // NetBIOS names (RFC 1002, section 4.2.1.2) have the same header.
+    // NetBIOS name service messages (RFC 1002, section 4.2.1.2) have the same header.
     if let [32, name @ ..] = rest
         && name.len() > 32
         && name[..32].iter().all(|byte| (b'A'..=b'P').contains(byte))
@@ -75,8 +75,8 @@ fn dns(toward: Toward, bytes: &[u8]) -> bool {
     }
 }
 
-/// A long header of a known version (RFC 9000, section 17.2; RFC 9369); an Initial packet of a client must have its
-/// minimum size (section 14.1).
+/// A QUIC long header of a known version (RFC 9000, section 17.2; RFC 9369). An Initial packet of a client must have at
+/// least the minimum size (section 14.1).
 fn quic(bytes: &[u8]) -> bool {
     let &[first, a, b, c, d, dcid, ref rest @ ..] = bytes else {
         return false;
@@ -98,8 +98,8 @@ fn dhcp(bytes: &[u8]) -> bool {
         && bytes.get(236..240) == Some(&[99, 130, 83, 99])
 }
 
-/// A read or write request: a name and a mode, each with a zero after it (RFC 1350, section 5). Data and errors use
-/// other ports and are not requests.
+/// A TFTP read or write request: a file name and a mode, each terminated by a zero (RFC 1350, section 5). Data and
+/// error packets use other ports and don't match.
 fn tftp(bytes: &[u8]) -> bool {
     let [0, 1 | 2, rest @ ..] = bytes else { return false };
     let mut words = rest.split(|&byte| byte == 0);
@@ -110,7 +110,7 @@ fn tftp(bytes: &[u8]) -> bool {
     !name.is_empty() && modes.iter().any(|known| mode.eq_ignore_ascii_case(known))
 }
 
-/// An SNMP message: versions 1 and 2c with a community and a PDU (RFC 1157, RFC 1901), version 3 with its header (RFC
+/// An SNMP message: for versions 1 and 2c a community and a PDU (RFC 1157, RFC 1901), for version 3 its header (RFC
 /// 3412, section 6).
 fn snmp(bytes: &[u8]) -> Option<()> {
     let (outer, rest) = length(bytes.strip_prefix(&[0x30])?).ok()?;
@@ -130,7 +130,7 @@ fn snmp(bytes: &[u8]) -> Option<()> {
     }
 }
 
-/// Modes 1 to 5 of versions 1 to 4 (RFC 5905, section 7.3); control and private messages (RFC 9327, section 2).
+/// NTP modes 1 to 5 of versions 1 to 4 (RFC 5905, section 7.3), and control and private messages (RFC 9327, section 2).
 fn ntp(bytes: &[u8]) -> bool {
     let Some(&first) = bytes.first() else { return false };
     let (version, mode) = (first >> 3 & 7, first & 7);

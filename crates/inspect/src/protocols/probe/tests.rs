@@ -4,7 +4,7 @@ use ProbeResult::{Identified, NeedMore as Undecided, Unknown};
 const TO_SERVER: Toward = Toward::Server;
 const TO_CLIENT: Toward = Toward::Client;
 
-/// A conversation, in order, and its protocol.
+/// The messages of a conversation, and its protocol.
 type Case = (&'static str, Service, &'static [(Toward, &'static [u8])]);
 
 /// First bytes as in the specifications of the protocols and in captures.
@@ -146,13 +146,13 @@ const POSITIVE: &[Case] = &[
     ),
 ];
 
-/// Conversations that resemble one of the protocols, but are none of them.
+/// Conversations that resemble one of the protocols, but belong to none of them.
 const NEGATIVE: &[&[(Toward, &[u8])]] = &[
     &[(TO_SERVER, b"EXPN *@example.org\r\n")],
     &[(TO_SERVER, b"STAT *\r\n")],
     &[(TO_SERVER, b"OPTIONS rtsp://example.org/a RTSP/1.0\r\n")],
     &[(TO_SERVER, b"\x16\x02\x01\x02\xff\xff")],
-    // H.225 in TPKT; S7 with its parameters in COTP.
+    // H.225 in TPKT, and S7 with its parameters in COTP.
     &[(TO_SERVER, b"\x03\x00\x01\x2d\x08\x02\x10\x00\x05\x04\x03\x80\x90\xa5")],
     &[(
         TO_SERVER,
@@ -163,9 +163,9 @@ const NEGATIVE: &[&[(Toward, &[u8])]] = &[
         b"0032git-upload-pack /project.git\0host=example.org\0 padding of no meaning",
     )],
     &[(TO_SERVER, b"ls /etc\n")],
-    // Redis answers `+OK`, too.
+    // Redis: its server also answers `+OK`.
     &[(TO_SERVER, b"*1\r\n$4\r\nPING\r\n"), (TO_CLIENT, b"+OK\r\n")],
-    // SNMP over TCP: its second element is a string.
+    // SNMP over TCP; its second element is a string.
     &[(TO_SERVER, b"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19")],
     // An MPEG audio frame.
     &[(TO_SERVER, b"\xff\xfb\x90\x44\x00\x00\x00\x00")],
@@ -176,14 +176,14 @@ const NEGATIVE: &[&[(Toward, &[u8])]] = &[
     &[(TO_SERVER, b"\x10\x12\0\x04MQTU\x04")],
     &[(TO_SERVER, b"PRI * HTTP/2.1\r\n")],
     &[(TO_SERVER, b"SSH:2.0\r\n")],
-    // The question is longer than the length field says.
+    // The question is longer than the length field states.
     &[(
         TO_SERVER,
         b"\x00\x12\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01",
     )],
 ];
 
-/// Result after the first `upto` bytes of a conversation, in segments of `step` bytes.
+/// The result after the first `upto` bytes of a conversation, passed in segments of `step` bytes.
 fn decided(conversation: &[(Toward, &[u8])], upto: usize, step: usize) -> ProbeResult {
     let mut probe = ProtocolProbe::default();
     let mut left = upto;
@@ -259,7 +259,7 @@ fn random_bytes_are_of_no_protocol() {
     for _ in 0..100_000 {
         let (request, response) = (random.bytes(MAX_HEAD), random.bytes(MAX_HEAD));
         for heads in [[&request[..], &[]], [&[], &response], [&request, &response]] {
-            // A Telnet command leaves the result undecided.
+            // Telnet negotiations don't count as a final result here.
             let said = probe(heads);
             assert!([Unknown, Undecided].contains(&said), "{heads:?}: {said:?}");
         }
@@ -278,7 +278,7 @@ fn two_sides_that_do_not_agree_are_of_no_protocol() {
     assert_eq!(Identified(Service::Smtp), probe([b"RSET\r\n", b"220 a\r\n"]));
 }
 
-/// A client's Initial packet of a version, padded.
+/// A padded Initial packet of a client with this version.
 fn initial(version: [u8; 4]) -> Vec<u8> {
     let mut datagram = [&[0xc3], &version[..], &[8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x44, 0x9e]].concat();
     datagram.resize(1200, 0);

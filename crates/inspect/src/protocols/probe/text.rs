@@ -3,7 +3,7 @@
 use super::{Certain, Confidence, Head, Likely, NeedMore, NoMatch, begins, best_of};
 use crate::signature::Toward;
 
-/// `SSH-2.0-…` (RFC 4253, section 4.2), of either side.
+/// `SSH-2.0-…` (RFC 4253, section 4.2). Both sides send it.
 pub fn ssh(head: &Head<'_>) -> Confidence {
     match head.bytes {
         [b'S', b'S', b'H', b'-', digit, ..] if digit.is_ascii_digit() => Certain,
@@ -15,7 +15,8 @@ pub fn ssh(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// Compares the first word of a line with commands, case-insensitively; a command ends with a blank or the line.
+/// Compares the first word of a line with commands, case-insensitively. The word ends at a blank or at the end of the
+/// line.
 fn command(bytes: &[u8], commands: &[&[u8]], then: Confidence) -> Confidence {
     best_of(commands.iter().map(|command| match begins(bytes, command, then) {
         said if said == then => match bytes.get(command.len()) {
@@ -45,7 +46,7 @@ fn reply(bytes: &[u8], codes: &[&[u8]]) -> Confidence {
     }))
 }
 
-/// Whether a greeting names a protocol, as a separate word.
+/// Whether a greeting contains the name of a protocol as a separate word.
 fn names(line: &[u8], word: &[u8]) -> bool {
     line.split(|byte| !byte.is_ascii_alphanumeric() && !b".-".contains(byte))
         .any(|part| part.eq_ignore_ascii_case(word))
@@ -55,7 +56,7 @@ fn contains(line: &[u8], word: &[u8]) -> bool {
     line.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
-/// The protocol that a complete greeting names: both SMTP and FTP greet with 220.
+/// The protocol that a complete greeting names. Both SMTP and FTP servers greet with 220.
 enum Greeting {
     Smtp,
     Ftp,
@@ -121,7 +122,8 @@ pub fn ftp(head: &Head<'_>) -> Confidence {
     )
 }
 
-/// POP3 (RFC 1939). `+OK` is certain if the server sends first; other protocols answer with it, too.
+/// POP3 (RFC 1939). `+OK` is a certain match only if the server sends first, because other protocols also answer with
+/// it.
 pub fn pop3(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         let then = if head.first { Certain } else { Likely };
@@ -137,7 +139,7 @@ pub fn pop3(head: &Head<'_>) -> Confidence {
     )
 }
 
-/// IMAP (RFC 9051, section 7.1): an untagged greeting; a tag and a command.
+/// IMAP (RFC 9051, section 7.1): from the server an untagged greeting, from the client a tag and a command.
 pub fn imap(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         let then = if head.first { Certain } else { Likely };
@@ -188,7 +190,7 @@ const SIP_METHODS: [&[u8]; 14] = [
     b"UPDATE",
 ];
 
-/// SIP (RFC 3261, section 7), of either side: `METHOD sip:…`, `SIP/2.0 200 OK`.
+/// SIP (RFC 3261, section 7), from either side: `METHOD sip:…`, `SIP/2.0 200 OK`.
 pub fn sip(head: &Head<'_>) -> Confidence {
     let status = begins(head.bytes, b"SIP/2.0 ", Certain);
     let requests = SIP_METHODS.map(|method| match begins(head.bytes, method, Certain) {
@@ -204,7 +206,7 @@ pub fn sip(head: &Head<'_>) -> Confidence {
     best_of(requests.into_iter().chain([status]))
 }
 
-/// IRC (RFC 2812, section 3.1): a nickname and a user, or a capability negotiation.
+/// IRC (RFC 2812, section 3.1): a nickname and a user name, or a capability negotiation.
 pub fn irc(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         let prefixed = match head.bytes.first() {

@@ -1,4 +1,4 @@
-//! Initial packets (RFC 9000, section 17.2.2): their header, their protection (RFC 9001, section 5), their frames.
+//! Initial packets (RFC 9000, section 17.2.2): their header, their protection (RFC 9001, section 5), and their frames.
 
 use aes_gcm::aead::AeadInPlace;
 use aes_gcm::aes::Aes128;
@@ -7,11 +7,11 @@ use aes_gcm::{Aes128Gcm, Nonce, Tag};
 use hkdf::Hkdf;
 use sha2::Sha256;
 
-/// Maximum size of a packet that is decrypted; a longer one is ignored.
+/// Maximum size of a packet that is decrypted. Longer packets are ignored.
 pub const PACKET: usize = 2048;
 const TAG: usize = 16;
 
-/// Differences between versions.
+/// Parameters that differ between QUIC versions.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     salt: &'static [u8; 20],
@@ -22,21 +22,21 @@ struct Version {
 
 const LABELS: [&[u8]; 3] = [b"quic key", b"quic iv", b"quic hp"];
 
-/// RFC 9001, section 5.2.
+/// Version 1 (RFC 9001, section 5.2).
 const V1: Version = Version {
     salt: b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a",
     labels: LABELS,
     initial: 0,
 };
 
-/// Drafts 29 to 32.
+/// Drafts 29 to 32 of version 1.
 const DRAFT: Version = Version {
     salt: b"\xaf\xbf\xec\x28\x99\x93\xd2\x4c\x9e\x97\x86\xf1\x9c\x61\x11\xe0\x43\x90\xa8\x99",
     labels: LABELS,
     initial: 0,
 };
 
-/// RFC 9369, section 3.
+/// Version 2 (RFC 9369, section 3).
 const V2: Version = Version {
     salt: b"\x0d\xed\xe3\xde\xf7\x00\xa6\xdb\x81\x93\x81\xbe\x6e\x26\x9d\xcb\xf9\xbd\x2e\xd9",
     labels: [b"quicv2 key", b"quicv2 iv", b"quicv2 hp"],
@@ -58,7 +58,7 @@ pub(super) struct Header<'a> {
     version: Version,
     /// The destination connection ID.
     pub destination: &'a [u8],
-    /// Start of the packet number, and end of the packet.
+    /// Offsets of the packet number and of the end of the packet.
     number: usize,
     end: usize,
 }
@@ -78,7 +78,7 @@ fn take(bytes: &[u8], count: u64) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> Header<'a> {
-    /// The first Initial packet in a datagram, and the bytes after it.
+    /// Parses the first Initial packet in a datagram. Returns its header and the bytes after the packet.
     pub fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let &[first, a, b, c, d, ref rest @ ..] = bytes else {
             return None;
@@ -110,7 +110,7 @@ impl<'a> Header<'a> {
 fn expand(secret: &Hkdf<Sha256>, label: &[u8], key: &mut [u8]) {
     let length = (key.len() as u16).to_be_bytes();
     let labels = [(label.len() + 6) as u8];
-    // The output is shorter than the limit.
+    // The result is ignored, because the output is shorter than the limit.
     let _ = secret.expand_multi_info(&[&length, &labels, b"tls13 ", label, &[0]], key);
 }
 
@@ -138,8 +138,8 @@ fn keys(version: &Version, id: &[u8]) -> Keys {
     keys
 }
 
-/// Decrypts a packet with the keys of a connection ID; returns the length of its frames. `into` has space for
-/// [`PACKET`] bytes.
+/// Decrypts a packet with the keys of a connection ID. Returns the length of its frames. `into` has space for [`PACKET`]
+/// bytes.
 pub(super) fn open(bytes: &[u8], header: &Header<'_>, id: &[u8], into: &mut [u8]) -> Option<usize> {
     let keys = keys(&header.version, id);
     let packet = bytes.get(..header.end)?;
@@ -169,8 +169,8 @@ pub(super) fn open(bytes: &[u8], header: &Header<'_>, id: &[u8], into: &mut [u8]
     Some(length)
 }
 
-/// Passes on the CRYPTO frames of a packet (RFC 9000, section 19.6): offset and data. Stops at a frame that is not allowed in
-/// Initial packets.
+/// Passes the offset and data of each CRYPTO frame of a packet (RFC 9000, section 19.6) to `tell`. Stops at a frame that is
+/// not allowed in Initial packets.
 pub(super) fn frames(mut bytes: &[u8], tell: &mut impl FnMut(usize, &[u8])) -> Option<()> {
     while let Some((&kind, rest)) = bytes.split_first() {
         bytes = match kind {
@@ -201,7 +201,7 @@ pub(super) fn frames(mut bytes: &[u8], tell: &mut impl FnMut(usize, &[u8])) -> O
     Some(())
 }
 
-/// Encrypts frames into a client's Initial packet of a version.
+/// Encrypts frames into an Initial packet of a client, for one QUIC version.
 #[cfg(test)]
 pub(super) fn seal(number: u32, id: &[u8], packet_number: u8, frames: &[u8]) -> Vec<u8> {
     let version = version(number).unwrap();
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_the_document() {
-        // RFC 9001, appendix A.1.
+        // Test vector of RFC 9001, appendix A.1.
         let keys = keys(&V1, ID);
         assert_eq!(0x1f36_9613_dd76_d546_7730_efcb_e3b1_a22d, u128::from_be_bytes(keys.key));
         assert_eq!(b"\xfa\x04\x4b\x2f\x42\xa3\xfd\x3b\x46\xfb\x25\x5c", &keys.iv);

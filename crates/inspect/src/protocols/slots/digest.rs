@@ -1,4 +1,4 @@
-//! Hashes of files, computed while the files pass, if rules test them.
+//! Computes hashes of files while their data passes, if rules test these hashes.
 //!
 //! A file with a missing part has no hash.
 
@@ -11,7 +11,7 @@ use super::{Field, SlotHandle, Slots, State};
 use crate::signature::Buffer;
 use crate::work_budget::WorkBudget;
 
-/// Hashes that rules test.
+/// Set of hashes that rules test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileHashes(u8);
 
@@ -19,7 +19,7 @@ impl FileHashes {
     /// No hashes.
     pub const NONE: Self = Self(0);
 
-    /// Adds the hash that a buffer holds; without effect for other buffers.
+    /// Adds the hash that a buffer holds. Other buffers have no effect.
     pub fn insert(&mut self, buffer: Buffer) {
         self.0 |= HASHES
             .iter()
@@ -42,7 +42,7 @@ impl FileHashes {
 
 /// Buffers that hold hashes.
 const HASHES: [Buffer; 3] = [Buffer::FileMd5, Buffer::FileSha1, Buffer::FileSha256];
-/// Units of work for each hash, for this many bytes.
+/// Units of work that the hashing of this many bytes costs, for each hash.
 const UNITS: [usize; 3] = [3, 1, 1];
 const BYTES: usize = 4;
 
@@ -54,7 +54,7 @@ pub(super) enum Progress {
     Begins,
     /// These hashes cover all bytes received so far.
     Open(FileHashes),
-    /// The hashes are computed, or can't be computed.
+    /// The hashes are complete, or can't be computed.
     Over,
 }
 
@@ -64,7 +64,7 @@ struct Digests {
     md5: Md5,
     sha1: Sha1,
     sha256: Sha256,
-    /// The line end at the end of the file so far: in a mail it may belong to the boundary that follows.
+    /// The line end at the current end of the file. In a mail it may belong to the boundary that follows.
     line_end: ArrayVec<u8, 2>,
 }
 
@@ -124,7 +124,7 @@ impl Hashing {
 }
 
 impl Slots {
-    /// Computes these hashes from now on. A file gets only the hashes that were enabled for all of its bytes.
+    /// Enables these hashes from now on. Only hashes that were enabled for all bytes of a file are computed.
     pub(in crate::protocols) fn hash_files(&mut self, wanted: FileHashes) {
         if let Some(hashing) = &mut self.hashing {
             hashing.wanted = wanted;
@@ -161,7 +161,8 @@ impl Slots {
         }
     }
 
-    /// Hashes the new bytes of a file's window, from an offset on. When the file is complete its hashes are stored.
+    /// Hashes the new bytes of a file's window, starting at an offset. When the file is complete, its hashes are
+    /// stored.
     pub(in crate::protocols) fn file_grows(&mut self, handle: SlotHandle, from: usize) {
         let Some(Hashing { digests, wanted, work }) = &mut self.hashing else {
             return;

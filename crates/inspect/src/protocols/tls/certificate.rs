@@ -1,7 +1,7 @@
-//! The start of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. They precede the key and
-//! the signature, so the certificate need not be complete. The parser allocates nothing and reads every byte once.
+//! The start of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. These fields precede the
+//! key and the signature, so an incomplete certificate suffices. The parser allocates nothing and reads every byte once.
 
-/// Maximum number of elements of a name that are written.
+/// Maximum number of elements of a name that are written to the buffer.
 const ELEMENTS: usize = 32;
 
 /// Parsed fields of a certificate.
@@ -39,7 +39,7 @@ const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
 
 impl<'a> Certificate<'a> {
-    /// Parses the start of a certificate; `None` if it is invalid, or ends before the end of the subject.
+    /// Parses the start of a certificate. `None` if it is invalid, or if the data ends before the end of the subject.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (certificate, _) = tagged(bytes, SEQUENCE, false)?;
         let (mut fields, _) = tagged(certificate, SEQUENCE, false)?;
@@ -100,7 +100,7 @@ pub fn name(mut names: &[u8], write: &mut impl FnMut(&[u8])) {
             }
             write(b"=");
             match tag {
-                // UTF-16: only ASCII characters are written.
+                // UTF-16 strings: only ASCII characters are written.
                 0x1e => value
                     .chunks_exact(2)
                     .for_each(|pair| write(&[if pair[0] == 0 { pair[1] } else { b'?' }])),
@@ -208,7 +208,7 @@ mod tests {
             der(SEQUENCE, &subject),
         ]
         .concat();
-        // The key and the signature are missing.
+        // The key and the signature are missing in this certificate.
         let inner = [&[SEQUENCE, 0x82, 1, 0][..], &fields].concat();
         let whole = [&[SEQUENCE, 0x82, 2, 0][..], &inner].concat();
         let expected = Certificate {

@@ -4,12 +4,12 @@
 use arrayvec::ArrayVec;
 use md5::{Digest, Md5};
 
-/// A fingerprint under construction. Groups and formats are part of the extensions, but follow them in the
-/// fingerprint's text, so they are stored.
+/// A fingerprint under construction. Groups and point formats arrive within the extensions, but follow the list of
+/// extensions in the fingerprint's text, so they are stored.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ja3 {
     text: Md5,
-    /// Number of lists begun: 1 ciphers, 2 extensions.
+    /// Number of lists begun. The first is ciphers, the second extensions.
     lists: u8,
     between: bool,
     groups: ArrayVec<u16, 64>,
@@ -47,7 +47,8 @@ impl Ja3 {
         self.cut |= self.formats.try_push(format).is_err();
     }
 
-    /// Whether more groups or formats were offered than can be stored: the fingerprint covers only the first ones.
+    /// Whether more groups or formats were offered than can be stored. The fingerprint then covers only the stored
+    /// ones.
     pub fn is_cut(&self) -> bool {
         self.cut
     }

@@ -1,5 +1,5 @@
-//! JA4 of a ClientHello, as specified by FoxIO: the offer in ten characters, and the first digits of two SHA-256
-//! digests over sorted ciphers and extensions. Values that RFC 8701 reserves are ignored.
+//! JA4 of a ClientHello, as specified by FoxIO: a summary of the offer in ten characters, and the first digits of two
+//! SHA-256 digests over the sorted ciphers and extensions. Values that RFC 8701 reserves are ignored.
 
 use arrayvec::ArrayVec;
 use sha2::{Digest, Sha256};
@@ -19,7 +19,7 @@ pub(super) struct Ja4 {
     extensions: ArrayVec<u16, 64>,
     signatures: ArrayVec<u16, 32>,
     version: u16,
-    /// The supported_versions extension was seen: the version of the hello no longer counts.
+    /// The supported_versions extension was seen, so the version field of the hello is ignored.
     listed: bool,
     named: bool,
     /// First and last byte of the first protocol.
@@ -68,12 +68,12 @@ impl Ja4 {
         self.protocol = Some((first, byte));
     }
 
-    /// Whether more was offered than can be stored: the fingerprint covers only the first values.
+    /// Whether more values were offered than can be stored. The fingerprint then covers only the stored values.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// The fingerprint, over TCP (`t`) or QUIC (`q`).
+    /// Returns the fingerprint of a hello over TCP (`t`) or QUIC (`q`).
     pub fn hash(&mut self, transport: u8) -> [u8; LENGTH] {
         let mut text = [b'0'; LENGTH];
         text[0] = transport;

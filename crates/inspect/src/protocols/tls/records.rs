@@ -1,4 +1,4 @@
-//! Records after the hellos: only their headers are parsed (RFC 8446, section 5.1).
+//! Records after the hellos. Only the record headers are parsed (RFC 8446, section 5.1).
 
 use super::{LONGEST_RECORD, RECORD};
 
@@ -17,7 +17,7 @@ pub struct Records {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// The hello, the certificate, and other records before keys are agreed on.
+    /// Only records that are not encrypted so far: the hello, the certificate, and others before the keys are agreed.
     #[default]
     Clear,
     /// Application data was received: all later records are encrypted.

@@ -20,7 +20,7 @@ const SUPPORTED_VERSIONS: u16 = 43;
 const PROTOCOLS: u16 = 16;
 /// The first version that encrypts certificates.
 const TLS13: u16 = 0x0304;
-/// Maximum number of parsed messages: a hello, a certificate and a few between.
+/// Maximum number of parsed messages: a hello, a certificate, and a few messages between them.
 const MESSAGES: u8 = 8;
 
 const FILLED: [Buffer; 7] = [
@@ -55,12 +55,12 @@ enum Step {
     ChainLength,
     CertificateLength,
     Certificate,
-    /// The rest of a message.
+    /// Skip the rest of a message.
     Skip,
     Done,
 }
 
-/// The digest in progress: first of the hello, then of the certificate.
+/// The digest in progress: first that of the hello, then that of the certificate.
 #[derive(Clone, Debug)]
 enum Sum {
     Hello(Ja3s),
@@ -76,7 +76,8 @@ pub struct ServerFlight {
     header: u32,
     record: u32,
     step: Step,
-    /// Remaining bytes of the field, its value so far, and remaining bytes of the message and of the extension.
+    /// Number of remaining bytes of the field, its value so far, and the numbers of remaining bytes of the message and
+    /// of the extension.
     need: u32,
     number: u32,
     message: u32,
@@ -144,7 +145,7 @@ impl ServerFlight {
         (self.handle, self.seen) = (writer.handle, writer.seen);
     }
 
-    /// Whether nothing more is parsed.
+    /// Whether parsing has ended.
     pub fn is_done(&self) -> bool {
         self.step == Step::Done
     }
@@ -181,7 +182,7 @@ impl ServerFlight {
         }
     }
 
-    /// Handles bytes of the handshake, as many as belong to one field. Returns their number, and whether parsing ends.
+    /// Handles bytes of the handshake, at most those of one field. Returns their number, and whether parsing ends.
     fn part<S: FnMut(Slot<'_>, MessageEvent)>(
         &mut self,
         bytes: &[u8],
@@ -331,7 +332,7 @@ impl ServerFlight {
                 self.certificate(writer);
                 true
             }
-            // The message ends with it.
+            // The message ends with this field.
             Step::Skip => false,
             Step::Done => true,
         }
@@ -345,7 +346,7 @@ impl ServerFlight {
     /// Handles the end of a message; returns true if parsing ends.
     fn message_ends<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, writer: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
-            // The hello ends between two extensions, or has none.
+            // The hello ends between two extensions, or it has no extensions.
             Step::ExtensionKind | Step::ExtensionsLength if self.need == 2 => {
                 if let Sum::Hello(hello) = &mut self.sum {
                     let hash = hello.hash();

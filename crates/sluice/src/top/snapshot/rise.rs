@@ -7,7 +7,7 @@ use super::{
     SLICES_ENDED, STAGES, Spent, TAKEN_OVER, WAITING, counter, difference,
 };
 
-/// Increase of a worker's counters.
+/// Increases of the counters of one worker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rise {
     pub(super) packets: u64,
@@ -19,7 +19,7 @@ pub(super) struct Rise {
     pub(super) assist: AssistRise,
 }
 
-/// Current number of shards taken over, and the increase of the other assist counters.
+/// Number of shards that are currently taken over, and the increases of the other counters for assisting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AssistRise {
     pub(super) lent: u64,

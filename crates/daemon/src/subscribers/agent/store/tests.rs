@@ -22,7 +22,7 @@ fn lease(last: u8, seconds: u64) -> (Mac, Lease) {
     ([2, 0, 0, 0, 0, last], lease)
 }
 
-/// A file with these leases in a temporary folder.
+/// Create a file with these leases in a temporary directory.
 fn written(leases: &[(Mac, Lease)]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("leases");

@@ -1,4 +1,4 @@
-//! Tests of the lease life cycle (RFC 2131, section 4.4) with a server that is correct or silent.
+//! Tests of the lease life cycle (RFC 2131, section 4.4), with a correct server and without any response.
 
 use MessageType::{Decline, Discover, Release, Request};
 use dhcproto::v4::DhcpOption;
@@ -18,7 +18,7 @@ fn site_wanted_is_bound_by_discover_and_request() {
         (Some(Ipv4Addr::new(203, 0, 0, 1)), world.server.address),
         (lease.router, lease.server)
     );
-    // Counted from the time of the request, one millisecond after the start.
+    // The lease time counts from the request, which was sent one millisecond after the start.
     assert_eq!(MILLISECOND + seconds(3_600), lease.expires);
     assert_eq!(MILLISECOND + seconds(3_150), lease.rebind);
     let earliest = MILLISECOND + seconds(1_800 - 1_800 / 16);
@@ -94,7 +94,7 @@ fn lease_is_renewed_at_t1_from_its_address_and_by_its_server_alone() {
         panic!("one message: {:?}", world.kinds())
     };
     assert_eq!((before.renew, Request), (renewal.at, renewal.kind));
-    // The server is in another network than the client.
+    // The server is not in the client's network.
     let (address, via) = (world.server.address, Ipv4Addr::new(203, 0, 0, 1));
     assert_eq!(Destination::Unicast { address, via }, renewal.transmit.destination);
     assert_eq!(
@@ -189,7 +189,7 @@ fn rebind_that_another_server_answers_is_taken() {
         answer
             .opts_mut()
             .insert(DhcpOption::ServerIdentifier(Ipv4Addr::new(198, 51, 100, 9)));
-        // The former server is down, and the other one receives broadcasts only.
+        // The server of the lease is down. The other server receives only broadcasts.
         if question.secs() == 0 && question.ciaddr().is_unspecified() {
             vec![]
         } else {
@@ -309,7 +309,7 @@ fn site_that_does_not_come_back_gives_its_address_back_after_the_hold() {
     let mut world = World::bound();
     let lease = world.lease(0);
     world.agent.release(Site(0), world.now);
-    // A second release does not extend the hold time.
+    // The second call of `release` does not extend the hold time.
     world.run(seconds(200));
     world.agent.release(Site(0), world.now);
     world.run(seconds(100));

@@ -1,4 +1,4 @@
-//! Tests with many sites: rate limit, priorities, and memory of 100,000 sites.
+//! Tests with many sites: rate limit, priorities, and memory use with 100,000 sites.
 
 use MessageType::{Discover, Release};
 
@@ -26,7 +26,7 @@ fn ten_thousand_sites_begin_at_the_limit_and_each_ends_what_it_began() {
     assert_eq!(20_000, world.sent.len());
     let most = most_within_a_second(&world.sent);
     assert!((985..=1_000).contains(&most), "{most} messages in a second");
-    // Requests for offers are sent before other sites' discovers.
+    // Requests for offers are sent before the discover messages of other sites.
     let mut begun = BTreeMap::new();
     for sent in &world.sent {
         let begin = *begun.entry(sent.transmit.site).or_insert(sent.at);

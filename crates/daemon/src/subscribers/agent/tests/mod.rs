@@ -42,10 +42,10 @@ impl Sent {
     }
 }
 
-/// Transforms a server reply in transit.
+/// Changes a server's reply before it reaches the agent.
 type Twist = Box<dyn FnMut(&Message, Message) -> Vec<Message>>;
 
-/// The agent, a server one millisecond away, and a virtual clock.
+/// The agent, a server with a delay of one millisecond, and a simulated clock.
 struct World {
     agent: Agent,
     server: Server,
@@ -101,7 +101,7 @@ impl World {
         self.agent.want(Site(site), mac(site), self.now).expect("a site");
     }
 
-    /// Drop all replies.
+    /// Drop all replies from now on.
     fn be_silent(&mut self) {
         self.twist = Box::new(|_, _| Vec::new());
     }

@@ -1,5 +1,5 @@
-//! Tests with servers that violate the protocol or are silent: faults are named and counted, the work is bounded, and
-//! other sites are not affected.
+//! Tests with servers that violate the protocol or do not respond. Faults are reported and counted, the work is
+//! bounded, and other sites are not affected.
 
 use MessageType::{Ack, Decline, Discover, Nak, Offer, Request};
 use dhcproto::v4::DhcpOption;
@@ -14,7 +14,7 @@ fn told(world: &World, wanted: Fault) -> Vec<(Option<Site>, Option<Site>)> {
     world.events.iter().filter_map(fault).collect()
 }
 
-/// A world in which site 0 acquires an address, and all server messages of one type are changed.
+/// A world in which site 0 acquires an address. All server messages of one type are changed.
 fn changed(kind: MessageType, settings: Settings, change: impl Fn(&mut Message) + 'static) -> World {
     let mut world = World::new(settings);
     world.twist(move |answer| {
@@ -27,7 +27,7 @@ fn changed(kind: MessageType, settings: Settings, change: impl Fn(&mut Message) 
     world
 }
 
-/// Check that offers and acknowledgements with this change produce no lease.
+/// Check that no lease results from offers and acknowledgements with this change.
 fn is_refused(fault: Fault, settings: Settings, change: impl Fn(&mut Message) + Copy + 'static) {
     for kind in [Offer, Ack] {
         let world = changed(kind, settings.clone(), change);

@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Behaviour of the server from now on.
+/// Changes how the server behaves from now on.
 fn mood(number: u8) -> Twist {
     let mut turn = 0_u32;
     Box::new(move |_, mut answer| {
@@ -78,7 +78,7 @@ proptest! {
                 Step::Run(time) => world.run(time * SECOND / 4),
                 Step::Mood(number) => {
                     world.twist = mood(number);
-                    // The same address for all clients.
+                    // The server gives the same address to all clients.
                     world.server.stuck = (number == 3).then_some(Ipv4Addr::new(203, 0, 0, 77));
                 }
                 Step::Bytes(bytes) => world.agent.receive(&bytes, mac(0), world.now),
@@ -89,7 +89,7 @@ proptest! {
         for pair in world.sent.windows(RATE as usize + 1) {
             prop_assert!(pair[RATE as usize].at - pair[0].at >= SECOND, "more than {RATE} within a second");
         }
-        // The reported leases equal the present ones.
+        // The leases reconstructed from the events equal the current leases.
         let mut leases = BTreeMap::new();
         for event in &world.events {
             match event {

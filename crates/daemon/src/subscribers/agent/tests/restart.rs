@@ -4,7 +4,7 @@ use MessageType::{Discover, Request};
 
 use super::*;
 
-/// A world with a site whose lease from before the restart the server still has.
+/// A world with a site that has a lease from before the restart. The server also still has the lease.
 fn restarted(use_while_confirming: bool) -> (World, Lease) {
     let mut before = World::bound();
     let lease = before.lease(0);

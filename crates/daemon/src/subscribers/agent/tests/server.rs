@@ -12,7 +12,7 @@ pub struct Server {
     pub leases: HashMap<Mac, Ipv4Addr>,
     pub taken: HashSet<Ipv4Addr>,
     pub declined: HashSet<Ipv4Addr>,
-    /// Address that is assigned to all clients.
+    /// If set, the address that all clients get.
     pub stuck: Option<Ipv4Addr>,
     /// The next unused address.
     pub next: u32,
@@ -40,7 +40,7 @@ fn address(message: &Message, code: OptionCode) -> Option<Ipv4Addr> {
 }
 
 impl Server {
-    /// Reply to a client's message.
+    /// Returns the reply to a client's message.
     pub fn answer(&mut self, question: &Message) -> Option<Message> {
         let mac: Mac = question.chaddr().try_into().expect("Ethernet");
         let named = address(question, OptionCode::ServerIdentifier);

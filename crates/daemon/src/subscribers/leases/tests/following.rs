@@ -8,7 +8,7 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A lease file in a temporary folder, a reader that follows it, and two clocks.
+/// A lease file in a temporary directory, a reader of the file, and two clocks.
 struct Followed {
     folder: TempDir,
     source: Source,
@@ -53,7 +53,7 @@ impl Followed {
         words(&changes)
     }
 
-    /// Changes after the clock has advanced.
+    /// Advance the clock, and return the changes.
     fn after(&mut self, seconds: u64) -> Vec<String> {
         self.now.monotonic += seconds * SECOND;
         self.now.unix += seconds;
@@ -149,13 +149,13 @@ fn file_written_anew_with_older_lines_changes_nothing_in_between() {
     let text = format!("{}{}", line(1, 7, 1000), line(1, 8, 1010));
     let mut followed = kea(&text);
     assert_eq!(vec!["+1=8"], followed.look());
-    // A partial copy of the file.
+    // The file was only partly copied.
     followed.write("", &format!("{HEADER}{}", line(1, 7, 1000)));
     assert_eq!(none(), followed.look());
     followed.append(&line(1, 8, 1010));
     assert_eq!(none(), followed.look());
     assert_eq!(none(), followed.after(1));
-    // An older file is restored; the server uses it.
+    // An older file is restored, and the server uses it.
     followed.write("", &format!("{HEADER}{}", line(1, 7, 1000)));
     assert_eq!(none(), followed.look());
     assert_eq!(vec!["1=8>7"], followed.after(1));
@@ -205,7 +205,8 @@ fn file_deleted_keeps_its_leases_until_it_comes_again() {
 
 #[test]
 fn kea_clean_up_loses_nothing_at_any_of_its_steps() {
-    // A reader that follows all the time and one that starts at this step have the same leases.
+    // A reader that has followed the file from the beginning and a reader that starts at this step have the same
+    // leases.
     let mut followed = kea(&format!("{}{}{}", line(1, 7, 1000), line(2, 8, 1000), line(1, 7, 1010)));
     followed.write(".2", &format!("{HEADER}{}{}", line(3, 9, 990), line(2, 5, 980)));
     followed.look();
@@ -248,7 +249,7 @@ fn kea_put_aside_with_the_last_lines_unread_loses_none() {
     followed.rename("", ".1");
     followed.write("", &format!("{HEADER}{}", line(3, 9, 1000)));
     assert_eq!(vec!["+2=8", "+3=9"], followed.look());
-    // Two rotations between two checks.
+    // The file is rotated twice between two checks.
     followed.write(".2", &format!("{HEADER}{}{}", line(1, 7, 1000), line(2, 8, 1000)));
     followed.append(&line(4, 4, 1000));
     followed.rename("", ".1");

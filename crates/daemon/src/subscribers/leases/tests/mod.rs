@@ -1,4 +1,4 @@
-//! Tests with lease files as servers write them, and with damaged ones.
+//! Tests with lease files as servers write them, and with damaged files.
 
 mod following;
 mod reading;
@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 
-/// Recorded lease files, see tests/leases/README.md.
+/// Recorded lease files; see tests/leases/README.md.
 const KEA: &[u8] = include_bytes!("../../../../tests/leases/kea-2.2.csv");
 const DHCPD: &[u8] = include_bytes!("../../../../tests/leases/dhcpd-4.4.leases");
 const DHCPD_REWRITTEN: &[u8] = include_bytes!("../../../../tests/leases/dhcpd-4.4-rewritten.leases");
@@ -24,13 +24,13 @@ fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 1, last)
 }
 
-/// A Kea line for a terminal's lease that begins at a time and ends a minute later.
+/// A Kea line for the lease of a terminal. The lease begins at `begins` and ends a minute later.
 fn line(last: u8, terminal: u8, begins: u64) -> String {
     let end = begins + 60;
     format!("10.77.1.{last},02:00:00:00:00:{terminal:02x},,60,{end},1,0,0,,0,\n")
 }
 
-/// The lease of such a [`line`].
+/// The lease that corresponds to a [`line`].
 fn leased(last: u8, terminal: u8, begins: u64) -> Lease {
     Lease {
         address: address(last),
@@ -49,7 +49,7 @@ fn read(format: Format, bytes: &[u8]) -> Vec<Result<Entry, Fault>> {
     out
 }
 
-/// The table that entries result in at a time, and the faults among them.
+/// The table that results from entries at a time, and the faults among them.
 fn table(read: Vec<Result<Entry, Fault>>, now: u64) -> (Table, Vec<Fault>) {
     let (mut table, mut faults) = (Table::new(1000), Vec::new());
     for read in read {

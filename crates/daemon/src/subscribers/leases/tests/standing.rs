@@ -65,7 +65,7 @@ fn lease_of_another_terminal_is_a_change() {
         vec!["1=7>8"],
         apply(&mut table, Entry::Leased(leased(1, 8, 1010)), 1010)
     );
-    // The former lease had expired before.
+    // The previous lease had already expired.
     assert_eq!(
         vec!["-1 expired", "+1=9"],
         apply(&mut table, Entry::Leased(leased(1, 9, 2000)), 2000)
@@ -88,7 +88,7 @@ fn lease_renewed_past_the_relay_stays_where_it_was() {
     assert_eq!(circuit(b"one"), table.get(address(1)).unwrap().relay);
     at.relay = circuit(b"two");
     assert_eq!(vec!["1=7>7"], apply(&mut table, Entry::Leased(at), 1020));
-    // Another terminal may be at another location.
+    // A different terminal may be at a different location.
     assert_eq!(
         vec!["1=7>8"],
         apply(&mut table, Entry::Leased(leased(1, 8, 1030)), 1030)
@@ -150,7 +150,7 @@ fn leases_that_come_and_go_leave_nothing_behind() {
 }
 
 proptest! {
-    /// A simple model: the last entry per address, without a queue of expiry times.
+    /// Reference model: the last entry of each address, without a queue of expiry times.
     #[test]
     fn table_is_what_was_said_last_and_is_not_over(
         said in proptest::collection::vec((0..6_u8, 0..4_u8, 1..80_u64, 0..8_u8), 1..80),

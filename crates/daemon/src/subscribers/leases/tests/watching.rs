@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Timeout of waits, longer than any expected delay.
+/// Maximum wait. It is longer than any expected delay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn watch(path: &Path, most: usize) -> (Watcher, Receiver<Vec<Change>>) {
@@ -22,7 +22,7 @@ fn watch(path: &Path, most: usize) -> (Watcher, Receiver<Vec<Change>>) {
     (watcher, handed)
 }
 
-/// Receive this number of changes.
+/// Receive at least this number of changes.
 fn next(handed: &Receiver<Vec<Change>>, count: usize) -> Vec<String> {
     let mut changes = Vec::new();
     while changes.len() < count {
@@ -59,7 +59,7 @@ fn watcher_hands_on_what_each_way_of_writing_changes() {
     let (watcher, handed) = watch(&path, 100);
     let begin = now();
     let of = |last, terminal| line(last, terminal, begin + 1000);
-    // The folder and the file are created.
+    // The directory and the file are created.
     until(&watcher, |standing| !standing.told);
     fs::create_dir(path.parent().unwrap()).expect("it is made");
     fs::write(&path, format!("{HEADER}{}", of(1, 1))).expect("it is written");
@@ -91,7 +91,7 @@ fn watcher_hands_on_what_each_way_of_writing_changes() {
     fs::write(&path, format!("{HEADER}{}{}{}", of(1, 1), of(5, 5), of(6, 6))).expect("it is written");
     assert_eq!(vec!["+6=6"], next(&handed, 1));
     until(&watcher, |standing| standing.there && standing.leases == 3);
-    // The folder is replaced.
+    // The directory is replaced.
     fs::rename(path.parent().unwrap(), folder.path().join("away")).expect("it is renamed");
     until(&watcher, |standing| !standing.there);
     fs::create_dir(path.parent().unwrap()).expect("it is made");
@@ -137,7 +137,7 @@ fn watcher_of_many_leases_hands_on_all_of_them() {
              1000,{end},1,0,0,,0,{{ \"ISC\": {{ \"relay-agent-info\": \"{circuit}\" }} }}\n"
         ));
     }
-    // The first address becomes free.
+    // The first address becomes free and another one is leased.
     text = text.replacen("10.0.0.0,", "10.200.0.1,", 1);
     fs::write(&path, &text).expect("it is written");
     let began = Instant::now();
@@ -147,8 +147,8 @@ fn watcher_of_many_leases_hands_on_all_of_them() {
     until(&watcher, |standing| {
         standing.leases == 100_000 && standing.counts.faults.iter().all(|&count| count == 0)
     });
-    // Rewriting the same content causes no changes. The file is renamed into place, because writing in place may be
-    // complete before the watcher checks it.
+    // Rewriting the same content causes no changes. The new file is renamed into place, because a file that is written
+    // in place may be complete before the watcher checks it.
     let fresh = path.with_file_name("fresh");
     fs::write(&fresh, &text).expect("it is written");
     fs::rename(&fresh, &path).expect("it is renamed");

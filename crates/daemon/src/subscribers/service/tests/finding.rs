@@ -28,7 +28,7 @@ fn frame_is_of_the_site_that_its_tags_or_its_address_tell() {
         assert_eq!(expected, find(ACCESS, tags, [0; 4]), "{tags:?}");
         assert_eq!(None, find(OUTSIDE, tags, [0; 4]), "{tags:?}");
     }
-    // By address; a terminal without an address belongs to the interface's only site.
+    // Sites are found by address. A terminal without an address belongs to the interface's only site.
     assert_eq!(Some(8), find(FLAT, &[], [10, 1, 7, 9]));
     assert_eq!(None, find(FLAT, &[], [10, 1, 8, 9]));
     assert_eq!(None, find(FLAT, &[], [10, 1, 6, 9]));
@@ -122,7 +122,7 @@ fn request_is_relayed_and_its_answer_comes_back_with_tags() {
         ([2, 0, 0, 0, 1, 0], hardware(1)),
         (datagram.source_mac, datagram.destination_mac)
     );
-    // A site with a pool has one tag.
+    // A site with a pool has a single tag.
     let frame = asked(&world.parameters, SHOP, 1, MessageType::Discover);
     world.hear(ACCESS, &frame);
     let relayed = world.sent.pop().expect("it is relayed");
@@ -143,7 +143,7 @@ fn request_goes_to_the_routers_host_where_the_server_is() {
     let relayed = world.sent.pop().expect("it is relayed");
     assert_eq!((FLAT, Way::Host), (relayed.interface, relayed.way));
     let datagram = Datagram::of(&relayed.bytes).expect("a datagram");
-    // The kernel drops packets from one of its own addresses, so another source is used.
+    // The kernel drops packets whose source is one of its own addresses, so another source address is used.
     assert_eq!(Ipv4Addr::new(10, 1, 255, 1), *datagram.source.ip());
     assert_eq!([2, 0, 0, 0, 1, FLAT as u8], datagram.destination_mac);
 }
@@ -159,7 +159,7 @@ fn answer_from_another_address_than_the_servers_goes_nowhere() {
     let forged = answered(&forged.frame().expect("a frame"), MessageType::Ack, address(9));
     world.hear(OUTSIDE, &forged);
     assert_eq!((1, 0), (world.count(Count::ReplySource), world.sent.len()));
-    // A server message from a terminal is dropped as well.
+    // A server message that a terminal sends is also dropped.
     let answer = answered(&relayed.bytes, MessageType::Ack, address(9));
     let inside = tagged(answer, world.parameters.tags(Site(2)));
     world.hear(ACCESS, &inside);

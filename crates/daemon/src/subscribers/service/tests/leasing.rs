@@ -5,7 +5,7 @@ fn terminal_is_mapped_with_the_tags_of_the_site_that_its_lease_names() {
     let mut world = World::new();
     world.gain(lease(1, 1, "homes-100.5"));
     world.gain(lease(1, 2, "shops-9"));
-    // Two sites use the same address, but the lease file of one server contains it once.
+    // Two sites use the same address, but the lease file of one server can contain the address only once.
     assert_eq!(vec![(7, 2)], world.mapped(address(1)));
     world.gain(lease(2, 1, "homes-100.5"));
     let (context, terminal) = world.entries.terminals.iter().next().expect("one");
@@ -24,7 +24,7 @@ fn terminal_is_mapped_with_the_tags_of_the_site_that_its_lease_names() {
 
 #[test]
 fn address_is_a_terminals_in_each_of_two_sites() {
-    // Two servers lease from the same network.
+    // Two servers assign addresses of the same network.
     let shops = "tags = \"8-9\"\ndhcp = \"inside\"";
     let text = TEXT.replace(shops, "tags = \"8-9\"\ndhcp = \"second\"");
     let second = "[subscribers.dhcp.second]\nserver = \"192.0.2.11\"\nleases = \"/second\"\nformat = \"kea\"\n";
@@ -61,7 +61,7 @@ fn lease_that_names_no_site_of_its_server_is_outside() {
             .all(|view| (view.site, view.standing) == (None, Standing::Outside))
     );
     assert_eq!(1, world.notes.len(), "one line a second");
-    // A repeated entry is not counted again.
+    // If an entry is repeated, it is not counted again.
     world.change(
         INSIDE,
         &Change::Renewed(Arc::new(Lease {
@@ -138,7 +138,7 @@ fn lease_without_relay_is_where_the_answer_went() {
             world.acknowledge(Site(3), 2, address(2));
         }
         world.gain(bare(1, 1));
-        // The lease belongs to another terminal than the observed reply.
+        // The lease in the file belongs to a different terminal than the observed reply.
         world.gain(bare(2, 3));
         if !answer_first {
             assert_eq!([0, 2], world.service.terminals());
@@ -149,7 +149,7 @@ fn lease_without_relay_is_where_the_answer_went() {
             (vec![(2, 1)], vec![]),
             (world.mapped(address(1)), world.mapped(address(2)))
         );
-        // The lease remains in the site if it is renewed without the relay.
+        // If the terminal renews the lease without the relay, the lease remains in its site.
         let renewed = Lease {
             renewed: BEGINNING + 50,
             ..bare(1, 1)
@@ -167,7 +167,7 @@ fn answer_that_the_file_confirms_is_no_mismatch() {
     let mut world = World::new();
     let was = world.gain(lease(1, 1, "homes-100.5"));
     world.now += 10 * SECOND;
-    // The observed reply precedes the entry in the lease file.
+    // The reply is observed before the entry is in the lease file.
     world.acknowledge(Site(1), 1, address(1));
     assert_eq!(vec![(1, 1)], world.mapped(address(1)));
     world.now += 100 * MILLISECOND;
@@ -200,7 +200,7 @@ fn answer_that_the_file_never_confirms_wins_and_is_told_once() {
         answer: Site(1),
     };
     assert_eq!(Some(&expected), world.notes.last());
-    // The file repeats its earlier content.
+    // The file repeats an earlier entry.
     let again = Lease {
         renewed: BEGINNING + 60,
         ..(*was).clone()

@@ -70,7 +70,7 @@ const FLAT: u16 = 1;
 pub(crate) const OUTSIDE: u16 = 2;
 /// Indexes of the servers.
 const INSIDE: usize = 0;
-/// First site with a pool.
+/// The first site with a pool.
 const SHOP: Site = Site(6);
 const HALL: Site = Site(8);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
@@ -180,10 +180,10 @@ pub(crate) struct World {
     pub(crate) service: Service,
     entries: Entries,
     operator: Server,
-    /// Transforms the upstream server's replies.
+    /// Changes the upstream server's replies.
     twist: Box<dyn FnMut(Message) -> Vec<Message>>,
     now: u64,
-    /// Frames sent, except those that the upstream server has replied to.
+    /// Frames sent, except those to which the upstream server has replied.
     sent: Vec<Frame>,
     events: Vec<Event>,
     notes: Vec<Note>,
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// Run a function on the service, and then all due work.
+    /// Call a function of the service, and then perform all due work.
     fn turn<R>(&mut self, work: impl FnOnce(&mut Service, &mut Turn<'_>) -> R) -> R {
         let mut out = Output::default();
         let mut turn = Turn {
@@ -250,7 +250,7 @@ impl World {
         result
     }
 
-    /// Pass DHCP messages to the upstream server, and its replies back.
+    /// Pass DHCP messages to the upstream server, and its replies to the service.
     fn deliver(&mut self, frame: Frame) {
         let question = Datagram::of(&frame.bytes).filter(|_| (frame.interface, frame.way) == (OUTSIDE, Way::AsItIs));
         let Some(question) = question else {
@@ -326,7 +326,7 @@ impl World {
             .collect()
     }
 
-    /// ARP messages sent upstream since the last call.
+    /// ARP messages that were sent upstream since the last call.
     fn arp(&mut self) -> Vec<(Mac, u32, u32)> {
         let sent = std::mem::take(&mut self.sent).into_iter();
         let bodies = sent.filter(|frame| frame.bytes[12..14] == [8, 6]);
@@ -428,7 +428,7 @@ fn bare(last: u8, terminal: u8) -> Lease {
     }
 }
 
-/// A terminal's message as a frame with its site's tags.
+/// A terminal's message, as a frame with the tags of its site.
 pub(crate) fn asked(parameters: &Parameters, site: Site, terminal: u8, kind: MessageType) -> Vec<u8> {
     let none = Ipv4Addr::UNSPECIFIED;
     let mut message = Message::new_with_id(terminal.into(), none, none, none, none, &hardware(terminal));
@@ -466,7 +466,7 @@ pub(crate) fn answered(relayed: &[u8], kind: MessageType, address: Ipv4Addr) -> 
 }
 
 impl World {
-    /// Complete an exchange between a terminal and the server; returns the frames to the terminal.
+    /// Complete an exchange between a terminal and the server. Returns the frames to the terminal.
     fn acknowledge(&mut self, site: Site, terminal: u8, address: Ipv4Addr) -> Vec<Frame> {
         self.sent.clear();
         let frame = asked(&self.parameters, site, terminal, MessageType::Request);

@@ -128,11 +128,11 @@ proptest! {
                 }
                 Step::Mood(number) => {
                     world.twist = mood(number);
-                    // The same address for all clients.
+                    // The server gives the same address to all clients.
                     world.operator.stuck = (number == 4).then_some(Ipv4Addr::new(203, 0, 0, 77));
                 }
                 Step::Room(most) => {
-                    // Existing entries remain.
+                    // The capacity is not set below the number of existing entries.
                     world.entries.most = most.max(world.entries.terminals.len());
                 }
                 Step::Fail => {
@@ -148,7 +148,7 @@ proptest! {
             }
             world.check();
         }
-        // Nothing remains after all leases have ended.
+        // After all leases have ended, no mapping remains.
         for lease in table.leases() {
             world.lose(lease);
         }

@@ -37,7 +37,7 @@ fn site_with_a_terminal_gets_a_public_address_and_says_so() {
             .standing
             .word()
     );
-    // No other site requests an address.
+    // No address was requested for another site.
     assert_eq!(1, world.operator.leases.len());
     world.check();
 }
@@ -142,7 +142,7 @@ fn address_that_answers_the_probe_is_declined() {
     world.run(20 * SECOND);
     let other = world.public(Site(0)).expect("another address");
     assert_ne!(public, other);
-    // A second conflict within ten seconds counts, because it replies to a probe.
+    // A second conflict within ten seconds is effective, because it is a reply to a probe.
     world.claim(other, ROUTER_MAC);
     assert_eq!((None, 2), (world.public(Site(0)), world.count(Count::PublicConflict)));
     world.check();
@@ -152,7 +152,7 @@ fn address_that_answers_the_probe_is_declined() {
 fn address_that_is_claimed_later_is_given_up_once_in_ten_seconds() {
     let (mut world, _, public) = bound();
     world.run(60 * SECOND);
-    // A claim by the site's own MAC is not a conflict.
+    // A claim with the MAC of the site itself is not a conflict.
     let own = world.parameters.mac(Site(0));
     world.claim(public, own);
     assert_eq!(Some(public), world.public(Site(0)));
@@ -231,7 +231,7 @@ fn public_address_that_another_site_has_is_counted() {
     world.gain(lease(1, 1, "homes-100.5"));
     world.run(SECOND);
     assert_eq!((None, 1), (world.public(Site(0)), world.count(Count::PublicTaken)));
-    // The address is set again at the next renewal.
+    // The address is written to the table again at the next renewal.
     world.entries.publics.clear();
     world.run(1_800 * SECOND);
     assert!(world.public(Site(0)).is_some());
@@ -275,7 +275,7 @@ fn announcements_of_many_sites_are_spread() {
         address: Ipv4Addr::from_bits(0x0a00_0200 + number),
         ..lease(1, 1, &format!("homes-100.{}", number + 1))
     };
-    // All sites have leases from the beginning, as after a restart.
+    // All sites have leases at the start, as after a restart.
     let kept = (0..1_000).map(|number| {
         let lease = agent::Lease {
             address: Ipv4Addr::from_bits(0xcb00_0100 + number),
