@@ -156,7 +156,7 @@ def test_routes_and_neighbours_are_listed_by_router(gateway, topology):
 
 
 def linked(document):
-    """Red reaches a network of blue's provider over a virtual link, translated there."""
+    """Red reaches a network of blue's provider over an inter-router link, translated there."""
     changed = copy.deepcopy(document)
     changed["interfaces"]["red-blue"] = {"peer": "blue-red", "router": "red", "addresses": ["100.64.0.0/31"]}
     changed["interfaces"]["blue-red"] = {"peer": "red-blue", "router": "blue", "addresses": ["100.64.0.1/31"]}

@@ -142,7 +142,7 @@ pub enum Link {
         /// Number of receive queues, as for a device.
         queues: Option<u16>,
     },
-    /// An end of a virtual link.
+    /// An end of an inter-router link.
     Virtual {
         /// The other end.
         peer: InterfaceIndex,

@@ -41,11 +41,11 @@ pub enum RouterProblem {
         /// The other router.
         other: String,
     },
-    /// The key is not valid for an end of a virtual link.
+    /// The key is not valid for an end of an inter-router link.
     #[error("`{0}` needs a device, but this is an end of an inter-router link")]
     #[diagnostic(help("remove it"))]
     NotOnLink(&'static str),
-    /// The peer of a virtual link refers to a different interface.
+    /// The peer of an inter-router link refers to a different interface.
     #[error("interface `{peer}` is not the other end of `{name}`")]
     #[diagnostic(help("write `peer = \"{name}\"` in [interfaces.{peer}]"))]
     PeerElsewhere {
@@ -54,11 +54,11 @@ pub enum RouterProblem {
         /// Interface to which it refers as its peer.
         peer: String,
     },
-    /// Both ends of a virtual link are in the same router.
+    /// Both ends of an inter-router link are in the same router.
     #[error("interface `{0}` is in the same router")]
     #[diagnostic(help("an inter-router link connects two routers"))]
     LinkToItself(String),
-    /// The ends of a virtual link have different MTUs.
+    /// The ends of an inter-router link have different MTUs.
     #[error("the MTU is {own} bytes, but that of `{peer}` is {its}")]
     #[diagnostic(help("write the same `mtu` at both ends"))]
     LinkMtu {
@@ -69,7 +69,7 @@ pub enum RouterProblem {
         /// MTU of the other end.
         its: u16,
     },
-    /// A VLAN has a virtual link as its parent.
+    /// A VLAN has an inter-router link as its parent.
     #[error("`{0}` is an end of an inter-router link, which carries no VLAN tags")]
     #[diagnostic(help("add another inter-router link in place of the VLAN"))]
     TagsOnLink(String),
@@ -130,7 +130,7 @@ pub enum RouterProblem {
     #[error("this rate limits neither packets nor bits")]
     #[diagnostic(help("write `packets`, `bits` or both"))]
     EmptyRate,
-    /// A share is set on an end of a virtual link.
+    /// A share is set on an end of an inter-router link.
     #[error("`{0}` is an end of an inter-router link, which has no other traffic")]
     #[diagnostic(help("give it a `rate`"))]
     ShareOfVirtualLink(String),

@@ -1,4 +1,4 @@
-//! `[interfaces.NAME]`: a device, a bond, a VLAN of another interface, an end of a virtual link, or a tunnel.
+//! `[interfaces.NAME]`: a device, a bond, a VLAN of another interface, an end of an inter-router link, or a tunnel.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub struct Interface {
     /// Default: `"keep"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan_priority: Option<VlanPriority>,
-    /// Other end of a virtual link. It is an interface of another virtual router whose `peer` is this interface.
+    /// Other end of an inter-router link. It is an interface of another virtual router whose `peer` is this interface.
     /// Packets that one end sends are received on the other end without copying.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,

@@ -280,7 +280,7 @@ impl Check<'_> {
         let interface = interfaces.get(usize::from(index))?;
         let why = match &interface.link {
             Link::Virtual { .. } => {
-                Some("it is an end of a virtual link, whose other end is not the one that it is for")
+                Some("it is an end of an inter-router link, whose other end is not the one that it is for")
             }
             Link::Tunnel(_) => Some("it is a tunnel, and copies leave by devices"),
             _ if interface.bridge.is_some() => Some("it is in a bridge"),

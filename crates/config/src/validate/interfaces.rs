@@ -197,7 +197,7 @@ impl Check<'_> {
         }
     }
 
-    /// An end of a virtual link. The other end must specify this one as its peer, and must be in another router.
+    /// An end of an inter-router link. The other end must specify this one as its peer, and must be in another router.
     fn virtual_link(&mut self, name: &str, written: &schema::Interface, peer: &str) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         for (key, is_there) in [

@@ -165,7 +165,7 @@ impl Check<'_> {
         let interface = interfaces.get(usize::from(index))?;
         let what = match &interface.link {
             _ if interface.bridge.is_some() => "in a bridge",
-            Link::Virtual { .. } => "an end of a virtual link",
+            Link::Virtual { .. } => "an end of an inter-router link",
             Link::Tunnel(_) => "a tunnel",
             Link::Vlan { .. } => "a VLAN of another interface",
             Link::Device { .. } | Link::Bond { .. } | Link::Gone => return Some(index),

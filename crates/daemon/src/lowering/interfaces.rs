@@ -62,7 +62,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
         .zip(config.interfaces.iter().zip(sides(config)))
         .map(|(index, (configured, side))| {
             let (port, tags) = place(config, &ports, index);
-            // A virtual link end or a tunnel gets a locally administered address.
+            // An inter-router link end or a tunnel gets a locally administered address.
             let [high, low] = index.to_be_bytes();
             let own = macs
                 .get(usize::from(port))

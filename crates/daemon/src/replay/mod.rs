@@ -59,7 +59,7 @@ pub enum ReplayError {
         /// Names of the configured interfaces.
         known: Vec<String>,
     },
-    /// The interface is an end of a virtual link and can't receive a capture.
+    /// The interface is an end of an inter-router link and can't receive a capture.
     #[error(
         "interface {0} is an end of an inter-router link and receives no captures: name an interface with a device"
     )]

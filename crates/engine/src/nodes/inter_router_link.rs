@@ -16,7 +16,7 @@ use crate::snapshot::shares::Shares;
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "inter-router-link",
-    help: "passes packets over a virtual link to another router",
+    help: "passes packets over an inter-router link to another router",
     stage: Some(CycleStage::Forward),
     leaves: &[Leave::Drop],
     exits: &[

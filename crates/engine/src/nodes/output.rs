@@ -25,7 +25,7 @@ pub const NODE: Node = Node {
     exits: &[
         Exit::new("neighbour-resolution", "neighbour unknown", needs::ROUTED),
         Exit::new("transmit", "", needs::ROUTED),
-        Exit::new("inter-router-link", "over a virtual link", needs::LINKED),
+        Exit::new("inter-router-link", "over an inter-router link", needs::LINKED),
     ],
 };
 
