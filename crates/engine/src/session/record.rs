@@ -38,7 +38,7 @@ pub struct Verdict {
     pub adjacencies: [u32; 2],
     /// Generation of the snapshot under which the session was decided.
     pub generation: u32,
-    /// Encoded [`Application`](crate::features::applications::Application); unused by ICMP.
+    /// Encoded [`Application`](crate::session::application::Application); unused by ICMP.
     pub(crate) application: u32,
     /// Encoded state of the session's inspection.
     pub inspect: u32,
