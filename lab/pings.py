@@ -19,6 +19,11 @@ def unanswered(output, count):
     return [number for number in range(1, count + 1) if number not in answered]
 
 
+def answered(output, count):
+    """Whether the first `count` requests have answers."""
+    return not unanswered(output, count)
+
+
 def none_lost(ping, timeout=10):
     """End a ping, assert that every request was answered except one that was just sent, and return their number."""
     ping.signal(signal.SIGINT)

@@ -7,6 +7,7 @@ import pytest
 from lab import configuration, waiting
 from lab.gateway import Sluice
 from lab.host import Host
+from lab.pings import answered
 from lab.routing import Frr
 from lab.topology import POOL
 
@@ -114,9 +115,9 @@ def wait_for_return(topology):
 
 def reaches(topology):
     """A new session of alice goes to the server and back."""
-    return "3 received" in topology.alice.run(
+    return answered(topology.alice.run(
         "ping", "-n", "-c3", "-i0.2", "-W5", topology.server.address, check=False
-    )
+    ), 3)
 
 
 def test_prefix_by_a_global_next_hop_of_ipv6_forwards_and_is_withdrawn(topology, gateway, upstream, own):

@@ -7,6 +7,7 @@ import pytest
 from lab import configuration, waiting
 from lab.gateway import Sluice
 from lab.host import Host
+from lab.pings import answered
 
 pytestmark = pytest.mark.sluice
 
@@ -48,9 +49,9 @@ def gateway(topology, binary, document):
 
 def reaches(topology):
     """A new session of alice goes to the server and back."""
-    return "3 received" in topology.alice.run(
+    return answered(topology.alice.run(
         "ping", "-n", "-c3", "-i0.2", "-W5", topology.server.address, check=False
-    )
+    ), 3)
 
 
 def via(gateway, address):

@@ -7,6 +7,7 @@ import pytest
 from lab import configuration, waiting
 from lab.gateway import Sluice
 from lab.host import Host
+from lab.pings import answered
 from lab.routing import Frr
 
 pytestmark = pytest.mark.sluice
@@ -55,7 +56,7 @@ def wait_for(gateway, destination, *wanted):
 def test_route_that_is_added_in_the_namespace_forwards_until_it_is_taken_away(topology, gateway, router):
     router.run("ip", "route", "add", "default", "via", UPSTREAM)
     wait_for(gateway, "0.0.0.0/0", (UPSTREAM, "outside", "boot"))
-    assert "3 received" in topology.alice.run("ping", "-c3", "-i0.2", "-w9", topology.server.address)
+    assert answered(topology.alice.run("ping", "-c3", "-i0.2", "-w9", topology.server.address), 3)
     router.run("ip", "route", "replace", "default", "via", OTHER)
     wait_for(gateway, "0.0.0.0/0", (OTHER, "outside", "boot"))
     router.run("ip", "route", "delete", "default")
@@ -156,4 +157,4 @@ def test_frr_in_the_namespace_tells_its_routes_by_fpm(topology, gateway, router,
     frr.configure(f"ip route 0.0.0.0/0 {UPSTREAM}", "ip route 192.0.4.0/24 inside2")
     wait_for(gateway, "0.0.0.0/0", (UPSTREAM, "outside", "static"))
     wait_for(gateway, "192.0.4.0/24", (None, "inside2", "static"))
-    assert "3 received" in topology.alice.run("ping", "-c3", "-i0.2", "-w9", topology.server.address)
+    assert answered(topology.alice.run("ping", "-c3", "-i0.2", "-w9", topology.server.address), 3)

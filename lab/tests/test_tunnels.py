@@ -8,7 +8,7 @@ import pytest
 
 from lab import waiting
 from lab.gateway import Sluice
-from lab.pings import unanswered
+from lab.pings import answered, unanswered
 from lab.topology import Offices
 
 pytestmark = pytest.mark.sluice
@@ -101,7 +101,7 @@ def test_ping_of_both_families_goes_through_every_tunnel_and_comes_back_by_it(ho
     before = {row["name"]: row for row in gateways["left"].show("interfaces")["interfaces"]}
     for number in EVERY:
         for family in [4, 6]:
-            assert "3 received" in ping(host, number, "-c3", "-i0.2", "-w9", family=family), (number, family)
+            assert answered(ping(host, number, "-c3", "-i0.2", "-w9", family=family), 3), (number, family)
     for row in gateways["left"].show("interfaces")["interfaces"]:
         if row["name"].startswith("tunnel"):
             received, sent = [row[key] - before[row["name"]][key] for key in ["received", "sent"]]
@@ -205,9 +205,9 @@ def test_linux_is_the_other_end_of_a_vxlan(topology, gateways, host, family):
         linux.run("ip", "-6", "route", "add", "2001:db8:1::/48", "via", "2001:db8:77::1")
         full = str(1500 - (50 if family == 4 else 70) - 28)
         for words in [["10.77.0.2"], ["2001:db8:77::2"], ["-M", "do", "-s", full, "10.77.0.2"]]:
-            assert "3 received" in host.run("ping", "-c3", "-i0.2", "-w9", *words), words
+            assert answered(host.run("ping", "-c3", "-i0.2", "-w9", *words), 3), words
         for target in ["10.1.1.2", "10.77.0.1", "2001:db8:1:1::2", "2001:db8:77::1"]:
-            assert "3 received" in linux.run("ping", "-c3", "-i0.2", "-w9", target), target
+            assert answered(linux.run("ping", "-c3", "-i0.2", "-w9", target), 3), target
         # What is of another network is nobody's.
         before = gateway.drops().get("unknown-tunnel", 0)
         linux.run("ip", "link", "add", "stranger", "type", "vxlan", "id", "999", "dstport", "8472",

@@ -86,7 +86,7 @@ class GuestSluice(Sluice):
     """Sluice in a guest."""
 
     COUNTERS = re.compile(
-        r"^(?P<name>\S+): received (?P<received>\d+) \(.*\), sent (?P<sent>\d+) \(.*\), made (?P<made>\d+), dropped (?P<dropped>\d+), "
+        r"^(?P<name>\S+): received (?P<received>\d+) \(.*\), sent (?P<sent>\d+) \(.*\), originated (?P<originated>\d+), dropped (?P<dropped>\d+), "
         r"to host (?P<host>\d+), parked (?P<parked>\d+), unparked (?P<unparked>\d+)$", re.MULTILINE,
     )
 

@@ -129,7 +129,7 @@ fn print(control: &Control, output: &mut dyn Write) -> std::io::Result<()> {
         };
         writeln!(
             output,
-            "{}: received {} ({} bytes), sent {} ({} bytes), made {}, dropped {}, to host {}, parked {}, unparked {}",
+            "{}: received {} ({} bytes), sent {} ({} bytes), originated {}, dropped {}, to host {}, parked {}, unparked {}",
             interface.name,
             total(|counters| counters.received.get()),
             total(|counters| counters.received_bytes.get()),

@@ -8,6 +8,7 @@ import pytest
 from lab import waiting
 from lab.gateway import Sluice
 from lab.host import Host, connect
+from lab.pings import answered
 from lab.vm.lanes import Files, request, running
 
 SERVER = "192.0.2.130"
@@ -73,7 +74,7 @@ def test_bond_carries_a_file_and_goes_on_when_either_member_loses_its_link(guest
     files = Files(server)
 
     def carries(what):
-        waiting.until(lambda: " 5 received" in client.ping(seconds=2, address=SERVER, check=False), f"pings to go on {what}", 90)
+        waiting.until(lambda: answered(client.ping(seconds=2, address=SERVER, check=False), 5), f"pings to go on {what}", 90)
         assert files.digest == hashlib.sha256(request(client.client, SERVER)).hexdigest()
         assert "up" == gateway.links()["trunk"]
 

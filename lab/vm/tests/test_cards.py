@@ -7,7 +7,7 @@ import os
 import pytest
 
 from lab import waiting
-from lab.pings import unanswered
+from lab.pings import answered, unanswered
 from lab.vm.lanes import SERVER, SERVER6, Files, document, request, running
 from lab.wire import ARP, ICMP, IP, UDP, Dot1Q, Ether, Raw, Wire
 
@@ -44,7 +44,7 @@ def test_pings_from_the_first_moment_on_are_answered(gateway, lane):
 
 
 def test_pings_over_ipv6_are_answered(gateway, lane):
-    assert " 5 received" in lane.ping(address=SERVER6)
+    assert answered(lane.ping(address=SERVER6), 5)
 
 
 @pytest.mark.parametrize("address", [SERVER, SERVER6], ids=["ipv4", "ipv6"])
@@ -128,7 +128,7 @@ def test_link_that_goes_takes_its_routes_along_and_brings_them_back(guest, gatew
         guest.set_link(lane.outside, True)
     waiting.until(lambda: gateway.links()[lane.outside.name] == "up", "the link to be up")
     waiting.until(has_route, "its route to come back")
-    assert " 5 received" in lane.ping()
+    assert answered(lane.ping(), 5)
 
 
 def test_every_packet_is_accounted_for(gateway):

@@ -9,7 +9,7 @@ use sluice_engine::packet::reason::Reason;
 
 use crate::start::{mac_text, sum};
 
-/// Summary of a replay. Summed over all interfaces, `received + made + unparked = sent + dropped + to-host + parked`.
+/// Summary of a replay. Summed over all interfaces, `received + originated + unparked = sent + dropped + to-host + parked`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Summary {
@@ -59,7 +59,7 @@ pub struct InterfaceSummary {
     /// Frames sent.
     pub sent: u64,
     /// Packets that the gateway originated.
-    pub made: u64,
+    pub originated: u64,
     /// Dropped packets that were received on this interface.
     pub dropped: u64,
     /// Packets for local delivery.
@@ -102,7 +102,7 @@ pub(super) fn interfaces(plane: &ControlPlane, any_mac: &[bool]) -> Vec<Interfac
             name: interface.name.clone(),
             received: sum(counters, number, |i| i.received.get()),
             sent: sum(counters, number, |i| i.sent.get()),
-            made: sum(counters, number, |i| i.made.get()),
+            originated: sum(counters, number, |i| i.made.get()),
             dropped: sum(counters, number, |i| i.all_drops()),
             to_host: sum(counters, number, |i| i.taken_in.get()),
             parked: sum(counters, number, |i| i.parked.get()),
