@@ -308,12 +308,12 @@ impl PortLayouts {
     }
 }
 
-/// A virtual router. Its number is the context of packets that arrive on its interfaces.
+/// A virtual router. The number of the router is the context of packets that arrive on its interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     /// Name in the configuration; empty if the number is unused.
     pub name: String,
-    /// Session limits. They apply to both families together.
+    /// Session limits. The limits apply to both families together.
     pub limits: sluice_nat::Limits,
     /// Whether the packet filter applies to forwarded packets of the router.
     pub filters: bool,
@@ -370,7 +370,7 @@ pub struct Snapshot {
     pub uplinks: Vec<[Option<Address>; 2]>,
     /// Pending echo requests for health checks. The control plane sets them.
     pub probes: Arc<Probes>,
-    /// Source-based routing tables. Their numbers follow those of the routers.
+    /// Source-based routing tables. The numbers of the tables follow those of the routers.
     pub sources: Arc<SourceTables>,
     /// Whether outside hosts may connect to an inside host's own address if a source rule translates that address.
     pub passes_untranslated: bool,
@@ -712,8 +712,8 @@ impl Snapshot {
             .is_some_and(|interface| interface.bridge.is_some())
     }
 
-    /// The context of a packet's flow. It is that of its site if the packet comes from a site, otherwise that of the interface,
-    /// which includes the tags on a bridge.
+    /// The context of a packet's flow. The context is that of the packet's site, if the packet comes from a site; otherwise it
+    /// is that of the interface, which includes the tags on a bridge.
     #[inline(always)]
     pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
         // A hairpinned packet is treated like a packet from outside.
@@ -845,7 +845,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the hosts of routers of the previous snapshot, if they are unchanged. Their counters are always kept.
+    /// Keeps the hosts of routers of the previous snapshot, if they are unchanged. The counters of hosts are always kept.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);

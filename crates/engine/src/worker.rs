@@ -185,7 +185,7 @@ struct State<'m> {
 enum ResumeReason {
     /// The event for which it waited has occurred.
     Ready,
-    /// It is a fragment that inspection had parked, with the results of virtual reassembly for it, and whether it has been inspected.
+    /// The packet is a fragment that inspection had parked, with the results of virtual reassembly, and whether it was inspected.
     Fragment(FragmentNote, bool),
     /// The packet came over an inter-router link.
     Crossed,

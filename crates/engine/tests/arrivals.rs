@@ -14,7 +14,7 @@ use sluice_route::{Route, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::vlan::Tag;
 
-/// A second inside network and a second uplink. Both are VLANs.
+/// A second inside network and a second uplink. Both interfaces are VLANs.
 const OFFICE: u16 = 2;
 const UPLINK: u16 = 3;
 
@@ -60,7 +60,8 @@ fn rig(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     })
 }
 
-/// A gateway without translation. Its flows have sessions because of a stateful filter that accepts all packets.
+/// A gateway without translation. The flows of the gateway have sessions because of a stateful filter that accepts all
+/// packets.
 fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     fn filter(snapshot: &mut Snapshot) {
         let settings = Settings {

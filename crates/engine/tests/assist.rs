@@ -165,8 +165,8 @@ impl Traffic {
         self.came.push(frame);
     }
 
-    /// Injects frames, and runs workers in random order; a session worker runs `slow` times less often than an I/O worker. Then
-    /// some microseconds pass.
+    /// Injects frames, and runs workers in random order; a session worker runs `slow` times less often than an I/O worker.
+    /// Afterwards some microseconds pass.
     fn step(&mut self, frames: usize, slow: usize) {
         for _ in 0..frames {
             let number = self.dice.roll(HOSTS.into()) as u8;
@@ -426,7 +426,7 @@ fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
 }
 
 thread_local! {
-    /// The cycle counter. It advances by a fixed amount with each reading.
+    /// The cycle counter. The counter advances by a fixed amount with each reading.
     static CYCLES: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -146,8 +146,8 @@ fn other_interfaces_and_rules_of_an_address_are_not_the_rules_of_any() {
     assert_ne!(v4(HOST), source.ip().to_bits());
 }
 
-/// The rule redirects DNS queries of hosts to the operator's resolver. This is either outside, where the source of queries is
-/// translated, or inside.
+/// The rule redirects DNS queries of hosts to the operator's resolver. The resolver is either outside, where the source of
+/// queries is translated, or inside.
 #[test]
 fn rule_of_an_inside_interface_leads_hosts_elsewhere_and_their_answers_back() {
     let (server, server_mac) = ("192.168.1.53", [2, 0, 0, 0, 1, 53]);

@@ -636,7 +636,7 @@ fn filter_by_session_leaves_icmp_without_identifier_as_it_is() {
         snapshot: all,
         ..Plan::default()
     });
-    // An information request (RFC 792). Its identifier is not translated.
+    // An information request (RFC 792). The identifier of the request is not translated.
     let (from, to) = (Ipv4Addr::new(192, 168, 1, 10), Ipv4Addr::new(198, 51, 100, 7));
     let frame = packet::icmp4_error(from, to, 15, 0, &[0; 64], 20);
     let mut sent = frame.clone().macs(rig::HOST_MAC, rig::INSIDE_MAC).build();

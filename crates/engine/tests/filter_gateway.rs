@@ -150,7 +150,7 @@ fn connection_that_a_rule_lets_in_passes_both_ways_and_another_is_dropped() {
         assert!(!comes_in(&mut rig, INSIDE, &packet::tcp4(client, other).flags(ACK)));
         assert_eq!([1, 0, 2], counted(&rig));
         assert_eq!(vec![("filter-drop", 2)], rig.all_drops());
-        // These rules don't apply to forwarded packets.
+        // Rules for packets to the gateway don't apply to forwarded packets.
         assert_eq!(
             1,
             rig.host_sends(&packet::tcp4(client, "198.51.100.7:23").flags(SYN))

@@ -13,8 +13,8 @@ fn link(weight: u8, guarantee: Option<u64>) -> LinkShare {
     }
 }
 
-/// A gateway whose routers have one port each. Their outside interfaces have these weights and rates. The last interface is the
-/// untagged link itself.
+/// A gateway whose routers have one port each. The outside interfaces of the routers have these weights and rates. The last
+/// interface is the untagged link itself.
 fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
     let inside: Vec<u16> = (1..).take(links.len()).collect();
     let routers = links.len();

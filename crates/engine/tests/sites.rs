@@ -537,7 +537,7 @@ fn sites_on_a_pool_have_port_blocks_that_their_terminals_share() {
     let block = |at: SocketAddrV4| (*at.ip(), at.port() / 64);
     assert_eq!(block(public[0]), block(public[1]), "one site, one block");
     assert_ne!(block(public[0]), block(public[2]));
-    // Any remote host may answer. Its packet reaches the terminal in its site.
+    // Any remote host may answer. The packet of the remote host reaches the terminal in its site.
     let stranger = packet::udp4("198.51.100.9:99", public[1]).payload(b"hello");
     let sent = answer_to(&mut rig, OUTSIDE_MAC, &stranger);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());

@@ -50,7 +50,7 @@ fn validate<const LOOSE: bool>(snapshot: &mut Snapshot) {
         .for_each(|interface| interface.validation = mode);
 }
 
-/// A router with this source validation and the tags of `LINKS`. Its plain packets take the fast path unless `long` is set.
+/// A router with this source validation and the tags of `LINKS`. Plain packets take the fast path unless `long` is set.
 fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
     let via = |address| Via::Gateway {
         address: plain(address),
@@ -59,7 +59,7 @@ fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
     Rig::new(Plan {
         translate: false,
         interfaces: [give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>][link],
-        // MSS clamping is enabled, because only the general path supports it. It has no effect here.
+        // MSS clamping is enabled, because only the general path supports it. The clamping has no effect here.
         snapshot: match (validation, long) {
             (SourceValidation::Off, false) => |_| {},
             (SourceValidation::Off, true) => |snapshot| snapshot.limits_segments = true,

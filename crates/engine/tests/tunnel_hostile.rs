@@ -24,7 +24,8 @@ fn aimed(mut frame: Frame, choice: u8) -> Frame {
     frame
 }
 
-/// A random frame that contains an outer packet of a tunnel. It is encapsulated several times, and some of its bytes are changed.
+/// A random frame that contains an outer packet of a tunnel. The packet is encapsulated several times, and some of its bytes are
+/// changed.
 fn wrapped(tunnel: Tunnel) -> impl Strategy<Value = Vec<u8>> {
     let inner = prop_oneof![
         3 => (strategy::frame(), any::<u8>()).prop_map(|(frame, choice)| aimed(frame, choice)),

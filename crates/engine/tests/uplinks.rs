@@ -17,7 +17,7 @@ use sluice_testkit::packet::{self, Frame};
 use sluice_wire::echo::Echo;
 use sluice_wire::vlan::Tag;
 
-/// A second inside network and a second uplink. Both are VLANs.
+/// A second inside network and a second uplink. Both interfaces are VLANs.
 const OFFICE: u16 = 2;
 const SECOND: u16 = 3;
 

@@ -304,7 +304,7 @@ fn flows_keep_their_order_through_any_pipeline() {
 fn what_a_later_stage_has_no_room_for_is_shed_where_it_enters() {
     const FRAMES: u64 = 1000;
     for (workers, stages) in PIPELINES {
-        // A worker to which packets return can't wait. It drops packets, and the drop reason names the full ring.
+        // A worker to which packets return can't wait. Such a worker drops packets, and the drop reason names the full ring.
         let comes_back = stages == PIPELINES[3].1 || stages == PIPELINES[4].1 || stages == PIPELINES[7].1;
         let mut rig = ready(pipeline(workers, stages), |plan| plan.ring = 128);
         for number in 0..FRAMES {

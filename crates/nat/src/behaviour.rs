@@ -29,8 +29,8 @@ pub enum Filtering {
 pub struct Behaviour {
     /// Mapping behaviour.
     pub mapping: MappingBehaviour,
-    /// Filtering behaviour. It is ignored if the mapping is address-and-port-dependent, because filtering is then
-    /// address-and-port-dependent as well.
+    /// Filtering behaviour. The setting is ignored if the mapping is address-and-port-dependent, because filtering is
+    /// then address-and-port-dependent as well.
     pub filtering: Filtering,
 }
 

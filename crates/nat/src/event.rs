@@ -113,7 +113,7 @@ pub struct Outbox {
     lost: u64,
 }
 
-/// Maximum number of queued events. It exceeds the number of events in one burst.
+/// Maximum number of queued events. The maximum exceeds the number of events in one burst.
 const WAITING: usize = 512;
 
 impl Outbox {

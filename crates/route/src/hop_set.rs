@@ -168,8 +168,8 @@ impl HopSets {
     }
 }
 
-/// Number of buckets for each member. It is proportional to the weight and at least one. The buckets that remain after
-/// rounding down go to the members with the largest remainders.
+/// Number of buckets for each member. The number is proportional to the weight and at least one. The buckets that
+/// remain after rounding down go to the members with the largest remainders.
 fn shares(members: &[(u32, u8)]) -> Vec<usize> {
     let all: usize = members.iter().map(|(_, weight)| *weight as usize).sum();
     let exact = |place: usize| members[place].1 as usize * BUCKETS;

@@ -251,7 +251,7 @@ const fn debt(full_at: u64, now: u64) -> u64 {
     if full_at == 0 || debt > 2 * MAX_TIME { 0 } else { debt }
 }
 
-/// Word of a bucket that will be full at `now + debt`. It is never 0.
+/// Word of a bucket that will be full at `now + debt`. The word is never 0.
 #[inline]
 const fn word(now: u64, debt: u64) -> u64 {
     match now.wrapping_add(debt) {

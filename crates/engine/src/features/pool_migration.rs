@@ -1,9 +1,9 @@
 //! Pool migration: after a change of pools, shards allocate from the new pools, and sessions end whose ports are in no pool any
 //! longer.
 //!
-//! The allocations of each shard are migrated before its next allocation, or otherwise in turn, one shard per round. Then all
-//! sessions are checked, a few per round. Only after that does the control plane permit the next change of pools, so that a port
-//! that a pool loses and regains is never allocated twice.
+//! The allocations of each shard are migrated before its next allocation, or otherwise in turn, one shard per round. After all
+//! shards, all sessions are checked, a few per round. Only after that does the control plane permit the next change of pools, so
+//! that a port that a pool loses and regains is never allocated twice.
 
 use sluice_nat::pool::ValidPool;
 use sluice_nat::{PoolIndex, PortClass, Tuple};

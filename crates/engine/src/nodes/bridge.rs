@@ -170,7 +170,7 @@ fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
         .or_else(|| of(None))
 }
 
-/// Forwards frames between two interfaces with different tags: pops the tags of one and pushes those of the other. Such frames are not inspected.
+/// Forwards frames, without inspection, between two interfaces with different tags: pops the tags of one and pushes those of the other.
 #[inline(never)]
 pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.bridge) {
@@ -183,7 +183,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             lists.drop_packet(slot, Own::InterfaceGone);
             continue;
         };
-        // The priority tag precedes the tags of the VLAN. It is popped, so that the frame is forwarded as if it had arrived without the priority tag.
+        // The priority tag precedes the tags of the VLAN. It is popped, so that the frame is forwarded as if it had arrived without one.
         let outer = vlan::tag(packet.bytes(), 0);
         vlan::pop_priority(packet);
         for _ in &interface.tags {
@@ -211,7 +211,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
 /// The fault to which inspection's policy for bad checksums applies.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
-/// Applies the policy for bad checksums to a packet with a wrong transport checksum. Its receiver would discard the packet.
+/// Applies the policy for bad checksums to a packet with a wrong transport checksum. The receiver of such a packet would discard it.
 fn wrong_checksum(
     slot: BufferIndex,
     bridge: Bridge,
@@ -586,7 +586,7 @@ pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
     [0, 1].map(|k| meta.layers.tag(frame, k))
 }
 
-/// Sends an answer that was made in the buffer of a received frame. It leaves through the interface and with the tags of that frame.
+/// Sends an answer that was made in the buffer of a received frame. The answer leaves through the interface and with the tags of that frame.
 pub fn answer(
     slot: BufferIndex,
     tags: [Option<Tag>; 2],

@@ -132,8 +132,8 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
                 found.extend(pipeline(order, &parts, &sizes));
             }
         }
-        // The receiving workers also transmit, so that buffers return to the workers that need them. The other workers have the
-        // parts in between.
+        // The receiving workers also transmit, so that buffers return to the workers that need them. Workers that don't receive
+        // have the parts in between.
         let last = parts.len() - 1;
         if parts.len() > 2 && (1..last).contains(&rest) {
             let ways = divisions(order.len(), last, rest).into_iter();

@@ -99,7 +99,7 @@ impl Prediction {
         self.workers.get(self.busiest)
     }
 
-    /// Fraction of a worker's time that is used at a rate in packets per second. It is 1 at the maximum rate of the busiest worker.
+    /// Fraction of a worker's time that is used at a rate in packets per second. The fraction is 1 at the maximum rate of the busiest worker.
     pub fn busy(&self, worker: &WorkerLoad, hz: f64, rate: f64) -> f64 {
         worker.cycles() * rate / hz.max(1.0)
     }

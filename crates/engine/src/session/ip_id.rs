@@ -19,9 +19,9 @@
 //! Numbers follow the order in which the datagrams of all flows arrive: a capture that is replayed frame by frame gets the same
 //! numbers on any number of workers.
 //!
-//! Datagrams from outside keep their IP ID. Their sender has numbered all datagrams to one outside address, so those to one
-//! inside host differ, too. An ICMP error keeps the IP ID of the packet that it quotes, which is the one seen outside: hosts
-//! match errors by addresses and ports, and the gateway doesn't store earlier IP IDs.
+//! Datagrams from outside keep their IP ID. The sender of datagrams from outside has numbered all datagrams to one outside
+//! address, so those to one inside host differ, too. An ICMP error keeps the IP ID of the packet that it quotes, which is
+//! the one seen outside: hosts match errors by addresses and ports, and the gateway doesn't store earlier IP IDs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};

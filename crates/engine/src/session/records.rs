@@ -34,7 +34,8 @@ pub struct Records {
 pub struct About {
     /// Time in nanoseconds since the start.
     pub at: u64,
-    /// Number of the flow. It is unique and equal in all records of the flow; 0 if the packet belongs to no flow.
+    /// Number of the flow. The number is unique and equal in all records of the flow; 0 if the packet belongs to no
+    /// flow.
     pub flow: u64,
     /// Source and destination address of the packet, as inside hosts see them; for a flow, those of client and server.
     pub addresses: [IpAddr; 2],

@@ -1,9 +1,10 @@
 //! Assistance: receiving workers take over whole shards from overloaded session workers, and return them later.
 //!
-//! If receiving and parsing run on other workers (I/O workers) than the sessions, the session workers may become overloaded. Then
-//! an I/O worker requests a shard from a session worker and processes it; see [`controller`] for the conditions. The shard moves
-//! as described in [`owners`](crate::snapshot::shard_owners), but the workers make all steps themselves. The requester writes its
-//! request to a location that the other worker reads once a round, and round counters show when every worker has seen a change.
+//! If receiving and parsing run on other workers (I/O workers) than the sessions, the session workers may become overloaded. In
+//! case of overload, an I/O worker requests a shard from a session worker and processes it; see [`controller`] for the
+//! conditions. The shard moves as described in [`owners`](crate::snapshot::shard_owners), but the workers make all steps
+//! themselves. The requester writes its request to a location that the other worker reads once a round, and round counters show
+//! when every worker has seen a change.
 //!
 //! Operations of the control thread on all shards (a commit) or on one (a move) must not overlap with assistance: the control
 //! thread [`pause`](Assist::pause)s it, and no worker takes part in two moves.

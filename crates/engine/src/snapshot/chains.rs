@@ -1,7 +1,7 @@
 //! Chains: steps that a router's packets go through before session lookup, or before they are routed without a session.
 //!
-//! Chains are configured by name. They are compiled into one array in which steps only jump forward, so that a batch of packets
-//! goes through the array once, from front to back.
+//! Chains are configured by name. All chains of a router are compiled into one array in which steps only jump forward, so that
+//! a batch of packets goes through the array once, from front to back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ pub enum PolicerRate {
     Bits(u64, u64),
 }
 
-/// A policer that all workers share. Its state is one word, the time at which the bucket will be full.
+/// A policer that all workers share. The state of a policer is one word, the time at which the bucket will be full.
 #[derive(Debug)]
 pub struct Policer {
     rate: PolicerRate,

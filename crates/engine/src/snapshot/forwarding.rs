@@ -213,8 +213,8 @@ type Counts = [(AdjacencyIndex, u32); 2];
 
 const NO_COUNTS: Counts = [(AdjacencyIndex::NONE, 0); 2];
 
-/// References from a batch's new sessions to neighbours. They are counted and written together, because each update of a
-/// neighbour's reference count is an atomic read-modify-write operation.
+/// References from a batch's new sessions to neighbours. The references are counted and written together, because each
+/// update of a neighbour's reference count is an atomic read-modify-write operation.
 #[derive(Debug)]
 pub struct NeighbourReferences(Counts);
 
@@ -273,7 +273,7 @@ impl NeighbourReferences {
     }
 }
 
-/// References to neighbours that ending sessions release. They are counted and written together.
+/// References to neighbours that ending sessions release. The releases are counted and written together.
 #[derive(Debug)]
 pub struct NeighbourReleases(Counts);
 

@@ -34,7 +34,7 @@ pub struct InspectionPolicy {
     pub fragments: ReassemblyLimits,
     /// Actions while a worker is overloaded.
     pub overload: Overload,
-    /// Classes of flows that are never inspected. Their overload actions are ignored.
+    /// Classes of flows that are never inspected. The overload actions of these classes are ignored.
     pub bypass: Vec<Class>,
 }
 
@@ -64,8 +64,8 @@ impl InspectionPolicy {
         )
     }
 
-    /// Whether packets with a wrong checksum are passed to inspection. They are not if the policy is to drop such packets,
-    /// because they are then dropped earlier.
+    /// Whether packets with a wrong checksum are passed to inspection. If the policy is to drop such packets, they are
+    /// dropped before they reach inspection.
     pub fn takes_wrong_checksums(&self, reason: Fault) -> bool {
         let said = self.settings.policies.of(Exception::BadChecksum);
         reason == Fault::BadTransportChecksum && said != Policy::DropPacket

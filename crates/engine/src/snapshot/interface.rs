@@ -12,7 +12,8 @@ use crate::snapshot::tunnels::Tunnel;
 pub struct Interface {
     /// Name of the interface in the configuration.
     pub name: String,
-    /// Port of the interface. It is [`crate::packet::io::NO_PORT`] for an end of an inter-router link and for a tunnel.
+    /// Port of the interface. The port is [`crate::packet::io::NO_PORT`] for an end of an inter-router link and for a
+    /// tunnel.
     pub port: PortIndex,
     /// Tags of the interface, outermost first; empty if untagged.
     pub tags: Vec<Tag>,
@@ -116,7 +117,7 @@ pub const BRIDGES: Context = 1 << 31;
 /// source is forged.
 pub const LATER_SIDE: Context = 1 << 30;
 
-/// Maximum number of bridges. It is limited because a context also contains tags and the side.
+/// Maximum number of bridges. The number is limited because a context also contains tags and the side.
 pub const MOST_BRIDGES: usize = 1 << 6;
 
 /// The context of a bridge, given by its position in the configuration.

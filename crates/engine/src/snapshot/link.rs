@@ -1,4 +1,5 @@
-//! The data of an interface that the fast path needs. It takes half a cache line, because a gateway may have hundreds of VLANs.
+//! The data of an interface that the fast path needs. The data takes half a cache line, because a gateway may have hundreds of
+//! VLANs.
 
 use sluice_route::{RouterIndex, SourceValidation};
 use sluice_wire::ethernet;

@@ -1,5 +1,5 @@
-//! Marks and code points of sessions, if filter rules set any. They are not part of the session records, so that sessions without
-//! them need no memory for them.
+//! Marks and code points of sessions, if filter rules set any. Marks are not part of the session records, so that sessions
+//! without them need no memory for them.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -51,8 +51,8 @@ impl Marks {
             .map_or(0, |mark| mark.load(Ordering::Relaxed))
     }
 
-    /// Sets the mark of a session. It must be set for a new session even if it is 0, because the record may have belonged to a
-    /// session with a mark.
+    /// Sets the mark of a session. The mark of a new session must be set even if it is 0, because the record may have belonged
+    /// to a session with a mark.
     pub fn set<F: Family>(&self, shard: u16, index: RecordIndex, mark: u32) {
         if let Some(of) = self.of::<F>(shard, index) {
             of.store(mark, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Actions while a worker is overloaded. They depend on the class of traffic and are applied before work is done for a packet.
+//! Actions while a worker is overloaded. Overload actions depend on the class of traffic and are applied before work is done
+//! for a packet.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;

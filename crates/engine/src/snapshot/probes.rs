@@ -1,4 +1,5 @@
-//! Echo requests for health checks of uplinks. They are sent to the gateway of an uplink, independent of routes.
+//! Echo requests for health checks of uplinks. The requests are sent to the gateway of an uplink, independent of
+//! routes.
 //!
 //! The control plane numbers the requests, and a worker records the times of the request and of its answer. A random number in
 //! the request authenticates the answer.
@@ -16,7 +17,7 @@ pub const PROBES: usize = 512;
 pub struct Probe {
     /// Index of the request among the pending requests.
     pub number: usize,
-    /// The interface through which the request is sent. It determines the source address.
+    /// The interface through which the request is sent. The interface determines the source address.
     pub interface: InterfaceIndex,
     /// The gateway to which the request is sent.
     pub gateway: Address,

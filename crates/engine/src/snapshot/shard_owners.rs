@@ -1,11 +1,11 @@
 //! The owner of each shard, and the protocol by which a shard moves to another worker.
 //!
-//! Only the owner can give a shard away. It publishes the new owner here. From then on it hands packets that it receives for the
-//! shard to the new owner, which holds them. When every worker has seen the change (after a full round of each) and the devices
-//! are steered accordingly, the old owner empties its device queues and rings. It processes the packets of its rings itself, and
-//! waits until other workers have taken the packets that it handed to them: a worker reads one ring after another, and could
-//! otherwise take later packets of a flow first. Then the shard moves. The new owner first processes the packets from rings, and
-//! then those that it received itself. Thus no packet is lost, and flows keep their order.
+//! Only the owner can give a shard away. The owner publishes the new owner here. From then on it hands packets that it receives
+//! for the shard to the new owner, which holds them. When every worker has seen the change (after a full round of each) and the
+//! devices are steered accordingly, the old owner empties its device queues and rings. The old owner processes the packets of
+//! its rings itself, and waits until other workers have taken the packets that it handed to them: a worker reads one ring after
+//! another, and could otherwise take later packets of a flow first. After that, the shard moves. The new owner first processes
+//! the packets from rings, and then those that it received itself. Thus no packet is lost, and flows keep their order.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +47,7 @@ impl ShardOwners {
         self.0.len()
     }
 
-    /// Whether there are no shards. This is never the case.
+    /// Whether there are no shards. The number of shards is never 0.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

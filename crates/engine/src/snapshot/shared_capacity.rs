@@ -74,7 +74,8 @@ pub fn sessions_at_most(start: &StartParameters) -> [usize; 2] {
     })
 }
 
-/// Number of memory lines for the shared capacity. It is 0 for one or two shards, because each has at least half of the table.
+/// Number of memory lines for the shared capacity. The number is 0 for one or two shards, because each has at least half of
+/// the table.
 pub fn lines(start: &StartParameters, snapshot: &Snapshot) -> usize {
     let [four, six] = divisions(start, snapshot);
     four.total::<Session4, u32>() + six.total::<Session6, [u64; 2]>()

@@ -126,7 +126,7 @@ const LINK_BURST: u64 = 10_000_000;
 /// Minimum burst size of a token bucket in bits: two frames of maximum length.
 const LEAST_BITS: u64 = 2 * 8 * 9_234;
 
-/// Creates a full bucket. Its burst is the number of tokens in `burst` nanoseconds, at least `min`.
+/// Creates a full bucket. The burst of the bucket is the number of tokens in `burst` nanoseconds, at least `min`.
 fn bucket(rate: u64, burst: u64, min: u64) -> SharedTokenBucket {
     SharedTokenBucket::new(TokenRate::with_burst_time(rate.max(1), burst, min))
 }

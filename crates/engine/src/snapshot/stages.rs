@@ -50,8 +50,8 @@ impl Stages {
         }
     }
 
-    /// The transmitting workers; `workers` is the total number of workers. They are the workers with the transmit part and, with
-    /// assistance, those that borrow shards from transmitting session workers.
+    /// The transmitting workers; `workers` is the total number of workers. The result includes the workers with the transmit
+    /// part and, with assistance, those that borrow shards from transmitting session workers.
     pub fn senders(&self, workers: usize, assists: bool) -> Vec<WorkerIndex> {
         let mut senders = self.all(Part::Transmit, workers);
         if assists {
@@ -131,7 +131,8 @@ pub struct Role {
     /// Next workers for packets that this worker receives. If their rings have no space, packets are shed before any work is done
     /// for them.
     pub beyond: Box<[WorkerIndex]>,
-    /// Next workers for packets that this worker takes from others. It takes none while their rings have no space.
+    /// Next workers for packets that this worker takes from others. The worker takes no packets from others while the
+    /// rings to the next workers have no space.
     pub ahead: Box<[WorkerIndex]>,
 }
 
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!([1], *stages.role(0).beyond);
         assert!(stages.role(0).ahead.is_empty());
         assert_eq!([0], *stages.role(1).ahead);
-        // Worker 0 parses and transmits. Its packets for both parts are in the same rings.
+        // Worker 0 parses and transmits. The packets of worker 0 for both parts are in the same rings.
         let stages = self::stages([&[1], &[0], &[1], &[0]]);
         assert!(stages.role(0).ahead.is_empty());
         assert!(stages.role(1).ahead.is_empty());

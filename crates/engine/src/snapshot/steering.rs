@@ -62,7 +62,8 @@ impl Default for SteeringSettings {
     }
 }
 
-/// The function that assigns packets to shards. It is the same for all workers for the lifetime of the process.
+/// The function that assigns packets to shards. The function is the same for all workers for the lifetime of the
+/// process.
 #[derive(Clone, Debug)]
 pub struct Steering {
     shards: Shards,
@@ -81,8 +82,8 @@ pub struct Steering {
     fitting: Option<Arc<RssPorts>>,
 }
 
-/// Whether the flows of a host may belong to different shards under a pool. They may not if the pool has mappings, subscribers,
-/// computed ports or preserved ports.
+/// Whether the flows of a host may belong to different shards under a pool. The flows must belong to one shard if the pool has
+/// mappings, subscribers, computed ports or preserved ports.
 pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
     let of_sessions = |class: &PortClass| !pool.has_subscribers(*class) && pool.source(*class) != Source::Mapping;
     let classes = [PortClass::Tcp, PortClass::Udp];
@@ -173,7 +174,8 @@ impl Steering {
         self.together == Affinity::Hosts || nat.spread.is_none() && nat.pools.iter().all(|(_, pool)| spreads(pool))
     }
 
-    /// The shard of an inside host. It depends on the subscriber prefix, because the key ignores the bits after it.
+    /// The shard of an inside host. The shard depends on the subscriber prefix, because the key ignores the bits after
+    /// it.
     #[inline(always)]
     pub fn of_host<F: Family>(&self, host: F::Address) -> u16 {
         let [high, low] = F::words(host);
@@ -184,7 +186,8 @@ impl Steering {
         }
     }
 
-    /// The shard of a port unit of an outside address. It equals [`Shards::shard_of_unit`] but is computed with lookup tables.
+    /// The shard of a port unit of an outside address. The result equals [`Shards::shard_of_unit`] but is computed with lookup
+    /// tables.
     #[inline(always)]
     fn of_unit<F: Family>(&self, address: F::Address, unit: u32) -> u16 {
         if F::IS_V6 {
@@ -207,7 +210,7 @@ impl Steering {
         }
     }
 
-    /// The shard of a bridged flow. It is the same for both directions.
+    /// The shard of a bridged flow. The shard is the same for both directions.
     #[inline]
     pub fn of_bridged<F: Family>(&self, key: &F::Key) -> u16 {
         let tuple = F::tuple(key);
@@ -231,10 +234,11 @@ impl Steering {
         })
     }
 
-    /// The shard of the session of a packet that arrived on an interface. It depends on the address or subscriber prefix of
-    /// inside hosts; on the port block for packets to public addresses; on the target host for forwarded ports, or on the client
-    /// if there are several targets; and on the untranslated remote address for protocols without ports. Both directions of a
-    /// session have the same shard. If untranslated flows have sessions, this holds for them as well.
+    /// The shard of the session of a packet that arrived on an interface. Flows of inside hosts are assigned by the address or
+    /// subscriber prefix of the host. Packets to public addresses are assigned by the port block. Flows to forwarded ports are
+    /// assigned by the target host, or by the client if there are several targets. Flows of protocols without ports are assigned
+    /// by the untranslated remote address. Both directions of a session have the same shard. If untranslated flows have
+    /// sessions, this holds for them as well.
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)

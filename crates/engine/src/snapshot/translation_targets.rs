@@ -1,6 +1,6 @@
-//! Inside addresses and ports whose flows belong to the shards of their clients instead of their own. These are the hosts of
-//! rules that distribute flows, because the host of a flow is unknown before its session exists; the router's own addresses; and
-//! the targets of rules for inside clients, which keep their shard.
+//! Inside addresses and ports whose flows belong to the shards of their clients instead of their own. The targets are the hosts
+//! of rules that distribute flows, because the host of a flow is unknown before its session exists; the router's own addresses;
+//! and the targets of rules for inside clients, which keep their shard.
 
 use std::collections::HashSet;
 

@@ -34,7 +34,7 @@ pub struct Tunnel {
     pub kind: TunnelKind,
     /// The local end, which is an address of the interface `underlay`.
     pub local: Address,
-    /// The remote end. It belongs to the same family as the local end.
+    /// The remote end. The remote end belongs to the same family as the local end.
     pub remote: Address,
     /// The VXLAN network identifier, or the GRE key if there is one.
     pub id: Option<u32>,
@@ -252,8 +252,8 @@ impl Tunnels {
         is_ours.then_some((local, remote))
     }
 
-    /// Lowers the path MTU to `mtu`. Returns `false` if nothing changes. It is never lowered below the minimum of the protocol
-    /// (RFC 791, RFC 8200), so that a forged error does little harm.
+    /// Lowers the path MTU to `mtu`. Returns `false` if nothing changes. The path MTU is never lowered below the minimum of
+    /// the protocol (RFC 791, RFC 8200), so that a forged error does little harm.
     pub fn lower(&self, router: RouterIndex, (local, remote): (Address, Address), mtu: u16, now: Now) -> bool {
         let least = match local {
             Address::V4(_) => 576,
@@ -276,7 +276,8 @@ impl Tunnels {
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The MTU of an interface whose configured MTU is `mtu`. It is lower for a tunnel whose path MTU requires that.
+    /// The MTU of an interface whose configured MTU is `mtu`. The result is lower than `mtu` for a tunnel whose path
+    /// MTU requires that.
     #[inline]
     pub fn mtu(&self, number: u16, mtu: u16, now: Now) -> u16 {
         match self.of_interface.get(usize::from(number)) {

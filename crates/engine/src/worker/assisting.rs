@@ -278,7 +278,7 @@ impl<'m> Worker<'m> {
         if !is_settled || !work.shared.depart() {
             return work.judge.is_refused(now.nanoseconds);
         }
-        // The snapshot may have changed in the meantime, so check again. It can't change during the move.
+        // The snapshot may have changed in the meantime, so check again. The snapshot can't change during the move.
         let ask = AssistRequest { what, shard, by: own };
         let shared = work.shared.clone();
         (work.asked, work.is_answered) = (Some((ask, whom)), false);

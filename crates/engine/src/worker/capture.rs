@@ -103,7 +103,7 @@ impl Tap {
         });
     }
 
-    /// Captures received frames. They have been parsed but not changed.
+    /// Captures received frames. The frames have been parsed but not changed.
     pub(crate) fn received(&mut self, batch: &Batch<'_, '_>, slots: Range<usize>, now: Now) {
         let wanted = match self.which {
             CaptureFilter::Interface(wanted) => Some(wanted),

@@ -26,8 +26,8 @@ pub const RECORDS_PER_ROUND: u32 = 64;
 /// Number of packets in a full round, for each visited record.
 const PACKETS_PER_RECORD: usize = 16;
 
-/// Number of records that a round with this number of packets visits. It is small if packets take up the time, and large if the
-/// worker is idle.
+/// Number of records that a round with this number of packets visits. The number is small if packets take up the time, and
+/// large if the worker is idle.
 pub fn portion(packets: usize) -> u32 {
     let spare = (RECORDS_PER_ROUND as usize).saturating_sub(packets);
     spare.max(packets / PACKETS_PER_RECORD).min(RECORDS_PER_ROUND as usize) as u32
@@ -260,7 +260,7 @@ impl Cursor {
 /// A request of the control thread to a worker.
 #[derive(Debug)]
 pub enum Request {
-    /// List sessions from a cursor on. They are written to `into`, up to its capacity.
+    /// List sessions from a cursor on. The sessions are written to `into`, up to its capacity.
     List {
         /// Position at which the list continues.
         cursor: Cursor,
@@ -278,7 +278,7 @@ pub enum Request {
         /// Number of sessions that were ended so far.
         ended: u64,
     },
-    /// List mappings, subscribers or blocks from a cursor on. They are written to `into`, up to its capacity.
+    /// List mappings, subscribers or blocks from a cursor on. The items are written to `into`, up to its capacity.
     ListBindings {
         /// Position at which the list continues.
         cursor: Cursor,
@@ -349,14 +349,14 @@ pub enum Reply {
     Listed {
         /// Position at which the list continues; `None` at its end.
         next: Option<Cursor>,
-        /// This part of the list.
+        /// The sessions in this part of the list.
         sessions: Vec<SessionInfo>,
     },
     /// A part of a list of mappings, subscribers or blocks.
     ListedBindings {
         /// Position at which the list continues; `None` at its end.
         next: Option<Cursor>,
-        /// This part of the list.
+        /// The items in this part of the list.
         into: BindingList,
     },
     /// Allocations of the worker's pools.

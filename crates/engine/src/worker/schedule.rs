@@ -1,12 +1,13 @@
-//! Order in which the ports of several routers are served while the worker is overloaded. It depends on the weights and on the
-//! cycles that each router has used.
+//! Order in which the ports of several routers are served while the worker is overloaded. The order depends on the weights and
+//! on the cycles that each router has used.
 
 use super::{Source, Worker};
 use crate::packet::io::{BURST_SIZE, PortIndex};
 use crate::packet::time::Now;
 use crate::snapshot::Snapshot;
 
-/// Fixed-point unit of weighted cycles. It represents the share of the largest weight with an error of at most 0.1 %.
+/// Fixed-point unit of weighted cycles. The unit represents the share of the largest weight with an error of at most
+/// 0.1 %.
 const FINE: u64 = 1 << 20;
 
 /// Maximum credit of an account, in bursts below its share. With it, a group of packets doesn't wait behind a flood.
@@ -93,7 +94,8 @@ impl Schedule {
         self.is_on = shares.is_some() && self.accounts.len() > 1;
     }
 
-    /// Starts a round. It serves the accounts that are at most one burst above the lowest account with waiting packets.
+    /// Starts a round. The round serves the accounts that are at most one burst above the lowest account with waiting
+    /// packets.
     fn begin(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let least = waiting.map(|account| account.spent).min();

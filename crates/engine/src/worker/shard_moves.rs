@@ -17,8 +17,8 @@ use crate::worker::request::Reply;
 /// Maximum number of packets that a worker holds for a moving shard, separately for devices and for rings.
 pub const MAX_HELD: usize = 4096;
 
-/// Number of frames after which a device queue contains none of its earlier frames. It exceeds the number of descriptors of any
-/// queue.
+/// Number of frames after which a device queue contains none of its earlier frames. The number exceeds the number of
+/// descriptors of any queue.
 const IN_QUEUE: usize = 16_384;
 
 /// Number of bursts of held packets that one round processes.
@@ -39,7 +39,7 @@ pub(super) struct Moving<'m> {
 struct Giving<'m> {
     shard: u16,
     to: WorkerIndex,
-    /// The shard, while packets from devices are processed. It is removed from the worker because these packets go to the other worker.
+    /// The shard, while packets from devices are processed. The shard is removed from the worker because these packets go to the other worker.
     lifted: Option<Box<Shard<'m>>>,
     /// Number of packets that must still be received from each port, and from the rings, until all packets from before the change
     /// are processed. `None` until every worker has seen the change.
@@ -146,7 +146,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Starts to release a shard without the control thread. It moves when every worker has seen the change.
+    /// Starts to release a shard without the control thread. The shard moves when every worker has seen the change.
     pub(super) fn give_by_itself(&mut self, shard: u16, to: WorkerIndex) -> bool {
         let gives = self.give_for(shard, to, true);
         if gives && let Some(assist) = &self.parts.start.assist {

@@ -57,7 +57,7 @@ pub fn capture(name: &str) -> Option<Vec<Packet>> {
 }
 
 /// The sessions of a capture that a gateway accepts: IPv4, complete from their first packet on, and between two unicast hosts.
-/// They are in the order of their first packets.
+/// The sessions are in the order of their first packets.
 pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
     let mut keys: Vec<&Key> = Vec::new();
     for packet in packets {

@@ -1,4 +1,4 @@
-//! A gateway in memory. It has an inside network, an outside network, a pool, and a router outside.
+//! A gateway in memory. The gateway has an inside network, an outside network, a pool, and a router outside.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod inspected;
@@ -201,7 +201,7 @@ pub struct Rig {
     _memory: Memory,
 }
 
-/// Memory of the workers. It is freed on drop, because one program runs all tests, and some tests create thousands of gateways.
+/// Memory of the workers. The memory is freed on drop, because one program runs all tests, and some tests create thousands of gateways.
 #[derive(Default)]
 pub struct Memory(Vec<*mut [Line]>);
 

@@ -126,7 +126,7 @@ pub fn outer(tunnel: &Tunnel, ends: [sluice_route::Address; 2], six_inside: bool
     frame.ttl(tunnel.ttl).payload(payload)
 }
 
-/// The inner packet of a frame. It has no Ethernet header if the tunnel carries only IP.
+/// The inner packet of a frame. The inner packet has no Ethernet header if the tunnel carries only IP.
 pub fn inside(tunnel: &Tunnel, frame: &Frame) -> Vec<u8> {
     let bytes = frame.build();
     let carried = if tunnel.carries_frames() {

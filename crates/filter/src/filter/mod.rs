@@ -1,8 +1,8 @@
 //! A filter: a list of rules with actions, compiled into a snapshot that permits only the modification of single rules.
-//! It determines the result for each packet.
+//! The filter determines the result for each packet.
 //!
 //! The matcher contains the rules that decide about packets. Rules that don't decide, and rules with conditions on
-//! applications, are few. They are evaluated one by one, up to the deciding rule.
+//! applications, are few. Such rules are evaluated one by one, up to the deciding rule.
 
 mod address_set;
 mod application;

@@ -9,7 +9,7 @@
 //! - If the list is not full, the new index is inserted without a replacement.
 //! - If both indexes are equally near, the lower one is replaced. A new index beyond all others replaces the one at that end.
 //! - A hit does not change the list.
-//! - Values that no rule contains have an interval without a child. It is cached like other intervals.
+//! - Values that no rule contains have an interval without a child. Such an interval is cached like other intervals.
 
 use core::cmp::Ordering;
 

@@ -402,7 +402,8 @@ impl<'m, A: Address> Bindings<'m, A> {
         )
     }
 
-    /// Keyed hash of an inside address and port. It is the mapping's hash in the index, and selects its outside port.
+    /// Keyed hash of an inside address and port. The hash places the mapping in the index, and selects its outside
+    /// port.
     #[inline(always)]
     fn inside_hash(&self, context: Context, inside: A, port: u16, class: PortClass) -> u64 {
         let [high, low] = inside.words();

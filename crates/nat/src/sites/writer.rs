@@ -126,8 +126,7 @@ impl SiteWriter {
 
     /// Sets, changes or clears the public address of a site in its virtual router.
     ///
-    /// # Errors
-    /// Another site has the address. This site then has no public address.
+    /// # Errors Another site has the address. The site whose address was set then has no public address.
     pub fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
         let Some(address) = address else {
             self.withdraw(site);
@@ -273,7 +272,8 @@ impl SiteWriter {
     }
 }
 
-/// Marks a line as free and returns its previous key. Other words may be written only after readers can see the mark.
+/// Marks a line as free and returns its previous key. Words other than the key may be written only after readers can
+/// see the mark.
 fn empty(slot: &Line) -> u64 {
     let key = slot.key.swap(0, Ordering::AcqRel);
     fence(Ordering::Release);

@@ -56,7 +56,7 @@ impl Quiescence {
         }
     }
 
-    /// Called by the writer: begins a new epoch after blocks were unpublished. These blocks may be freed when
+    /// Called by the writer: begins a new epoch after blocks were unpublished. The unpublished blocks may be freed when
     /// [`Quiescence::settled`] reaches the returned number.
     pub fn advance(&self) -> u64 {
         self.epoch.fetch_add(1, Ordering::AcqRel) + 1

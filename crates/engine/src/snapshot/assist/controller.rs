@@ -1,9 +1,9 @@
 //! Decides when an I/O worker borrows a shard, which one, and when it is returned.
 //!
-//! A session worker is overloaded while more packets than the threshold wait for it. Then one of its shards is borrowed, and
-//! another one after the first has arrived, as long as the I/O worker keeps up with its shards. A shard is returned when almost
-//! no packets have waited anywhere for some time, or when the I/O worker is overloaded and the session worker is not. While the
-//! number of packets is between the low mark and the threshold, nothing changes.
+//! A session worker is overloaded while more packets than the threshold wait for it. While a session worker is overloaded, one
+//! of its shards is borrowed, and another one after the first has arrived, as long as the I/O worker keeps up with its shards.
+//! A shard is returned when almost no packets have waited anywhere for some time, or when the I/O worker is overloaded and the
+//! session worker is not. While the number of packets is between the low mark and the threshold, nothing changes.
 
 use crate::packet::io::WorkerIndex;
 

@@ -28,7 +28,7 @@ pub struct ClassText {
     pub action: Action,
 }
 
-/// The action of a step. It refers to other chains by name.
+/// The action of a step. The action refers to other chains by name.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Count packets with a counter that has a name. Several steps may share the counter.

@@ -4,8 +4,8 @@ use super::deficit::Distribution;
 use super::senders::RecentSenders;
 use crate::packet::io::BURST_SIZE;
 
-/// Number of consecutive full bursts after which a queue counts as overloaded. They are half of the packets that a NIC's queue
-/// can hold.
+/// Number of consecutive full bursts after which a queue counts as overloaded. This number of bursts is half of what a NIC's
+/// queue can hold.
 const PATIENCE: u32 = 8;
 
 /// Number of full bursts after which a budget is reduced again, if it has never been sufficient.
@@ -19,7 +19,8 @@ const SETTLED: u32 = 16;
 const LEAST: usize = 8;
 
 /// Budget of a queue: the number of packets of a burst that pass while the worker is overloaded. Dropping the others costs almost
-/// nothing, so bursts are no longer full when the budget is small enough. Then the budget grows again, packet by packet.
+/// nothing, so bursts are no longer full when the budget is small enough. When bursts are no longer full, the budget grows again,
+/// packet by packet.
 #[derive(Clone, Copy, Debug)]
 pub struct BurstLimit {
     /// State of the distribution of the queue's budget.

@@ -99,7 +99,7 @@ impl Deficits {
         taken
     }
 
-    /// Returns unused units. This reduces what all other claimants get next.
+    /// Returns unused units. Returned units reduce what all other claimants get next.
     pub fn refund(&mut self, number: u16, units: u64) {
         if let Some(credit) = self.0.get_mut(usize::from(number)) {
             credit.level = credit.level.saturating_add(units * ONE);

@@ -14,10 +14,10 @@ use crate::session::shard::Shard;
 pub struct BindingFilter {
     /// Condition on the inside host. The port applies only to mappings.
     pub inside: Option<Endpoint>,
-    /// Condition on the outside address and port. It is compared with the paired address of a subscriber, and with any port of a
-    /// block.
+    /// Condition on the outside address and port. The condition is compared with the paired address of a subscriber, and with
+    /// any port of a block.
     pub outside: Option<Endpoint>,
-    /// Port class. It applies only to mappings.
+    /// Port class. The condition applies only to mappings.
     pub class: Option<PortClass>,
     /// Pool of the mapping, subscriber or block.
     pub pool: Option<PoolIndex>,
