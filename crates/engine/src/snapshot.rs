@@ -363,7 +363,7 @@ pub struct Snapshot {
     router_of: Vec<RouterIndex>,
     /// For each router: its interfaces.
     interfaces_of: Arc<Vec<Vec<u16>>>,
-    /// Whether unsolicited SYNs are answered after a delay. Otherwise they are dropped immediately.
+    /// Whether unsolicited SYNs are answered after a delay. If not, unsolicited SYNs are dropped immediately.
     pub answers_syns: bool,
     /// For each interface: the IPv4 and IPv6 gateways of its default routes, active or not. Answers to packets that arrived on
     /// the interface are sent to these gateways.

@@ -166,7 +166,7 @@ impl Traffic {
     }
 
     /// Injects frames, and runs workers in random order; a session worker runs `slow` times less often than an I/O worker.
-    /// Afterwards some microseconds pass.
+    /// At last some microseconds pass.
     fn step(&mut self, frames: usize, slow: usize) {
         for _ in 0..frames {
             let number = self.dice.roll(HOSTS.into()) as u8;

@@ -348,7 +348,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         ..Plan::default()
     };
     let translating = watch_with("translation", plan(true), &mut seen, |rig| {
-        // A session is used after a commit. Afterwards the session has no route, then an unresolved gateway, and then its former route.
+        // A session is used after a commit. After the commit, the session has no route, then an unresolved gateway, and then its former route.
         let question = udp("192.168.1.10:4444", "198.51.100.7:4444");
         let public = rig.public(&question);
         let nobody = Via::Gateway {

@@ -219,7 +219,7 @@ fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
     }
     assert_eq!(4, rig.drops("inspection-fragments-full"));
     assert_eq!(2, ledger(&mut rig).waiting);
-    // There is space for seventy bytes. Of two fragments with 32 bytes each, the older one is evicted.
+    // There is space for seventy bytes. If two fragments with 32 bytes each arrive, the older one is evicted.
     let mut rig = Rig::new(Plan {
         snapshot: |snapshot| {
             inspected::inspected(snapshot);

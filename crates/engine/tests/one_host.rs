@@ -245,7 +245,7 @@ fn sessions_of_borrowed_ports_stay_through_commits_that_keep_their_address() {
         assert_eq!(publics.len() as u64, rig.live());
         check_answers(&mut rig, 0, &publics, 211);
     }
-    // If an address is removed, its sessions end. When it is added again, all of its ports can be used.
+    // If an address is removed, its sessions end. When an address is added again, all of its ports can be used.
     for pool in [POOL.to_bits() + 1, POOL.to_bits()] {
         let plan = Plan {
             pool: vec![(pool, pool)],

@@ -81,7 +81,7 @@ impl Default for Blocks {
 pub struct Quarantine {
     /// Duration of the quarantine in seconds; 0 disables it.
     pub seconds: u32,
-    /// Maximum number of quarantined ports and blocks in a shard. If it is reached, released ports are free
+    /// Maximum number of quarantined ports and blocks in a shard. If the maximum is reached, released ports are free
     /// immediately, and a counter records this.
     pub most: u32,
 }

@@ -97,7 +97,7 @@ pub struct LeaseRequest {
     pool: PoolIndex,
     class: PortClass,
     range: Range,
-    /// Preferred ports. If none of them is free, other ports are allocated.
+    /// Preferred ports. If no preferred port is free, other ports are allocated.
     suits: PortPreference,
     /// Preferred ports of the first word.
     first: u64,

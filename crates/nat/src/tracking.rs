@@ -419,7 +419,7 @@ impl Tracking {
         }
     }
 
-    /// Whether a SYN is acknowledged. If it has data, the acknowledgment may include the data or not (RFC 7413).
+    /// Whether a SYN is acknowledged. If the SYN has data, the acknowledgment may include the data or not (RFC 7413).
     fn acknowledges_syn_data(&self, segment: &Segment) -> bool {
         let opener = usize::from(self.flags & TURNED != 0);
         let from = self.acknowledged[1 - opener];

@@ -1,8 +1,8 @@
 //! Source-based routing tables (RFC 8043, section 4; `ip rule from` in Linux). Packets from certain networks are looked
 //! up in such a table before the table of their router.
 //!
-//! The table of the longest network that contains the source is searched first. If it has no route to the destination,
-//! the table of the next longest network is searched. The router's own table is the last.
+//! The table of the longest network that contains the source is searched first. If that table has no route to the
+//! destination, the table of the next longest network is searched. The router's own table is the last.
 
 use crate::{Address, Prefix, RouterIndex};
 

@@ -86,8 +86,8 @@ impl TokenBucket {
 /// 100 Gbit/s is represented with an error of at most 1 %.
 const WORD_DIGITS: u32 = 5;
 
-/// Number of additional binary digits in the duration of a token. With them, rates in bits are as exact as rates in
-/// packets.
+/// Number of additional binary digits in the duration of a token. The additional digits make rates in bits as exact as
+/// rates in packets.
 const TOKEN_DIGITS: u32 = 29;
 
 /// Added to a duration before the additional digits are removed, so that the result is rounded up.

@@ -591,7 +591,7 @@ impl ControlPlane {
     }
 
     /// Whether pool migration is complete: all shards allocate from the new pools, and no session uses a port that no pool
-    /// contains. Until then, pools can't be changed.
+    /// contains. While pool migration is incomplete, pools can't be changed.
     pub fn is_migrated(&self) -> bool {
         let generation = u64::from(self.snapshot.current().leases.generation);
         self.counters

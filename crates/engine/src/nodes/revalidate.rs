@@ -257,8 +257,8 @@ pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> b
         && !routes_may_concern::<F>(session, snapshot, generations)
 }
 
-/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. If not, the
-/// session must be decided again.
+/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. A session
+/// for which this is false must be decided again.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, paths: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());

@@ -3,8 +3,8 @@
 //! A [`PacketIo`] belongs to one worker and owns every buffer that the worker uses. The *burst buffers* contain the packets that
 //! were received, made, unparked or taken over and have not been disposed of. The burst buffers are an ordered list of at most
 //! [`BURST_BUFFERS`] buffers, addressed by [`BufferIndex`]. Nodes see the burst buffers as borrowed [`Packet`]s; they choose the
-//! next node of each packet and never own it. Afterwards the worker disposes of every buffer exactly once: it transmits, frees,
-//! parks or hands it over. [`PacketIo::end`] ends the burst and empties the burst buffers.
+//! next node of each packet and never own it. At the end of the burst the worker disposes of every buffer exactly once: it
+//! transmits, frees, parks or hands it over. [`PacketIo::end`] ends the burst and empties the burst buffers.
 //!
 //! Every method is called once per burst, never per packet, except `park` and `unpark`, which are rare.
 

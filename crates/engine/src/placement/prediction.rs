@@ -463,7 +463,7 @@ mod tests {
         assert_eq!([80.0, 140.0], cycles(&sends));
         // If the fraction x is taken over: 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
         assert_eq!([98.0, 98.0], cycles(&sends.with_assist().unwrap()));
-        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20. With it: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
+        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20. With assistance: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
         assert_eq!([40.0, 140.0], cycles(&inspects));
         assert_eq!([81.7, 81.7], cycles(&inspects.with_assist().unwrap()));
     }

@@ -193,7 +193,7 @@ impl Assist {
         }
     }
 
-    /// The answer to a request, if it is available. Afterwards the worker accepts other requests.
+    /// The answer to a request, if it is available. When the answer was read, the worker accepts other requests.
     pub(crate) fn answered(&self, whom: WorkerIndex) -> Option<bool> {
         let asked = &self.posts.get(usize::from(whom))?.asked;
         let yes = match asked.load(Ordering::Acquire) {

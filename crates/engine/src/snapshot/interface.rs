@@ -37,7 +37,8 @@ pub struct Interface {
     pub validation: SourceValidation,
     /// Validity checks of headers.
     pub validity: validity::Policy,
-    /// Whether to complete checksums that a local sender left to checksum offload. Otherwise such packets are dropped.
+    /// Whether to complete checksums that a local sender left to checksum offload. If not, packets with such checksums
+    /// are dropped.
     pub complete_checksums: bool,
     /// Settings of neighbour discovery.
     pub neighbours: NeighbourSettings,
@@ -103,9 +104,9 @@ impl Priority {
 pub struct Bridge {
     /// The other interface of the bridge.
     pub peer: u16,
-    /// Whether to drop invalid packets. Otherwise they are counted and forwarded.
+    /// Whether to drop invalid packets. If not, invalid packets are counted and forwarded.
     pub drops_invalid: bool,
-    /// Whether to forward packets that should be inspected but can't be. Otherwise they are dropped.
+    /// Whether to forward packets that should be inspected but can't be. If not, such packets are dropped.
     pub fails_open: bool,
 }
 

@@ -4,8 +4,9 @@
 //! for the shard to the new owner, which holds them. When every worker has seen the change (after a full round of each) and the
 //! devices are steered accordingly, the old owner empties its device queues and rings. The old owner processes the packets of
 //! its rings itself, and waits until other workers have taken the packets that it handed to them: a worker reads one ring after
-//! another, and could otherwise take later packets of a flow first. After that, the shard moves. The new owner first processes
-//! the packets from rings, and then those that it received itself. Thus no packet is lost, and flows keep their order.
+//! another, and could otherwise take later packets of a flow first. After all of these packets are processed, the shard moves.
+//! The new owner first processes the packets from rings, and then those that it received itself. With this protocol no packet
+//! is lost, and flows keep their order.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};

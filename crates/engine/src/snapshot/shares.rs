@@ -296,8 +296,8 @@ impl Shares {
         }
     }
 
-    /// Whether a frame of this many bytes may cross an inter-router link from the end `from` to a router at the other end. If it
-    /// may, it is charged to the rate limits.
+    /// Whether a frame of this many bytes may cross an inter-router link from the end `from` to a router at the other end. A
+    /// frame that may cross is charged to the rate limits.
     pub fn may_cross(&self, from: u16, router: RouterIndex, bytes: u64, now: u64) -> bool {
         let link = self
             .leaving

@@ -1,6 +1,6 @@
 //! Assignment of packets to shards, with the Toeplitz hash by which NICs select queues (RSS). If the NIC supports it, a packet
-//! arrives in the queue of the worker that owns its shard. Otherwise the receiving worker computes the same hash and hands the
-//! packet off.
+//! arrives in the queue of the worker that owns its shard. If the NIC doesn't support the hash, the receiving worker computes
+//! it and hands the packet off.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Whether the tunnel carries Ethernet frames. Otherwise it carries only IP.
+    /// Whether the tunnel carries Ethernet frames. If not, the tunnel carries only IP.
     #[inline]
     pub fn carries_frames(&self) -> bool {
         matches!(self.kind, TunnelKind::Vxlan(_))

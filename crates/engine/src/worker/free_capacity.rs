@@ -1,5 +1,5 @@
-//! Free capacity of the rings to the next pipeline stage. If it is exhausted, packets are shed where they enter the pipeline, and
-//! wait elsewhere.
+//! Free capacity of the rings to the next pipeline stage. If the capacity is exhausted, packets are shed where they enter the
+//! pipeline, and wait elsewhere.
 
 use super::Worker;
 use crate::packet::io::BURST_SIZE;

@@ -149,8 +149,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Refunds the packets that the device did not accept. Otherwise the interface whose packets are last in each burst would pay
-    /// for all of them.
+    /// Refunds the packets that the device did not accept. Without the refund, the interface whose packets are last in each burst
+    /// would pay for all of them.
     #[cold]
     fn refund(&mut self, slots: &[BufferIndex]) {
         for slot in slots {

@@ -10,7 +10,8 @@ use crate::snapshot::Snapshot;
 /// 0.1 %.
 const FINE: u64 = 1 << 20;
 
-/// Maximum credit of an account, in bursts below its share. With it, a group of packets doesn't wait behind a flood.
+/// Maximum credit of an account, in bursts below its share. With credit, a group of packets doesn't wait behind a
+/// flood.
 const IN_HAND: u64 = 8;
 
 /// Schedule of a worker's ports.

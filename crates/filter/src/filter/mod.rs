@@ -112,7 +112,7 @@ pub struct CompiledRule {
     /// IPv6 hyperrectangles.
     pub v6: Vec<Rule<u128>>,
     /// Applications that the rule matches. If the list is not empty, the rule is evaluated only for sessions with an
-    /// identified application. If it is empty, the rule is evaluated for all packets.
+    /// identified application. If the list is empty, the rule is evaluated for all packets.
     pub applications: Vec<ApplicationMatch>,
     /// Conditions that hyperrectangles can't express.
     pub conditions: Conditions,

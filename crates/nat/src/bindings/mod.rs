@@ -64,8 +64,8 @@ pub struct Allocation<A> {
     pub lease: Lease<A>,
     /// Resources that the session holds.
     pub holding: Resources,
-    /// Whether other sessions may use the same outside address and port. In this case the answers to the sessions must
-    /// have different sources; if they don't, [`Bindings::another`] returns the next candidate.
+    /// Whether other sessions may use the same outside address and port. If the port is shared, the answers to the
+    /// sessions must have different sources; if they don't, [`Bindings::another`] returns the next candidate.
     pub overlaps: bool,
 }
 

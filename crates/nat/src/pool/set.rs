@@ -229,8 +229,8 @@ impl<A: Address> Pools<A> {
     /// Pools that contain an address. Several pools may share an address with different ports.
     #[inline]
     fn owners_of(&self, context: Context, address: A) -> impl Iterator<Item = PoolIndex> {
-        // Ranges overlap only if pools share addresses with different ports. In this case an earlier range may extend
-        // beyond a later one.
+        // Ranges overlap only if pools share addresses with different ports. If ranges overlap, an earlier range may
+        // extend beyond a later one.
         let owners = self.ranges(context, address).iter().rev();
         owners.filter(move |range| address <= range.2).map(|range| range.3)
     }

@@ -245,7 +245,7 @@ impl Feed {
         offered
     }
 
-    /// The group that a route refers to. If it refers to none, its next hops are stored in `self.hops`.
+    /// The group that a route refers to. If a route refers to no group, its next hops are stored in `self.hops`.
     fn target(&mut self, rib: &mut Rib, message: &RouteMessage<'_>) -> Result<Option<Group>, Refused> {
         self.hops.clear();
         if message.kind == Kind::Other {
