@@ -453,7 +453,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
         assert_eq!(at(SERVER, 53), only(&sent, &rig).1);
         let sent = rig.router_sends(&packet::udp4(stranger, public));
         assert_eq!(at(HOST, 1), only(&sent, &rig).1);
-        // All sessions send again, and none of them must be decided again.
+        // All sessions send again, and no session must be decided again.
         let done = revised(&rig) - before;
         rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         assert_eq!((live, done), (rig.live(), revised(&rig) - before));

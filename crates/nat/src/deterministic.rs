@@ -45,7 +45,8 @@ pub enum Algorithm {
     /// ascending order.
     #[default]
     Sequential,
-    /// The first C inside addresses share the first outside address. Each of them gets every C-th port.
+    /// The first C inside addresses share the first outside address. Each of these inside addresses gets every C-th
+    /// port.
     Staggered,
     /// The assignment runs over all outside addresses for the first port, then over all of them for the next port.
     RoundRobin,

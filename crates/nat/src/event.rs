@@ -1,4 +1,4 @@
-//! Binding events for logging (RFC 6888, REQ-12; RFC 8158). A shard queues them for its worker.
+//! Binding events for logging (RFC 6888, REQ-12; RFC 8158). A shard queues events for its worker.
 
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex};

@@ -109,7 +109,7 @@ struct PortPreference {
     /// Mask of the ports in a word that have the preferred parity.
     parity: u64,
     /// Value that a port must contribute to the RSS hash of the session's answers (computed with outside address 0) so
-    /// that RSS delivers them to this shard. `None` if any port can be used.
+    /// that RSS delivers the answers to this shard. `None` if any port can be used.
     required_hash: Option<u32>,
 }
 

@@ -91,7 +91,7 @@ impl From<NextHop> for HopSet {
     }
 }
 
-/// Next-hop index for each bucket. The buckets are written before a route refers to them, and are not modified until no
+/// Next-hop index for each bucket. Buckets are written before a route refers to them, and are not modified until no
 /// reader can hold them.
 #[derive(Debug)]
 struct Buckets {

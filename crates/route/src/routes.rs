@@ -205,8 +205,9 @@ pub struct RouteSet {
 }
 
 impl RouteSet {
-    /// Creates the routes to the interfaces' addresses and networks, and the configured routes. Unless one of them
-    /// covers 169.254.0.0/16, a route that drops packets to IPv4 link-local addresses is added (RFC 3927, section 2.7).
+    /// Creates the routes to the interfaces' addresses and networks, and the configured routes. Unless one of these
+    /// routes covers 169.254.0.0/16, a route that drops packets to IPv4 link-local addresses is added (RFC 3927,
+    /// section 2.7).
     pub fn new(interfaces: &[Interface], configured: &[Route]) -> Result<Self, RouteError> {
         let mut set = Self::default();
         for interface in interfaces {

@@ -297,8 +297,8 @@ impl SharedTokenBucket {
             .is_ok()
     }
 
-    /// Number of whole tokens in the bucket. If several workers read it simultaneously, each may take all of them with
-    /// [`SharedTokenBucket::charge`]; the resulting debt is repaid later.
+    /// Number of whole tokens in the bucket. If several workers read the number simultaneously, each may take all
+    /// tokens with [`SharedTokenBucket::charge`]; the resulting debt is repaid later.
     #[inline]
     pub fn tokens(&self, now: u64) -> u64 {
         self.rate.tokens(self.full_at.load(Ordering::Relaxed), now)

@@ -146,7 +146,8 @@ pub struct ControlPlane {
     conflicts: Arc<Conflicts>,
     /// Capacity of each shard for allocations of IPv4 and IPv6 pools.
     room: [Capacity; 2],
-    /// The previous port layouts. The control plane keeps them, so that its thread frees them, and not the last worker that uses them.
+    /// The previous port layouts. The control plane keeps the previous layouts, so that its thread frees their memory, and not the last worker that
+    /// uses them.
     before: PortLayouts,
     /// How often the link of each interface has come up.
     ups: Arc<[AtomicU32]>,

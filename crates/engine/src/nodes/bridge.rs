@@ -48,7 +48,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Receives the packets of `slots`. All arrived on `port`, which is interface `number` of a bridge.
+/// Receives the packets of `slots`. All packets arrived on `port`, which is interface `number` of a bridge.
 #[inline(never)]
 pub fn receive(
     batch: &mut Batch<'_, '_>,
@@ -114,7 +114,7 @@ pub fn receive(
     tally.flush(ctx);
 }
 
-/// Receives those packets of a slot mask that have the tags of a bridge's interface. All arrived on `port`. Returns the mask of the others.
+/// Receives those packets of a slot mask that have the tags of a bridge's interface. All packets arrived on `port`. Returns the mask of the others.
 #[inline(never)]
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,
@@ -199,7 +199,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             Err(reason) => spare(meta, reason, ctx),
         }
         let peer = ctx.snapshot.interface(bridge.peer);
-        // If the interface has no tags, only a preceding priority tag belongs to the bridge. All other tags belong to the customer.
+        // If the interface has no tags, only a preceding priority tag belongs to the bridge; other tags belong to the customer.
         let outer = outer.filter(|tag| tag.is_priority() || !interface.tags.is_empty());
         match peer.is_none_or(|peer| peer.push_tags_after(packet, outer)) {
             true => send(slot, bridge.peer, batch, lists, ctx),
@@ -333,8 +333,8 @@ fn look_by(
     Ok(layers)
 }
 
-/// Passes packets of flows that are inspected, or whose application is being identified, to session lookup. All other packets are
-/// forwarded to the peer interface.
+/// Passes packets of flows that are inspected, or whose application is being identified, to session lookup. Packets of other
+/// flows are forwarded to the peer interface.
 fn onward(
     slot: BufferIndex,
     bridge: Bridge,

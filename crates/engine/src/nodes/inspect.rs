@@ -419,7 +419,7 @@ fn finish<F: Family>(
     }
 }
 
-/// Forwards a packet after the other fragments of its datagram. If some are parked, all of them are sent in a later burst.
+/// Forwards a packet after the other fragments of its datagram. If some of the fragments are parked, all are sent in a later burst.
 fn forward_fragment<F: Family>(
     slot: BufferIndex,
     meta: &Meta,

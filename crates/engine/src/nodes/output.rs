@@ -319,8 +319,7 @@ impl Adjacency {
     /// fragmented. Returns `false`, without effect, if there is no space for more tags.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        // The header is built in registers, in little-endian words. If the header were built in memory, its loads would be delayed by store
-        // forwarding.
+        // The header is built in registers, in little-endian words: store forwarding would delay the loads of a header in memory.
         let word = |at: usize| {
             let bytes = self.head.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))

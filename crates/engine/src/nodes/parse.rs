@@ -514,7 +514,7 @@ pub(super) fn parse_other(
 }
 
 /// Whether a frame has a priority tag that must be popped. Such a tag precedes two other tags. If sites exist, every priority tag must be popped,
-/// because sites are identified by their tags. All other priority tags stay, and their priority is forwarded.
+/// because sites are identified by their tags. Priority tags in other positions stay, and their priority is forwarded.
 #[inline(always)]
 fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {

@@ -39,7 +39,7 @@ impl Origin {
     }
 }
 
-/// Metadata of a packet. `parse` determines them once for all later nodes.
+/// Metadata of a packet. `parse` determines the metadata once for all later nodes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub struct Meta {

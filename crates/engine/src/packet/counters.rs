@@ -1,4 +1,4 @@
-//! Counters. Each is written by one worker, and any thread may read it.
+//! Counters. Each counter is written by one worker, and any thread may read it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -409,7 +409,7 @@ named! {
 }
 
 impl WorkerCounters {
-    /// Creates counters for `interfaces` interfaces and `shards` shards. All are 0.
+    /// Creates counters for `interfaces` interfaces and `shards` shards. All counters are 0.
     pub fn new(interfaces: usize, shards: usize) -> Self {
         Self {
             nodes: NodeIndex::ALL.iter().map(|_| NodeCounters::default()).collect(),

@@ -61,8 +61,8 @@ pub trait PacketIo: Send {
     /// Frees the buffers of these slots.
     fn free(&mut self, slots: &[BufferIndex]);
 
-    /// Appends up to `count` buffers to the burst buffers. Each is an empty frame with at least 128 bytes of headroom. Returns
-    /// the number of buffers, which is 0 if the burst buffers are full or the pool is exhausted.
+    /// Appends up to `count` buffers to the burst buffers. Each appended buffer is an empty frame with at least 128 bytes of
+    /// headroom. Returns the number of buffers, which is 0 if the burst buffers are full or the pool is exhausted.
     fn allocate(&mut self, count: usize) -> usize;
 
     /// Removes a slot from the burst buffers and keeps its buffer. Returns `None`, without effect, if no more buffers can be

@@ -30,7 +30,7 @@ pub enum PuntClass {
     Dhcp,
     /// ARP. ARP is only counted, because Sluice answers it itself.
     Arp,
-    /// All other packets: management access of the operator, services, ICMP errors.
+    /// Packets of no other class: management access of the operator, services, ICMP errors.
     Rest,
 }
 

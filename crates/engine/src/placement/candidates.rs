@@ -29,7 +29,7 @@ fn sorted(cores: &[Core], topology: &Topology, siblings_last: bool) -> Vec<Core>
     sorted
 }
 
-/// All ways to divide the four parts into adjacent stages. Each is given by the number of parts in each stage.
+/// All ways to divide the four parts into adjacent stages. Each division is given by the number of parts in each stage.
 fn groupings() -> impl Iterator<Item = Vec<usize>> {
     (0..8u32).map(|cuts| {
         let mut sizes = vec![1];

@@ -44,7 +44,7 @@ const RUN: u16 = 32;
 /// Number of ticks after which the rest of a range is discarded. By then the shared counter may have wrapped around to it.
 const STALE: u32 = 30 * TICKS_PER_SECOND as u32;
 
-/// Counters that all shards share. Each shard draws ranges of numbers from them.
+/// Counters that all shards share. Each shard draws ranges of numbers from the shared counters.
 #[derive(Debug)]
 pub struct IpIdCounters(Box<[AtomicU16]>);
 

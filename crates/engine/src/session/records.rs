@@ -1,5 +1,5 @@
-//! Log records of inspected flows: dropped packets, transactions, and ends of flows. A bounded queue passes them from a worker to
-//! the logger and never blocks the worker.
+//! Log records of inspected flows: dropped packets, transactions, and ends of flows. A bounded queue passes records from a worker
+//! to the logger and never blocks the worker.
 
 use std::cell::RefCell;
 use std::net::IpAddr;

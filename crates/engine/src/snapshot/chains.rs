@@ -117,7 +117,7 @@ struct WorkerTally {
     bytes: Counter,
 }
 
-/// Counter of a step: packets, and bytes of their frames. Each worker writes a separate part.
+/// Counter of a step: packets, and bytes of their frames. Each worker writes a separate part of the counter.
 #[derive(Debug)]
 pub struct Tally(Box<[WorkerTally]>);
 

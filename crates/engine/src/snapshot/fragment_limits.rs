@@ -25,7 +25,7 @@ impl Default for FragmentLimits {
 /// Limits of the reassembly for inspection in one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReassemblyLimits {
-    /// Maximum number of datagrams. Each has a buffer of 64 KiB.
+    /// Maximum number of datagrams. Each datagram has a buffer of 64 KiB.
     pub datagrams: usize,
     /// Maximum number of bytes in the fragments of all datagrams together.
     pub bytes: usize,

@@ -1,6 +1,6 @@
 //! The owner of each shard, and the protocol by which a shard moves to another worker.
 //!
-//! Only the owner can give a shard away. The owner publishes the new owner here. From then on it hands packets that it receives
+//! Only the owner can give a shard away. The owner publishes the new owner here. The owner then hands packets that it receives
 //! for the shard to the new owner, which holds them. When every worker has seen the change (after a full round of each) and the
 //! devices are steered accordingly, the old owner empties its device queues and rings. The old owner processes the packets of
 //! its rings itself, and waits until other workers have taken the packets that it handed to them: a worker reads one ring after

@@ -128,8 +128,8 @@ pub struct Role {
     pub parsers: Box<[WorkerIndex]>,
     /// Workers that have the sessions of the packets that this worker parses; empty if it has them itself.
     pub sessions: Box<[WorkerIndex]>,
-    /// Next workers for packets that this worker receives. If their rings have no space, packets are shed before any work is done
-    /// for them.
+    /// Next workers for packets that this worker receives. If the rings to these workers have no space, packets are shed before
+    /// any work is done for them.
     pub beyond: Box<[WorkerIndex]>,
     /// Next workers for packets that this worker takes from others. The worker takes no packets from others while the
     /// rings to the next workers have no space.

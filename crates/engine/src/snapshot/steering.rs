@@ -238,7 +238,7 @@ impl Steering {
     /// subscriber prefix of the host. Packets to public addresses are assigned by the port block. Flows to forwarded ports are
     /// assigned by the target host, or by the client if there are several targets. Flows of protocols without ports are assigned
     /// by the untranslated remote address. Both directions of a session have the same shard. If untranslated flows have
-    /// sessions, this holds for them as well.
+    /// sessions, both of their directions have the same shard, too.
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)

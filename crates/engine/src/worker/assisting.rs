@@ -1,6 +1,6 @@
 //! Assistance: an I/O worker processes sessions of other workers. Packets of the shards that it has borrowed wait in a queue. The
-//! worker processes them for a time slice and then receives again. This file also contains the handling of the workers' requests
-//! for shards; see [`crate::snapshot::assist`].
+//! worker processes queued packets for a time slice and then receives again. This file also contains the handling of the workers'
+//! requests for shards; see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Frames from hosts and from the subscriber service. The owner processes them.
+//! Frames from hosts and from the subscriber service. The owner processes these frames.
 
 use sluice_wire::layers::{self, Class};
 

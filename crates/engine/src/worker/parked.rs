@@ -87,7 +87,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Releases the parked fragments of a shard that leaves. The shard's new worker processes them.
+    /// Releases the parked fragments of a shard that leaves. The shard's new worker processes the fragments.
     pub(super) fn free_held(&mut self, place: usize) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;

@@ -379,7 +379,7 @@ impl<'m> Worker<'m> {
     }
 
     /// Processes held packets, a few bursts per round, while further packets are held behind them. The move is complete when the
-    /// last of them is processed.
+    /// last held packet is processed.
     fn take_in(&mut self, now: Now) -> usize {
         let Some(Expected {
             shard,

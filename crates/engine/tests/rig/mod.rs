@@ -206,7 +206,7 @@ pub struct Rig {
 pub struct Memory(Vec<*mut [Line]>);
 
 impl Memory {
-    /// Allocates this number of lines. References to them must not outlive this value.
+    /// Allocates this number of lines. References to the lines must not outlive this value.
     pub fn lines(&mut self, lines: usize) -> &'static mut [Line] {
         let given = Box::leak(zeroed_slice_box(lines));
         self.0.push(given);

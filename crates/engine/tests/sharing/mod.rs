@@ -1,4 +1,5 @@
-//! Virtual routers with equal addresses. Each forwards the packets of a host from its inside interface to its outside interface.
+//! Virtual routers with equal addresses. Each router forwards the packets of a host from its inside interface to its outside
+//! interface.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::cell::Cell;

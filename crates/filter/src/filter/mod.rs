@@ -398,7 +398,7 @@ impl<A: Address> Filter<A> {
             class: TrafficClass::ANY,
         };
         // The hyperrectangles of a rule are adjacent in the list and may overlap. A rule is evaluated only once for a
-        // packet, even if several of them match.
+        // packet, even if several of its hyperrectangles match.
         let mut noted = None;
         // Set if an accepting rule may match later, when more of the application is identified.
         let mut is_open = false;

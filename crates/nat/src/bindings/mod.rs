@@ -3,7 +3,7 @@
 //! The allocation of an outside address and port for a new session has several passes, so that a batch hides memory
 //! latency: [`Bindings::request`], [`Bindings::prefetch_records`] and [`Bindings::allocate`]. The [`crate::Decision`]
 //! of the session records which resources were allocated. At the end of the session, [`Bindings::release_request`] and
-//! [`Bindings::release`] release them.
+//! [`Bindings::release`] release these resources.
 
 mod allocation;
 mod capacity;

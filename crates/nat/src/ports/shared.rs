@@ -75,7 +75,7 @@ impl SharedPorts {
     }
 
     /// Claims `count` consecutive blocks for a shard: all of them or none. `borrows` means that the distribution
-    /// assigns them to another shard.
+    /// assigns the blocks to another shard.
     pub(crate) fn claim(&self, first: u32, count: u32, shard: u32, borrows: bool) -> bool {
         if (first..first + count).any(|block| self.load(block) != FREE || block >= BLOCKS) {
             return false;

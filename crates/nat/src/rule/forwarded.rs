@@ -15,8 +15,8 @@ const REGIONS: usize = 1 << 16;
 const NAMED: u64 = 1;
 const ALL: u64 = 2;
 
-/// Bitmaps of the ports that rules forward, and of the address regions that have such rules. Only one thread writes
-/// them.
+/// Bitmaps of the ports that rules forward, and of the address regions that have such rules. Only one thread writes the
+/// bitmaps.
 #[derive(Debug)]
 pub struct Forwarded {
     ports: Box<[AtomicU64; PORTS / 64]>,

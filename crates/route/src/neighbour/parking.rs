@@ -1,5 +1,5 @@
 //! Packets that wait for the resolution of a neighbour. The engine owns the packets; this module stores handles of
-//! them.
+//! packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

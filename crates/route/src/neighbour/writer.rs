@@ -369,8 +369,8 @@ impl NeighbourWriter {
         });
     }
 
-    /// Creates an entry in a free slot. If both buckets of its address are full, an unconfirmed entry in them is
-    /// displaced.
+    /// Creates an entry in a free slot. If both buckets of its address are full, an unconfirmed entry in these buckets
+    /// is displaced.
     fn create(
         &mut self,
         interface: InterfaceIndex,

@@ -104,8 +104,7 @@ impl Sets {
 
     /// First entry in the list of entries that use a set.
     ///
-    /// # Panics
-    /// The set does not exist. Entries and offers have a use of their set, so that it exists for them.
+    /// # Panics The set does not exist. Entries and offers have a use of their set, so that their set exists.
     pub fn head(&mut self, index: u32, family: usize) -> &mut u32 {
         let set = self.all[index].as_mut().expect("a use is held");
         &mut set.heads[family]

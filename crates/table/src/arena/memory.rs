@@ -77,8 +77,8 @@ impl<T> Arena<T> {
         self.append_all(vec![value]).map_err(|mut values| values.remove(0))
     }
 
-    /// Appends values contiguously and returns the index of the first one. If the arena can't hold all of them, they
-    /// are returned as the error.
+    /// Appends values contiguously and returns the index of the first one. If the arena can't hold all values, they are
+    /// returned as the error.
     pub fn append_all(&self, values: Vec<T>) -> Result<usize, Vec<T>> {
         let Ok(_alone) = self.appending.lock() else {
             return Err(values);

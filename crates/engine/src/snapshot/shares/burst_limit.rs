@@ -46,7 +46,7 @@ impl Default for BurstLimit {
 }
 
 impl BurstLimit {
-    /// Records a burst of `count` packets. Returns how many of them may pass.
+    /// Records a burst of `count` packets. Returns how many packets may pass.
     #[inline]
     pub fn observe(&mut self, count: usize) -> usize {
         if count < BURST_SIZE {

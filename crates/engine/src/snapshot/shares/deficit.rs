@@ -25,8 +25,8 @@ struct Deficit {
 /// State of the distribution of one queue's budget.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distribution {
-    /// Number of units (fixed point) distributed so far for a weight of 1. A claimant that was absent gets its part of them when
-    /// it returns.
+    /// Number of units (fixed point) distributed so far for a weight of 1. A claimant that was absent gets its part of these
+    /// units when it returns.
     clock: u64,
     /// Units that were available but not taken, because no claimant was entitled to a whole unit. If negative, units that were
     /// taken without being available, because several claimants used their credit together.

@@ -18,7 +18,8 @@ pub struct RecentDemands {
 }
 
 impl RecentDemands {
-    /// Records the demands of a burst. Calls `absent` for each recent demand that is not among them.
+    /// Records the demands of a burst. Calls `absent` for each recent demand that is not among the demands of this
+    /// burst.
     pub fn observe(&mut self, claims: &[Demand], mut absent: impl FnMut(Demand)) {
         self.burst = self.burst.wrapping_add(1);
         let is_here = |number: u16| claims.iter().any(|claim| claim.number == number);

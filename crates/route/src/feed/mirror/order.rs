@@ -4,8 +4,8 @@
 //! changes the first route, `append` inserts a route after the last, and `prepend` inserts one before the first.
 //!
 //! IPv6 (`fib6_add_rt2node`): next hops that have a gateway and the same metric form one route with several next hops,
-//! even if they were added by different messages. Each has a position in the list, and each message contains all of
-//! them. Other routes with that metric are separate.
+//! even if they were added by different messages. Each next hop has a position in the list, and each message contains
+//! all next hops of the route. Other routes with that metric are separate.
 
 use super::leads::{KernelTarget, KernelTargets};
 use crate::feed::netlink::{APPEND, REPLACE};
