@@ -146,8 +146,7 @@ pub struct ControlPlane {
     conflicts: Arc<Conflicts>,
     /// Capacity of each shard for allocations of IPv4 and IPv6 pools.
     room: [Capacity; 2],
-    /// The previous port layouts. The control plane keeps the previous layouts, so that its thread frees their memory, and not the last worker that
-    /// uses them.
+    /// The previous port layouts, kept so that the control thread frees their memory, and not a worker.
     before: PortLayouts,
     /// How often the link of each interface has come up.
     ups: Arc<[AtomicU32]>,

@@ -5,11 +5,12 @@
 //! ID to whatever a receiver may have to reassemble: fragments, and datagrams that may still be fragmented. Unfragmented
 //! datagrams with the Don't Fragment flag are atomic; receivers ignore their IP ID, and they keep it.
 //!
-//! - An unfragmented datagram gets its IP ID from a counter of outside address, destination and protocol: numbers below
-//!   [`FRAGMENTS`], from the [`IpIds`] of its shard, which draws ranges from counters shared by all shards.
-//! - A fragmented datagram gets its IP ID from a counter of destination and protocol, since virtual reassembly does not know
-//!   the outside address yet: numbers from [`FRAGMENTS`] on, from [`crate::features::virtual_reassembly`], which gives all
-//!   fragments of a datagram the same IP ID, in whatever order they arrive.
+//! - An unfragmented datagram gets its IP ID from the [`IpIds`] of its shard, which draws ranges of numbers from counters
+//!   shared by all shards. The numbers are below [`FRAGMENTS`]. The counter is selected by outside address, destination and
+//!   protocol.
+//! - A fragmented datagram gets its IP ID from [`crate::features::virtual_reassembly`], which gives all fragments of a
+//!   datagram the same IP ID, in whatever order they arrive. Its numbers start at [`FRAGMENTS`]. Its counters are selected by
+//!   destination and protocol only, since virtual reassembly does not know the outside address yet.
 //!
 //! A counter is selected by a keyed hash, so several flows may share a counter, but one flow never uses several. A number
 //! repeats after 32,768 others of its counter. RFC 6864 requires 120 s between repetitions, which holds up to 273 non-atomic
