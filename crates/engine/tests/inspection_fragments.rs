@@ -180,7 +180,7 @@ fn fragments_that_do_not_agree_where_their_datagram_ends_are_dropped() {
     for whole in [udp4(), udp6()] {
         let parts = pieces(&whole.clone().payload(&around(0, b"harmless")), &[4, 8], 7);
         for other in [
-            // The fragments are: a second last fragment, an end before received data, and data after the end.
+            // The fragments are: another last fragment, an end before received data, and data after the end.
             piece(&whole, 104, &[b'x'; 8], false, 7),
             piece(&whole, 64, &[b'x'; 16], false, 7),
             piece(&whole, 104, &[b'x'; 8], true, 7),

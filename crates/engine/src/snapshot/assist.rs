@@ -139,8 +139,8 @@ impl Assist {
         self.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Records that a worker begins a round. All packets that it has handed off are in the rings, and from now on it uses all
-    /// changes that others had published before they read its round counter.
+    /// Records that a worker begins a round. At this point, all packets that the worker has handed off are in the rings. From
+    /// now on, the worker uses all changes that other workers had published before they read its round counter.
     #[inline(always)]
     pub(crate) fn begin_round(&self, own: WorkerIndex) {
         if let Some(post) = self.posts.get(usize::from(own)) {

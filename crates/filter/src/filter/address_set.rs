@@ -2,8 +2,8 @@
 //!
 //! An address is a network of full prefix length. A lookup tries each prefix length that occurs in the set for the address family; usually there are
 //! few. A keyed hash, which attackers can't predict, selects two buckets of [`SLOTS`] slots for a network, which may be stored in either. The set
-//! has two slots for each element of the maximum size, so that both buckets are rarely full; if they are, adding the network fails as if the set
-//! were full.
+//! has two slots for each element of the maximum size, so that both buckets are rarely full. If both are full, the network cannot be added, as if
+//! the set were full.
 
 use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};

@@ -153,8 +153,8 @@ pub struct Neighbours {
     slots: Box<[Slot]>,
     /// Index slots: number of an entry plus 1; 0 if empty.
     places: Box<[AtomicU32]>,
-    /// Bitmap of point-to-point interfaces. An interface's bit is set before packets are sent there, so that the bitmap
-    /// is not part of the model check.
+    /// Bitmap of point-to-point interfaces. The bit of an interface is set before packets are sent on the interface, so
+    /// the model check leaves the bitmap out.
     pairs: Box<[std::sync::atomic::AtomicU32]>,
     key: Key,
 }

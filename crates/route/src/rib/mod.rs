@@ -250,7 +250,7 @@ impl Rib {
         Ok(())
     }
 
-    /// Releases a group. Routes that use it keep its current next hops.
+    /// Releases a group. Routes that use the group keep its current next hops.
     pub fn drop_group(&mut self, group: Group) {
         if self.common.sets.is_group(group) {
             self.common.release(group.0);

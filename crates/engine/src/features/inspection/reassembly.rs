@@ -141,7 +141,7 @@ impl Reassembly {
     }
 
     /// The datagram to evict for a fragment of another datagram, if no entry or no bytes are left. The result is the oldest
-    /// incomplete datagram. The caller must take its tickets and clear it.
+    /// incomplete datagram. The caller must call [`Self::take_tickets`] and then [`Self::clear`] for it.
     pub fn victim(&self, key: &DatagramKey, piece: &FragmentSpan<'_>) -> Option<u32> {
         let fits = self.waiting + piece.bytes.len() <= self.limits.bytes;
         if fits && !self.free.is_empty() {

@@ -79,7 +79,7 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
         return;
     }
     if is_sibling {
-        // The message contains all next hops of the route. The kernel has removed the next hops that are missing from it.
+        // The message contains all next hops of the route. The kernel has removed all other next hops.
         let told = |entry: &Entry| {
             new.iter()
                 .position(|new| leads.get(new.lead).is_same(leads.get(entry.lead)))
