@@ -29,8 +29,8 @@ pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Opt
     good.then(|| shifted(layers, tags))
 }
 
-/// The frame without its VLAN tags, and whether it is addressed to `mac`. The first 12 bytes of the result are not its
-/// MAC addresses. The length of the result fits the offsets in `Layers`.
+/// The frame without its VLAN tags, and whether it is addressed to `mac`. The first 12 bytes of the result must not
+/// be read as MAC addresses. The length of the result fits the offsets in `Layers`.
 #[inline(always)]
 fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool)> {
     let ours = frame.first_chunk()? == mac;

@@ -268,7 +268,7 @@ fn is_of_addresses(reason: Reason) -> bool {
     matches!(reason, Reason::Wire(MartianSource | MartianDestination | SourceRoute))
 }
 
-/// Repeats the checks of [`look`], except those of addresses and source routes, for a packet that failed one of these.
+/// Repeats the checks of [`look`] for a packet that failed a check of addresses or source routes. These checks are left out.
 #[cold]
 fn look_at_the_rest(
     packet: &mut Packet<'_>,

@@ -42,7 +42,7 @@ const COUNTERS: usize = 2048;
 /// Number of IP IDs in a range that a shard draws at a time.
 const RUN: u16 = 32;
 
-/// Number of ticks after which the rest of a range is discarded. By then the shared counter may have wrapped around to it.
+/// Number of ticks after which the rest of a range is discarded. After this time, other ranges may contain the same numbers.
 const STALE: u32 = 30 * TICKS_PER_SECOND as u32;
 
 /// Counters that all shards share. Each shard draws ranges of numbers from the shared counters.

@@ -82,12 +82,13 @@ impl<'m> ShardExchange<'m> {
         }
     }
 
-    /// Number of packets after which none is left of those that the rings to one worker held before, if all rings were full.
+    /// Number of packets after which all earlier packets in the rings to one worker are processed, if all rings were full.
     pub(crate) fn in_rings(&self) -> usize {
         self.of_waiting(self.ring)
     }
 
-    /// Number of packets after which the rings to one worker are empty, if no ring holds more than `packets` packets.
+    /// Number of packets after which all earlier packets in the rings to one worker are processed, if no ring held more than
+    /// `packets` packets.
     pub(crate) fn of_waiting(&self, packets: usize) -> usize {
         // Each ring is read for one burst in turn, and an incomplete burst takes a turn as well.
         self.rings * packets.min(self.ring).next_multiple_of(BURST_SIZE)

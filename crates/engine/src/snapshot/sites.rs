@@ -100,7 +100,7 @@ impl AccessInterface {
 #[derive(Clone, Debug, Default)]
 struct Side {
     door: Option<AccessInterface>,
-    /// Whether the interface receives frames for virtual MACs, and the DHCP answers to these.
+    /// Whether the interface receives frames and DHCP answers for virtual MACs.
     is_public: bool,
 }
 

@@ -112,9 +112,9 @@ impl Stages {
         self.does(own, part) && !self.workers(part).is_empty() && some_lack
     }
 
-    /// Whether the parts of a worker are consecutive. If packets return to a worker, it must not wait for free capacity of other
-    /// workers, because these may wait for it. All other workers wait only for workers whose last part is later than their own,
-    /// so that a deadlock is impossible.
+    /// Whether the parts of a worker are consecutive. If packets return to a worker, the worker must not wait for free capacity
+    /// of other workers, because the other workers may wait for it. All other workers wait only for workers whose last part is
+    /// later than their own, so that a deadlock is impossible.
     fn is_contiguous(&self, own: WorkerIndex) -> bool {
         let done = Part::ALL.map(|part| self.does(own, part));
         done.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(done[0]) + usize::from(done[3]) <= 2
@@ -128,8 +128,8 @@ pub struct Role {
     pub parsers: Box<[WorkerIndex]>,
     /// Workers that have the sessions of the packets that this worker parses; empty if it has them itself.
     pub sessions: Box<[WorkerIndex]>,
-    /// Next workers for packets that this worker receives. If the rings to these workers have no space, packets are shed before
-    /// any work is done for them.
+    /// Next workers for packets that this worker receives. If the rings to these workers have no space, packets are dropped
+    /// before any work is done for them.
     pub beyond: Box<[WorkerIndex]>,
     /// Next workers for packets that this worker takes from others. The worker takes no packets from others while the
     /// rings to the next workers have no space.

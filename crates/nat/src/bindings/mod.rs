@@ -65,7 +65,7 @@ pub struct Allocation<A> {
     /// Resources that the session holds.
     pub holding: Resources,
     /// Whether other sessions may use the same outside address and port. If the port is shared, the answers to the
-    /// sessions must have different sources; if they don't, [`Bindings::another`] returns the next candidate.
+    /// sessions must have different sources. If the sources are equal, [`Bindings::another`] returns the next candidate.
     pub overlaps: bool,
 }
 

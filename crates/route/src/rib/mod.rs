@@ -3,7 +3,7 @@
 //!
 //! Offers change individually, and [`Rib::publish`] passes the combined result to the sink. If a prefix is withdrawn
 //! and offered again between two publications, nothing is published. Recursive next hops are resolved through other
-//! routes and follow the changes of these.
+//! routes. When those routes change, the recursive next hops are resolved again.
 
 mod change;
 mod offer;
