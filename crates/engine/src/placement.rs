@@ -27,11 +27,12 @@ pub type Core = u16;
 pub enum Part {
     /// Receive frames from devices. The devices' queues distribute the frames.
     Receive,
-    /// Parse and validate headers. Any worker of the part can do it.
+    /// Parse and validate headers. Any worker with the parse part can do it.
     Parse,
-    /// All processing from session lookup to the finished packet, including timers. It is distributed by shard.
+    /// All processing from session lookup to the finished packet, including timers. The session part is distributed by
+    /// shard.
     Session,
-    /// Transmit frames to devices. Any worker that has a queue can do it.
+    /// Transmit frames to devices. Any worker that has a queue can transmit.
     Transmit,
 }
 

@@ -1,4 +1,4 @@
-//! The configuration of a commit: one immutable snapshot that every worker loads once per burst.
+//! The configuration of a commit, as one immutable snapshot that every worker loads once per burst.
 
 pub mod assist;
 pub mod chains;
@@ -81,31 +81,31 @@ pub struct StartParameters {
     pub owners: Arc<ShardOwners>,
     /// The workers of each part of packet processing.
     pub stages: Stages,
-    /// Assistance: workers that receive take over shards from overloaded session workers.
+    /// State of assistance, in which receiving workers take over shards from overloaded session workers.
     pub assist: Option<Arc<Assist>>,
-    /// Maximum number of IPv4 and of IPv6 sessions, over all shards.
+    /// Maximum number of IPv4 sessions, and of IPv6 sessions, in all shards together.
     pub sessions: [u32; 2],
-    /// Number of ports that there is room for; at least those of the start.
+    /// Maximum number of ports, at least the number at start.
     pub ports: usize,
-    /// Secret of the hashes that place sessions and choose ports.
+    /// Secret key of the hashes that place sessions and select ports.
     pub secret: [u64; 2],
-    /// Limits of fragmented datagrams.
+    /// Limits of the table of fragmented datagrams.
     pub fragments: FragmentLimits,
-    /// Maximum number of parked unsolicited SYNs, over all shards.
+    /// Maximum number of parked unsolicited SYNs in all shards together.
     pub unsolicited_syns: u32,
-    /// Number of public IPv4 addresses that pools may gain later without more memory for their allocations.
+    /// Number of public IPv4 addresses that can be added to pools later without more memory for port allocations.
     pub spare_addresses: u32,
-    /// Limits of subscribers.
+    /// Maximum numbers of subscribers and of their blocks.
     pub subscribers: SubscriberCapacity,
-    /// Capacity of application identification of each worker, if enabled.
+    /// Capacity of each worker's application identification, if enabled.
     pub applications: Option<sluice_inspect::applications::ApplicationCapacity>,
-    /// Capacity of inspection of each shard, if enabled.
+    /// Capacity of each shard's inspection, if enabled.
     pub inspection: Option<sluice_inspect::inspector::InspectorCapacity>,
-    /// Session counts of pools and routers, if limited.
+    /// Session counts of the pools and routers that have limits.
     pub meters: Arc<Meters>,
-    /// Translation events.
+    /// Settings of translation events.
     pub events: EventSettings,
-    /// Number of interfaces that there is room for; at least those of the start.
+    /// Maximum number of interfaces, at least the number at start.
     pub interfaces: usize,
 }
 
@@ -114,20 +114,20 @@ pub struct StartParameters {
 pub struct EventSettings {
     /// The kinds of events to record.
     pub wanted: EventKinds,
-    /// Capacity of each worker's queue; further events are counted as lost. 0: no queue.
+    /// Capacity of each worker's queue. Further events are counted as lost. If 0, there is no queue.
     pub most: usize,
 }
 
-/// Limits of subscribers.
+/// Maximum numbers of subscribers and of their blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberCapacity {
-    /// Maximum number of subscribers of each family, over all shards.
+    /// Maximum number of subscribers of each family, in all shards together.
     pub most: u32,
-    /// Number of port blocks of all subscribers.
+    /// Maximum number of port blocks of all subscribers.
     pub blocks: u32,
-    /// Number of ports and blocks in quarantine (RFC 6888, REQ-8), over all shards.
+    /// Maximum number of ports and blocks in quarantine (RFC 6888, REQ-8), in all shards together.
     pub held: u32,
-    /// Length of the inside prefix that forms one subscriber, in IPv4 and IPv6.
+    /// Length of the inside prefix that counts as one subscriber, for IPv4 and for IPv6.
     pub prefix: [u8; 2],
 }
 
@@ -143,15 +143,15 @@ impl Default for SubscriberCapacity {
 }
 
 impl StartParameters {
-    /// IPv4 and IPv6 sessions of each shard, at least one.
+    /// Number of IPv4 and of IPv6 sessions in each shard, at least one.
     pub fn sessions_per_shard(&self) -> [usize; 2] {
         self.sessions
             .map(|all| (all as usize).div_ceil(self.steering.shards().count() as usize).max(1))
     }
 
-    /// Capacity of each shard for allocations of a family's pools. Every session may have a mapping of its own, and a filtering
-    /// entry if filtering is address-dependent. Subscribers are spread unevenly over shards, so there is room for a quarter
-    /// more.
+    /// Capacity of each shard for allocations of a family's pools. Every session may have a separate mapping, and a filtering
+    /// entry if filtering is address-dependent. Subscribers are distributed unevenly over the shards, so a quarter is added to
+    /// their even share.
     pub fn capacity<F: Family>(&self, snapshot: &Snapshot) -> Capacity {
         let family = usize::from(F::IS_V6);
         let nat = snapshot.nat::<F>();
@@ -183,10 +183,10 @@ impl StartParameters {
     }
 }
 
-/// The workers that have a transmit queue of a port; empty if each worker has its own.
+/// The workers that have a transmit queue of a port; empty if every worker has one.
 pub type Senders = Box<[WorkerIndex]>;
 
-/// Translation of one family.
+/// Translation of one address family.
 #[derive(Clone, Debug)]
 pub struct Nat<F: Family> {
     /// Translation rules.
@@ -195,20 +195,20 @@ pub struct Nat<F: Family> {
     pub changes: Changes<Changed>,
     /// Address pools.
     pub pools: Pools<F::Address>,
-    /// Networks of inside hosts, if untranslated flows have sessions, too.
+    /// Networks of inside hosts; `None` if untranslated flows have no sessions.
     pub hosts: Option<InsideHosts<F::Address>>,
-    /// Endpoints whose flows belong to the shards of their clients, if rules define any.
+    /// Endpoints whose flows belong to the shards of their clients; `None` if no rule defines any.
     pub spread: Option<TranslationTargets<F::Address>>,
-    /// The sites with public addresses of their own.
+    /// The sites that have public addresses.
     pub sites: Option<Arc<Sites>>,
-    /// Networks of inside hosts that outside hosts may connect to. The snapshot derives it.
+    /// Networks of inside hosts to which outside hosts may connect. The snapshot derives the networks.
     pub inside: InsideHosts<F::Address>,
-    /// Some rule translates on any interface, so that inside hosts use outside interfaces, too. The snapshot derives it.
+    /// Whether a rule translates on any interface, so that interfaces used by inside hosts count as outside, too. The snapshot derives it.
     pub everywhere: bool,
 }
 
 impl<F: Family> Nat<F> {
-    /// Derive the networks of inside hosts from the rules and the interfaces.
+    /// Derives the networks of inside hosts from the rules and the interfaces.
     fn find_inside_hosts(&mut self, interfaces: &[Interface]) {
         self.inside = InsideHosts::of(self, interfaces, true);
         let rules = self.rules.sources(usize::MAX);
@@ -218,7 +218,7 @@ impl<F: Family> Nat<F> {
     }
 
     /// Whether a packet from outside starts a flow to an inside host's own address. If untranslated flows have sessions, the
-    /// two endpoints decide instead.
+    /// flow's two endpoints determine its shard instead.
     #[inline(always)]
     pub fn begins_outside(&self, context: Context, source: F::Address, destination: F::Address) -> bool {
         self.hosts.is_none()
@@ -242,10 +242,10 @@ impl<F: Family> Default for Nat<F> {
     }
 }
 
-/// Limits of the gateway's own traffic: packets a second and burst size, by [`sluice_route::policer::ControlClass`].
+/// Limits of the gateway's own traffic: packets per second and burst size, by [`sluice_route::policer::Class`].
 pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
-/// Limits of redirects of an interface: nanoseconds between two, and burst size. A host needs one redirect per destination.
+/// Rate limit of redirects on an interface, per second, and burst size. A host needs one redirect for each destination.
 const REDIRECTS: TokenRate = TokenRate::new(10, 10);
 
 /// Default limits, in the order of [`sluice_route::policer::ControlClass::ALL`].
@@ -258,22 +258,22 @@ pub const LIMITS: Limits = [
     (500, 100),
 ];
 
-/// Memory layout of port allocations. The control plane sets it.
+/// Memory layouts of port allocations. The control plane sets the layouts.
 #[derive(Clone, Debug, Default)]
 pub struct PortLayouts {
-    /// Generation of the last commit that changed it.
+    /// Generation of the last commit that changed the layouts.
     pub generation: u32,
     /// Layout of IPv4 pools.
     pub four: Layout<u32>,
     /// Layout of IPv6 pools.
     pub six: Layout<[u64; 2]>,
-    /// IPv4 and IPv6 pools whose allocation scheme (mapping, selection or distribution of ports) has changed, with the
+    /// IPv4 and IPv6 pools whose allocation scheme (mapping, selection or distribution of ports) has changed, each with the
     /// generation of the change.
     pub reshaped: Arc<[Vec<(PoolIndex, u32)>; 2]>,
 }
 
 impl PortLayouts {
-    /// The layouts of a snapshot's pools.
+    /// Creates the layouts of a snapshot's pools.
     pub fn of(snapshot: &Snapshot, shards: Shards) -> Self {
         Self {
             generation: 0,
@@ -292,7 +292,7 @@ impl PortLayouts {
             .any(|&(index, since)| index == pool && (generation.wrapping_sub(since) as i32) < 0)
     }
 
-    /// Record the changes from the layouts `before`, at a generation.
+    /// Records the changes since the layouts `before`, as changes of a generation.
     pub fn follow(&mut self, before: &Self, generation: u32) {
         let mut reshaped = (*before.reshaped).clone();
         let [four, six] = &mut reshaped;
@@ -308,87 +308,87 @@ impl PortLayouts {
     }
 }
 
-/// A virtual router. Its number is the context of packets that arrive on its interfaces.
+/// A virtual router. The number of the router is the context of packets that arrive on its interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
-    /// Name in the configuration; empty if no router has this number.
+    /// Name in the configuration; empty if the number is unused.
     pub name: String,
-    /// Session limits, of both families together.
+    /// Session limits. The limits apply to both families together.
     pub limits: sluice_nat::Limits,
-    /// The packet filter applies to packets that it forwards.
+    /// Whether the packet filter applies to forwarded packets of the router.
     pub filters: bool,
     /// Quotas other than those of sessions.
     pub quotas: Quotas,
 }
 
-/// Quotas of a router; unlimited if not configured.
+/// Quotas of a router; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
-    /// Number of learned routes.
+    /// Maximum number of learned routes.
     pub routes: Option<usize>,
-    /// Neighbours, including those being resolved.
+    /// Maximum number of neighbours, including those that are being resolved.
     pub neighbours: Option<u32>,
-    /// Parked packets at each worker: for neighbours, fragments, stream reassembly and unsolicited SYNs.
+    /// Maximum number of packets that each worker parks: for neighbours, fragments, stream reassembly and unsolicited SYNs.
     pub buffers: Option<u32>,
 }
 
 /// The configuration of a commit.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Incremented by every commit, and by changes of individual rules and of routes.
+    /// Generation of the snapshot. Every commit increments it, and so do changes of individual rules and of routes.
     pub generation: u32,
-    /// Generation of the last commit. Since then only individual rules and routes have changed.
+    /// Generation of the last commit. Since then, only individual rules and routes have changed.
     pub committed: u32,
-    /// Virtual routers by number.
+    /// Virtual routers, by number.
     pub routers: Vec<Router>,
     /// Interfaces in the order of the configuration.
     pub interfaces: Vec<Interface>,
-    /// By port: the interface of untagged frames, if any.
+    /// For each port: the interface of untagged frames, if any.
     pub untagged: Vec<Option<u16>>,
-    /// By port: the transmitting workers.
+    /// For each port: the transmitting workers.
     pub senders: Vec<Senders>,
-    /// The interfaces of tagged frames.
+    /// Mapping of tagged frames to interfaces.
     tagged: Arc<VlanTable>,
     /// Tunnels of all interfaces.
     pub tunnels: Arc<Tunnels>,
-    /// By interface: what the fast path needs. Set by [`Self::link`].
+    /// For each interface: the data that the fast path needs. Set by [`Self::link`].
     pub(crate) links: Arc<[Link]>,
     /// Interfaces that send router advertisements. Set by [`Self::link`].
     pub(crate) advertising: Arc<[u16]>,
-    /// By interface: rate limits of redirects, if any interface sends them. Set by [`Self::link`].
+    /// For each interface: rate limit of redirects; empty if no interface sends redirects. Set by [`Self::link`].
     redirects: Arc<[SharedTokenBucket]>,
     /// Interfaces whose addresses are announced. Set by [`Self::link`].
     pub(crate) announcing: Arc<[u16]>,
-    /// By interface: its router.
+    /// For each interface: its router.
     router_of: Vec<RouterIndex>,
-    /// By router: its interfaces.
+    /// For each router: its interfaces.
     interfaces_of: Arc<Vec<Vec<u16>>>,
-    /// Unsolicited SYNs are answered after a delay; otherwise they are dropped immediately.
+    /// Whether unsolicited SYNs are answered after a delay. If not, unsolicited SYNs are dropped immediately.
     pub answers_syns: bool,
-    /// By interface: the IPv4 and IPv6 gateways of its default routes, whether active or not. Answers to packets that arrived
-    /// by that interface go back to them.
+    /// For each interface: the IPv4 and IPv6 gateways of its default routes, active or not. Answers to packets that arrived on
+    /// the interface are sent to these gateways.
     pub uplinks: Vec<[Option<Address>; 2]>,
-    /// Pending echo requests. The control plane sets it.
+    /// Pending echo requests for health checks. The control plane sets the requests.
     pub probes: Arc<Probes>,
-    /// Source-based routes. Their tables are numbered after those of routers.
+    /// Source-based routing tables. The numbers of the tables follow those of the routers.
     pub sources: Arc<SourceTables>,
-    /// Whether outside hosts may connect to the own addresses of inside hosts that source rules translate.
+    /// Whether outside hosts may connect to an inside host's own address if a source rule translates that address.
     pub passes_untranslated: bool,
-    /// Marks of sessions, once rules have set any. The control plane sets it.
+    /// Marks of sessions; `None` until rules set any. The control plane sets the table of marks.
     pub marks: Option<Arc<Marks>>,
-    /// Code points of sessions, once rules have set any. The control plane sets it.
+    /// Code points of sessions; `None` until rules set any. The control plane sets the table of code points.
     pub code_points: Option<Arc<Marks>>,
-    /// Flows to and from the gateway itself, once input filter rules have existed. The control plane sets it.
+    /// Flows to and from the gateway itself; `None` until input filter rules exist. The control plane sets the tables of these flows.
     pub local_flows: Option<Arc<GatewayFlows>>,
-    /// Some interface clamps the MSS.
+    /// Whether any interface clamps the MSS.
     pub limits_segments: bool,
-    /// Some interfaces are bridged.
+    /// Whether any interface belongs to a bridge.
     pub bridges: bool,
-    /// Some routers have hosts.
+    /// Whether any router has a host.
     pub hosted: bool,
-    /// Shares of routers and interfaces, if any are configured.
+    /// Division of capacity among routers and among interfaces, if configured.
     pub shares: Option<Arc<Shares>>,
-    /// Chains by router; empty if no router has any.
+    /// Chains of each router; empty if no router has any.
     pub chains: Vec<Option<Arc<Chains>>>,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
@@ -400,23 +400,23 @@ pub struct Snapshot {
     pub inspection: Option<Arc<InspectionPolicy>>,
     /// Application identification, if configured.
     pub applications: Option<Arc<IdentificationSettings>>,
-    /// Generation of the inspection rules.
+    /// Generation in which the inspection rules last changed.
     pub inspected: u32,
-    /// The packet filter. Without one, all packets pass.
+    /// The packet filter; without one, all packets pass.
     pub filter: Option<Arc<Filters>>,
     /// Changes of individual filter rules in recent generations, for IPv4 and IPv6.
     pub filter_changes: [Changes<Changed>; 2],
     /// Changes of routes in recent generations.
     pub route_changes: Changes<sluice_route::RouteChanges>,
-    /// Timeouts of sessions without a pool.
+    /// Timeouts of sessions that use no pool.
     pub timeouts: Schedule,
     /// Limits of the gateway's own traffic.
     pub limits: Limits,
-    /// Hosts, by the number of their router.
+    /// Hosts of routers, by router number.
     pub hosts: Vec<Arc<punt::Host>>,
-    /// Worker that owns neighbours and the gateway's own traffic.
+    /// The worker that is responsible for neighbours and the gateway's own traffic.
     pub owner: WorkerIndex,
-    /// Memory layout of port allocations.
+    /// Memory layouts of port allocations.
     pub leases: PortLayouts,
 }
 
@@ -430,7 +430,7 @@ fn note<A: sluice_nat::Address>(
         let (Some(old), Some(new)) = (before.pool(index), now.pool(index)) else {
             return;
         };
-        // An added or removed pool has no allocation scheme to compare.
+        // If a pool was added or removed, there is no allocation scheme to compare with.
         if old.addresses() > 0 && new.addresses() > 0 && !new.has_shape_of(old) {
             reshaped.retain(|&(known, _)| known != index);
             reshaped.push((index, generation));
@@ -446,13 +446,13 @@ impl PerFamily for AllNat {
 }
 
 impl Snapshot {
-    /// Translation of a family.
+    /// Translation of one address family.
     #[inline(always)]
     pub fn nat<F: Family>(&self) -> &Nat<F> {
         F::select::<AllNat>(&self.nat4, &self.nat6)
     }
 
-    /// A snapshot with interfaces only, for `ports` ports.
+    /// Creates a snapshot with only interfaces, for `ports` ports.
     pub fn new(ports: usize, interfaces: Vec<Interface>) -> Self {
         let mut untagged = vec![None; ports];
         for (number, interface) in interfaces.iter().enumerate() {
@@ -512,7 +512,7 @@ impl Snapshot {
         }
     }
 
-    /// The interface of a port's frames with these tags. Frames with priority tags only are untagged (IEEE 802.1Q, 6.9).
+    /// The interface to which a port's frames with these tags belong. Frames with only priority tags count as untagged (IEEE 802.1Q, 6.9).
     #[inline]
     pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         match tags.iter().flatten().all(|tag| tag.is_priority()) {
@@ -527,20 +527,20 @@ impl Snapshot {
         self.tagged.is_on(port)
     }
 
-    /// Whether some VLANs of a port belong to bridges.
+    /// Whether any VLAN of a port belongs to a bridge.
     #[inline(always)]
     pub fn bridges_tags(&self, port: PortIndex) -> bool {
         self.tagged.is_bridged(port)
     }
 
-    /// Derive the networks of inside hosts. Only called if rules or interfaces have changed, because there may be very many
-    /// rules.
+    /// Derives the networks of inside hosts. Because there may be very many rules, it is called only if rules or interfaces have
+    /// changed.
     pub(crate) fn know_inside(&mut self) {
         self.nat4.find_inside_hosts(&self.interfaces);
         self.nat6.find_inside_hosts(&self.interfaces);
     }
 
-    /// Derive the data that workers would otherwise search for among all interfaces. Must be called after all other changes.
+    /// Derives data for workers from all interfaces, so that workers need not search them. Must be called after all other changes.
     pub(crate) fn link(&mut self) {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
@@ -562,36 +562,36 @@ impl Snapshot {
             .collect();
     }
 
-    /// Whether a redirect may be sent through an interface now.
+    /// Whether a redirect may be sent through an interface at the moment.
     pub fn admits_redirect(&self, interface: u16, now: Now) -> bool {
         let bucket = self.redirects.get(usize::from(interface));
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The interface of a port's frames with the tags in a word of [`VlanTable::find_word`].
+    /// The interface to which a port's frames belong, if their tags are the word of [`VlanTable::find_word`].
     #[inline(always)]
     pub fn tagged_by(&self, port: PortIndex, word: u64) -> Option<u16> {
         self.tagged.find_word(port, word)
     }
 
-    /// The worker that transmits on a port in place of `own`. `None` if `own` does so itself.
+    /// The worker that transmits on a port for `own`; `None` if `own` itself transmits.
     #[inline(always)]
     pub fn sender(&self, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
         let senders = self.senders.get(port as usize)?;
-        // All workers use the same sender of a port, so that the flows of a moving shard keep their sender and their order.
+        // All workers use the same sender for a port, so that the flows of a moving shard keep their sender, and therefore their order.
         let sender = *senders.get(usize::from(port).checked_rem(senders.len())?)?;
         (!senders.contains(&own)).then_some(sender)
     }
 
-    /// Derive the endpoints of translation rules whose flows belong to the shards of their clients. Must be called after
-    /// interfaces and translation rules are set.
+    /// Derives the endpoints of translation rules whose flows belong to the shards of their clients. Must be called after
+    /// interfaces and translation rules were set.
     pub fn spread_flows(&mut self) {
         self.nat4.spread = TranslationTargets::of(&self.nat4, &self.interfaces);
         self.nat6.spread = TranslationTargets::of(&self.nat6, &self.interfaces);
     }
 
-    /// Apply a filter to the routers that have filtering enabled, or to all routers if none has. Must be called after routers,
-    /// interfaces and translation rules are set.
+    /// Applies a filter to the routers that have filtering enabled, or to all routers if none has. Must be called after routers,
+    /// interfaces and translation rules were set.
     pub fn filter_by(&mut self, filter: Arc<Filters>) {
         if !self.routers.iter().any(|router| router.filters) {
             self.routers.iter_mut().for_each(|router| router.filters = true);
@@ -603,7 +603,7 @@ impl Snapshot {
         self.filter = Some(filter);
     }
 
-    /// Keep the marks and code points of the previous snapshot, and allocate tables if rules now set any.
+    /// Keeps the marks and code points of the previous snapshot, and allocates tables if rules now set any.
     pub(crate) fn keep_marks(&mut self, before: [Option<Arc<Marks>>; 2], start: &StartParameters) {
         let filter = self.filter.as_ref();
         let sets = filter.map_or([false; 2], |filter| [filter.marks, filter.code_points]);
@@ -615,26 +615,26 @@ impl Snapshot {
         (self.marks, self.code_points) = (kept(0), kept(1));
     }
 
-    /// Keep the flows to and from the gateway of the previous snapshot, and allocate tables if input filter rules exist.
+    /// Keeps the flows to and from the gateway of the previous snapshot, and allocates tables if input filter rules exist.
     pub(crate) fn keep_local_flows(&mut self, before: Option<Arc<GatewayFlows>>) {
         let filter = self.filter.as_ref();
         let is_asked = filter.is_some_and(|filter| filter.gateway.is_some());
         self.local_flows = before.or_else(|| is_asked.then(Arc::default));
     }
 
-    /// Inspect the flows of some interfaces. Must be called after interfaces and translation rules are set.
+    /// Inspects the flows of some interfaces. Must be called after interfaces and translation rules were set.
     pub fn inspect_by(&mut self, inspection: Arc<InspectionPolicy>) {
         self.keep_sessions(|_, interface| inspection.is_on(interface));
         self.inspection = Some(inspection);
     }
 
-    /// Identify the applications of sessions of some interfaces. Must be called after interfaces and translation rules are set.
+    /// Identifies the applications of sessions of some interfaces. Must be called after interfaces and translation rules were set.
     pub fn identify_by(&mut self, seeking: Arc<IdentificationSettings>) {
         self.keep_sessions(|_, interface| seeking.is_on(interface));
         self.applications = Some(seeking);
     }
 
-    /// Serve subscribers' sites. Must be called after interfaces and translation rules are set.
+    /// Enables subscribers' sites. Must be called after interfaces and translation rules were set.
     pub fn serve_sites(&mut self, sites: SiteClassifier) {
         let settings = sites.settings();
         let doors = settings.doors.iter().flat_map(|(_, behind)| behind.contexts());
@@ -656,7 +656,7 @@ impl Snapshot {
         self.sites.as_deref().is_some_and(|sites| sites.is_access(number))
     }
 
-    /// Set the shares of routers and interfaces, by number.
+    /// Sets the division of capacity among routers and among interfaces, by number.
     pub fn share_by(&mut self, routers: Vec<RouterShare>, links: Vec<LinkShare>) {
         self.shares = Shares::new(routers, links, &self.interfaces, self.untagged.len()).map(Arc::new);
     }
@@ -668,7 +668,7 @@ impl Snapshot {
         seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
     }
 
-    /// Create sessions for untranslated flows in the routers of some interfaces. Both directions must find them.
+    /// Creates sessions for untranslated flows in the routers of some interfaces, because the packets of both directions must find them.
     fn keep_sessions(&mut self, wanted: impl Fn(Context, u16) -> bool) {
         let routed = |interface: &&Interface| interface.bridge.is_none();
         let wanting = (0..).zip(&self.interfaces).filter(|(_, interface)| routed(interface));
@@ -686,20 +686,20 @@ impl Snapshot {
         self.nat6.hosts = Some(InsideHosts::of(&self.nat6, &self.interfaces, false));
     }
 
-    /// The filter, if it applies to a router's packets.
+    /// The filter; `None` if it does not apply to a router's packets.
     #[inline(always)]
     pub fn filter_of(&self, context: Context) -> Option<&Filters> {
         let filter = self.filter.as_deref()?;
         self.router(context)?.filters.then_some(filter)
     }
 
-    /// Whether the filter is stateful for a router, so that it evaluates the first packets of untranslated flows.
+    /// Whether the filter is stateful for a router, so that it evaluates only the first packets of untranslated flows.
     #[inline(always)]
     pub fn filters_sessions(&self, context: Context) -> bool {
         self.filter_of(context).is_some_and(|filter| filter.sessions)
     }
 
-    /// The present MTU of an interface. For a tunnel it depends on the path MTU.
+    /// The current MTU of an interface. The MTU of a tunnel depends on the path MTU.
     #[inline]
     pub fn mtu(&self, number: u16, now: Now) -> u16 {
         let configured = self.interface(number).map_or(0, |interface| interface.mtu);
@@ -712,11 +712,11 @@ impl Snapshot {
             .is_some_and(|interface| interface.bridge.is_some())
     }
 
-    /// The context of a packet's flow: that of its site, if it comes from one, otherwise that of the interface, which includes
-    /// the tags on a bridge.
+    /// The context of a packet's flow. The context is that of the packet's site, if the packet comes from a site; otherwise it
+    /// is that of the interface, which includes the tags on a bridge.
     #[inline(always)]
     pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
-        // A hairpinned packet is treated as received from outside.
+        // A hairpinned packet is treated like a packet from outside.
         let site = self.sites.as_deref().filter(|_| meta.origin != Origin::Hairpinned);
         if let Some(context) = site.and_then(|sites| sites.context(meta.interface, &meta.layers, frame)) {
             return context;
@@ -733,36 +733,36 @@ impl Snapshot {
         }
     }
 
-    /// The virtual router of a context. `None` for the context of a bridge.
+    /// The virtual router of a context; `None` if the context belongs to a bridge.
     #[inline(always)]
     pub fn router(&self, context: Context) -> Option<&Router> {
         self.routers.get(outer(context) as usize)
     }
 
-    /// The number of the virtual router with a name.
+    /// Number of the virtual router with this name.
     pub fn router_named(&self, name: &str) -> Option<RouterIndex> {
         let place = self.routers.iter().position(|router| router.name == name)?;
         Some(place as RouterIndex)
     }
 
-    /// The router of an interface; router 0 if the interface doesn't exist.
+    /// The router of an interface, or router 0 if the interface doesn't exist.
     #[inline(always)]
     pub fn router_of(&self, interface: u16) -> RouterIndex {
         self.router_of.get(interface as usize).copied().unwrap_or(0)
     }
 
-    /// The gateway of an uplink, of one address family.
+    /// The gateway of an uplink, for one address family.
     pub fn uplink(&self, interface: u16, six: bool) -> Option<Address> {
         *self.uplinks.get(usize::from(interface))?.get(usize::from(six))?
     }
 
-    /// The route lookup key of a router for packets from a source address.
+    /// The context for route lookups of a router's packets from a source address.
     #[inline(always)]
     pub fn lookup<F: Family>(&self, router: RouterIndex, source: F::Address) -> Lookup<'_> {
         self.sources.lookup(router, F::address(source))
     }
 
-    /// The router of each interface, by number.
+    /// The router of each interface, by interface number.
     pub fn routers_of(&self) -> impl Iterator<Item = RouterIndex> + '_ {
         (0..self.interfaces.len()).map(|number| self.router_of(number as u16))
     }
@@ -779,14 +779,14 @@ impl Snapshot {
         waiting.fold(0, u64::wrapping_add) < u64::from(most)
     }
 
-    /// Let shards share the ports of pools. Addresses that were in the pools `before` keep their ports' owners.
+    /// Prepares the ports of pools that shards share. Addresses that pools of the snapshot `before` contain keep the owners of their ports.
     pub(crate) fn share_ports(&mut self, before: Option<&Self>, start: &StartParameters) {
         let shards = start.steering.shards();
         self.nat4.pools.share(before.map(|before| &before.nat4.pools), shards);
         self.nat6.pools.share(before.map(|before| &before.nat6.pools), shards);
     }
 
-    /// Keep the state of rate limits for routers and interfaces of the previous snapshot.
+    /// Keeps the state of rate limits for routers and interfaces of the previous snapshot.
     pub fn adopt_shares(&mut self, before: &Self) {
         if let (Some(own), Some(old)) = (&mut self.shares, &before.shares) {
             Arc::make_mut(own).adopt(old);
@@ -826,7 +826,7 @@ impl Snapshot {
         self.chains.get(usize::from(router))?.as_deref()
     }
 
-    /// Keep the counters and policers of unchanged chains of the previous snapshot. Named policers are shared by all routers.
+    /// Keeps the counters and policers of chains of the previous snapshot, if they are unchanged. All routers share named policers.
     pub fn adopt_chains(&mut self, before: &Self) {
         let mut named = NamedPolicers::default();
         for chains in before.chains.iter().flatten() {
@@ -845,7 +845,7 @@ impl Snapshot {
         }
     }
 
-    /// Keep the hosts of unchanged routers of the previous snapshot. Their counters are kept in any case.
+    /// Keeps the hosts of routers of the previous snapshot, if they are unchanged. The counters of hosts are always kept.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);
@@ -857,20 +857,20 @@ impl Snapshot {
         }
     }
 
-    /// The host of the router that the interface `number` belongs to.
+    /// The host of the router to which the interface `number` belongs.
     pub fn host(&self, number: u16) -> Option<&punt::Host> {
         let interface = self.interface(number).filter(|interface| interface.host)?;
         self.hosts.get(usize::from(interface.router)).map(|host| &**host)
     }
 
-    /// The interface `number`.
+    /// The interface with this number.
     #[inline(always)]
     pub fn interface(&self, number: u16) -> Option<&Interface> {
         self.interfaces.get(number as usize)
     }
 
-    /// Source address for a packet that the gateway sends to an IPv4 address through an interface. If the interface has none, it is
-    /// taken from another interface of its router.
+    /// Source address of packets that the gateway sends to an IPv4 address through an interface. If the interface has no suitable
+    /// address, it is an address of another interface of its router.
     pub fn source4(&self, interface: &Interface, address: u32) -> Option<u32> {
         let others = || self.interfaces.iter().filter(|other| other.router == interface.router);
         let own = interface.source4(address);

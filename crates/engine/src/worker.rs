@@ -1,4 +1,4 @@
-//! A worker: receives bursts, runs the nodes, and disposes of every buffer as they decide.
+//! A worker: receives bursts, runs the nodes, and disposes of every buffer according to the decisions of the nodes.
 
 use std::sync::Arc;
 
@@ -62,17 +62,17 @@ mod watch;
 
 pub use shard_moves::MAX_HELD;
 
-/// Maximum number of rounds of the nodes in one burst. A packet that creates a session takes two, each of inspection and identification one,
-/// an ICMP error another. A hairpinned packet creates two sessions.
+/// Maximum number of rounds of the nodes in one burst. A packet that creates a session needs two rounds; inspection,
+/// identification and an ICMP error need one more each. A hairpinned packet creates two sessions.
 const ROUNDS: usize = 8 * inter_router_link::MAX_PASSES as usize;
 
-/// The parts that a worker is made of.
+/// The parts from which a worker is created.
 pub struct WorkerParts<'m> {
     /// Number of this worker.
     pub own: WorkerIndex,
     /// Start parameters.
     pub start: Arc<StartParameters>,
-    /// The stages that it leaves to other workers.
+    /// The stages that other workers execute for this worker.
     pub role: Role,
     /// Reader of the published snapshots.
     pub snapshot: Reader<Snapshot>,
@@ -86,13 +86,13 @@ pub struct WorkerParts<'m> {
     pub counters: Arc<WorkerCounters>,
     /// Packet I/O of the worker's devices.
     pub io: Box<dyn Handover + 'm>,
-    /// The ports that it receives from.
+    /// The ports from which the worker receives.
     pub receives: Vec<PortIndex>,
-    /// The owner's state, if this worker is the owner.
+    /// The owner's state; `None` if this worker is not the owner.
     pub owner: Option<OwnerState>,
-    /// Reads the cycle counter, for the counters by stage.
+    /// Function that reads the cycle counter, for the counters by stage.
     pub cycles: fn() -> u64,
-    /// Requests from the control thread.
+    /// Channel for requests from the control thread.
     pub requests: RequestServer,
     /// Queue of translation events.
     pub events: EventQueue,
@@ -100,15 +100,15 @@ pub struct WorkerParts<'m> {
     pub records: RecordQueue,
     /// Queue of packets to routers' hosts.
     pub punts: PuntQueue,
-    /// Queue of packets from hosts, if this worker is the owner.
+    /// Queue of packets from hosts; `None` if this worker is not the owner.
     pub host: Option<PuntReceiver>,
     /// Queue of packets to the subscriber service.
     pub subscribers: PuntQueue,
-    /// Queue of packets from the subscriber service, if this worker is the owner.
+    /// Queue of packets from the subscriber service; `None` if this worker is not the owner.
     pub service: Option<PuntReceiver>,
-    /// Application identification.
+    /// State of application identification.
     pub recognition: Identification,
-    /// Inspection, if any interface is inspected.
+    /// State of inspection, if any interface is inspected.
     pub inspecting: Option<Box<Inspector>>,
 }
 
@@ -124,41 +124,41 @@ pub struct Worker<'m> {
     generations: Generations,
     online: bool,
     next_shard: usize,
-    /// More sessions of a shard have expired than one round ends.
+    /// Whether more sessions of a shard have expired than one round ends.
     is_behind: bool,
-    /// This round serves the same shard as the last one.
+    /// Whether this round serves the same shard as the last one.
     stayed: bool,
     tracer: Option<Box<Tracer>>,
     tap: Option<Box<Tap>>,
     carried: ArrayVec<NoteWords, BURST_SIZE>,
-    /// Packets of the burst that are not parsed yet.
+    /// Packets of the burst that have not been parsed.
     runs: Runs,
-    /// Free entries of the rings to the next stage.
+    /// Numbers of free entries in the rings to the next stage.
     rooms: Vec<usize>,
     resumed: ArrayVec<(WaitingPacket, ResumeReason), BURST_BUFFERS>,
     syns: PendingSyns,
     host: Option<PuntReceiver>,
     service: Option<PuntReceiver>,
-    /// Hosts may send packets by this worker.
+    /// Whether hosts may send packets through this worker.
     serves_hosts: bool,
     moving: Moving<'m>,
-    /// State for taking over shards from other workers, if it has no sessions of its own.
+    /// State for taking over shards from other workers; `None` if the worker does not assist.
     assisting: Option<Box<Assisting>>,
-    /// Packets in consecutive full bursts from devices. At least as many have waited there.
+    /// Number of packets in consecutive full bursts from devices. At least this number of packets has waited in the devices.
     behind: u64,
-    /// Sharing of received packets among routers.
+    /// Fair division of received packets among routers.
     receiving: SideState,
-    /// Sharing of sent packets among interfaces.
+    /// Fair division of sent packets among interfaces.
     sending: SideState,
     /// Order in which ports are served.
     turns: Schedule,
-    /// Cycles that the last burst took; 0 if there was none.
+    /// Number of cycles that the last burst took; 0 if there was none.
     took: u64,
-    /// Parked fragments that are to be dropped.
+    /// Parked fragments that will be dropped.
     gone: Vec<(WaitingPacket, sluice_inspect::Reason)>,
 }
 
-/// The state that nodes use, apart from the snapshot.
+/// The state that nodes use, except for the snapshot.
 struct State<'m> {
     own: WorkerIndex,
     start: Arc<StartParameters>,
@@ -180,24 +180,24 @@ struct State<'m> {
     inspecting: Option<Box<Inspector>>,
 }
 
-/// Why a parked packet is resumed.
+/// Why a parked packet is processed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResumeReason {
-    /// The event that it waited for has occurred.
+    /// The event for which it waited has occurred.
     Ready,
-    /// It is a fragment parked by inspection, with what virtual reassembly has resolved for it, and whether it has been inspected.
+    /// The packet is a fragment that inspection had parked, with the results of virtual reassembly, and whether it was inspected.
     Fragment(FragmentNote, bool),
     /// The packet came over an inter-router link.
     Crossed,
-    /// The packet leaves through a tunnel.
+    /// The packet is sent through a tunnel.
     Tunnelled,
     /// The packet's neighbour did not answer.
     Failed,
-    /// The packet is an unsolicited SYN, with the reason to reject it.
+    /// The packet is an unsolicited SYN, which is rejected for this reason.
     Unsolicited(Reason),
 }
 
-/// Source of the packets of a burst.
+/// Where the packets of a burst come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Port(PortIndex),
@@ -205,7 +205,7 @@ enum Source {
     Parking,
     /// Packets that were held until their shard arrived.
     Held,
-    /// Packets of own shards that were queued.
+    /// Queued packets of this worker's shards.
     Queue,
     /// Packets from hosts.
     Hosts,
@@ -215,7 +215,7 @@ enum Source {
 }
 
 impl<'m> Worker<'m> {
-    /// Build a worker from its parts.
+    /// Creates a worker from its parts.
     pub fn new(parts: WorkerParts<'m>) -> Self {
         let count = parts.start.steering.shards().count() as usize;
         let rooms = parts.role.beyond.len();
@@ -287,8 +287,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Run one round: a burst from each port, as many bursts from other workers, unparked packets, timers and requests. Returns the number of
-    /// packets.
+    /// Runs one round: a burst from each port, the same number of bursts from other workers, unparked packets, timers and
+    /// requests. Returns the number of packets.
     pub fn round(&mut self, now: Now) -> usize {
         self.wake();
         self.parts.counters.heartbeat.add(1);
@@ -331,7 +331,7 @@ impl<'m> Worker<'m> {
         packets
     }
 
-    /// Prepare to sleep: release all references that would delay the freeing of memory.
+    /// Prepares for sleep: releases all references that would delay the freeing of memory.
     pub fn sleep(&mut self) {
         self.snapshot.offline();
         self.quiescence.offline(self.parts.own as usize);
@@ -345,15 +345,15 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether rounds without packets have work to do: a request of the control thread, the move of a shard, or more expired sessions than
-    /// one round ends.
+    /// Whether rounds without packets still have work: a request of the control thread, the move of a shard, or more expired
+    /// sessions than one round ends.
     pub fn is_answering(&self) -> bool {
         let is_assisting = self.assisting.as_ref().is_some_and(|work| work.is_answering());
         let is_moving = is_assisting || self.is_moving();
         self.requests.is_answering() || self.parts.migrating.is_under_way() || is_moving || self.is_behind
     }
 
-    /// Stop receiving. Further rounds complete the packets in progress, and the release of a shard that the control thread has started.
+    /// Stops receiving. Further rounds complete the packets in progress, and the release of a shard that the control thread has started.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
         self.give_soon();
@@ -377,7 +377,7 @@ impl<'m> Worker<'m> {
         now
     }
 
-    /// Process one burst. Returns its number of packets.
+    /// Processes one burst. Returns its number of packets.
     fn burst(&mut self, source: Source, now: Now) -> usize {
         let start = (self.cycles)();
         let count = match source {
@@ -421,7 +421,7 @@ impl<'m> Worker<'m> {
                 .and_then(|shares| shares.port(port))
                 .is_some_and(|port| port.shared)
         {
-            // If the next stage lacks capacity, packets above their router's share are dropped, instead of the first ones.
+            // If the next stage lacks capacity, drop packets that exceed their router's share, instead of arbitrary packets.
             most = count - std::mem::take(&mut shed);
         }
         self.generations.observe(snapshot.generation, now.nanoseconds);
@@ -501,7 +501,7 @@ impl<'m> Worker<'m> {
             state.counters.cycles[CycleStage::Parse as usize].add(parsed.wrapping_sub(mark));
             let mut watch = Watch::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
             if let Some(watch) = &mut watch {
-                // Unparked packets and packets from other workers have been parsed before.
+                // Unparked packets and packets from other workers were parsed before.
                 let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
                 watch.begin(begin, &batch, lists, now);
             }
@@ -537,7 +537,7 @@ impl<'m> Worker<'m> {
         let over = self.dispose(now);
         self.parts.counters.bursts.add(1);
         self.parts.counters.packets.add(count as u64);
-        // The cycles for passing packets to other workers are counted separately.
+        // The cycles for handing packets to other workers are counted separately.
         self.took = self
             .count(CycleStage::Transmit, end.wrapping_add(over))
             .wrapping_sub(start);

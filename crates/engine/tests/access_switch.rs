@@ -1,5 +1,5 @@
-//! Bridges between an untagged interface and a VLAN, as in an access switch: frames leave the trunk tagged, and tagged frames
-//! that arrive on the trunk leave the access port untagged.
+//! Tests of bridges between an untagged interface and a VLAN, as in an access switch: frames leave the trunk tagged, and tagged
+//! frames that arrive on the trunk leave the access port untagged.
 
 use std::net::Ipv4Addr;
 
@@ -14,7 +14,7 @@ use sluice_testkit::strategy;
 use sluice_wire::Checksums;
 use sluice_wire::vlan::Tag;
 
-/// The trunk's interfaces, numbered after the two with ports of their own: one bridged with the untagged port, one of a router.
+/// The interfaces of the trunk: one is bridged with the untagged port, the other belongs to a router.
 const SITE: u16 = 2;
 const ROUTED: u16 = 3;
 
@@ -48,7 +48,7 @@ fn join(interfaces: &mut [Interface], one: u16, other: u16) {
     }
 }
 
-/// An access port, and a trunk that carries the port's site with `tags`.
+/// An access port, and a trunk on which the port's site has the tags `tags`.
 fn switch(interfaces: &mut Vec<Interface>, tags: Vec<Tag>) {
     interfaces.push(vlan(SITE, OUTSIDE, tags));
     join(interfaces, INSIDE, SITE);
@@ -76,7 +76,7 @@ fn udp() -> Frame {
         .payload(b"data")
 }
 
-/// A frame with these tags, each as TPID and identifier, in front of its own.
+/// A frame with these tags (TPID and identifier) in front of its own tags.
 fn behind(tags: &[(u16, u16)], frame: &[u8]) -> Vec<u8> {
     let tags = tags
         .iter()
@@ -84,7 +84,7 @@ fn behind(tags: &[(u16, u16)], frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &tags.flatten().collect::<Vec<u8>>(), &frame[12..]].concat()
 }
 
-/// Kinds of frames that a site may send.
+/// The kinds of frames that a site may send.
 fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     let address = Ipv4Addr::new(10, 0, 0, 1);
     let mut broken = udp().build();
@@ -105,7 +105,7 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The checksum field of a UDP datagram whose sender leaves the checksum to its card: the sum of the pseudo header.
+/// The sum of the pseudo-header, which is the checksum field of a UDP datagram whose sender leaves the checksum to its NIC.
 fn pseudo_header_sum(frame: &[u8]) -> u16 {
     let words = frame[26..34]
         .chunks(2)
@@ -121,7 +121,7 @@ fn across(rig: &mut Rig, from: u16, frame: &[u8]) -> Vec<Vec<u8>> {
     sent.into_iter().map(|sent| sent.frame).collect()
 }
 
-/// Counters of an interface: received, sent and dropped.
+/// Counters of an interface: received, sent and dropped frames.
 fn counts(rig: &Rig, interface: u16) -> [u64; 3] {
     let all = rig
         .plane
@@ -204,7 +204,7 @@ fn frames_of_other_tags_or_none_do_not_come_to_the_site() {
     assert_eq!(1, rig.drops("not-our-mac"));
     assert_eq!([0, 0, 0], counts(&rig, SITE));
     assert_eq!([6, 0, 6], counts(&rig, OUTSIDE));
-    // Every frame that arrives on the access port belongs to the site, whatever its tags are.
+    // Every frame that arrives on the access port belongs to the site, independent of its tags.
     let mut own = udp().tag(0x88a8, 100).tag(0x8100, 8).build();
     assert_eq!(
         vec![behind(&[(0x88a8, 100), (0x8100, 7)], &own)],
@@ -311,7 +311,7 @@ fn two_vlans_of_one_trunk_reach_each_other() {
     assert_eq!(([1, 1, 0], [1, 1, 0]), (counts(&rig, SITE), counts(&rig, SITE + 1)));
 }
 
-/// A trunk that also carries a VLAN of a router.
+/// A trunk that also has a VLAN of a router.
 fn mixed(interfaces: &mut Vec<Interface>) {
     switch(interfaces, vec![Tag::vlan(7)]);
     let mut routed = vlan(ROUTED, OUTSIDE, vec![Tag::vlan(8)]);

@@ -1,5 +1,5 @@
-//! A worker allocates no memory. Every allocation of the thread within `Worker::round` is counted, except those of the
-//! in-memory devices, which allocate a buffer for each frame where a driver would use its pool.
+//! Tests that a worker allocates no memory. Every allocation of the thread within `Worker::round` is counted, except for those of
+//! the in-memory devices, which allocate a buffer for each frame where a driver would use its pool.
 
 mod inspected;
 mod rig;
@@ -19,7 +19,7 @@ use sluice_table::token_bucket::TokenRate;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
-/// In-memory devices whose own allocations are not counted.
+/// In-memory devices whose allocations are not counted.
 struct Uncounted(MemoryIo);
 
 fn paused<R>(run: impl FnOnce() -> R) -> R {
@@ -97,7 +97,7 @@ fn rig(change: impl FnOnce(&mut Plan)) -> Rig {
     Rig::new(plan)
 }
 
-/// Process these frames until the worker is idle, and assert that nothing is allocated. Returns the number of frames sent.
+/// Processes these frames until the worker is idle, and asserts that nothing is allocated. Returns the number of sent frames.
 #[track_caller]
 fn allocates_nothing(rig: &mut Rig, interface: u16, frames: &[Vec<u8>]) -> usize {
     for frame in frames {
@@ -185,7 +185,7 @@ fn refusals_and_errors_allocate_nothing() {
 #[test]
 fn neighbours_fragments_and_what_waits_allocate_nothing() {
     let mut rig = rig(|plan| (plan.known_neighbours, plan.translate) = (false, false));
-    // The first neighbour request may grow a buffer once.
+    // The first neighbour request may increase the size of a buffer once.
     let other: std::net::SocketAddrV4 = "203.0.113.99:9".parse().unwrap();
     rig.host_sends(&packet::udp4(
         "192.168.1.10:1".parse::<std::net::SocketAddrV4>().unwrap(),
@@ -232,7 +232,7 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
         filter: Filter::default(),
         ended: 0,
     };
-    // The channel allocates when the first reply is sent.
+    // The channel allocates memory when the first reply is sent.
     rig.ask(0, Request::EndTrace);
     let bound = |into| Request::ListBindings {
         cursor: Cursor::default(),
@@ -259,7 +259,7 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
     assert_eq!(0, rig.live());
 }
 
-/// A filter with a logging rule, a limit, rules that match and others that don't, and a rejecting default.
+/// A filter with a logging rule, a rate limit, rules that match, rules that don't, and a default that rejects.
 fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, kind: sluice_filter::MatcherKind) {
     use sluice_filter::{Action, CompiledRule, Counters, Field, Filters, RejectKind, Rule, Settings, Verdict};
     let to_port = |action, port| CompiledRule {
@@ -304,7 +304,7 @@ fn filter_allocates_nothing_whatever_its_matcher() {
         let source = std::net::SocketAddrV4::new(HOST.parse().unwrap(), 1000);
         let refused = packet::tcp4(source, "198.51.100.7:9999".parse::<std::net::SocketAddrV4>().unwrap());
         frames.push(refused.macs(HOST_MAC, INSIDE_MAC).build());
-        // The packets within the limit, and one reset.
+        // The packets within the limit pass, and one reset is sent.
         assert_eq!(
             101,
             allocates_nothing(&mut rig, INSIDE, &frames),
@@ -390,7 +390,7 @@ fn inspection_and_its_records_allocate_nothing() {
     allocates_nothing(&mut rig, INSIDE, &[]);
     rig.seconds(1);
     let told: u64 = rig.plane.counters().iter().map(|worker| worker.records.get()).sum();
-    // A message, two dropped packets, and the end of the flow.
+    // The records are a message, two dropped packets, and the end of the flow.
     assert_eq!((0, 4), (rig.live(), told));
 }
 
@@ -422,7 +422,7 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
         frames.remove(90);
         rig.send(INSIDE, &frames[0]);
         allocates_nothing(&mut rig, INSIDE, &frames);
-        // Timed-out fragments are dropped without allocation, too.
+        // Fragments that have timed out are dropped without allocation as well.
         rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 5_000_000_000);
         allocates_nothing(&mut rig, INSIDE, &[]);
         inspected::ledger(&mut rig);
@@ -481,7 +481,7 @@ fn applications_are_found_and_denied_without_allocation() {
         let frame = packet::udp4(source, remote).payload(payload);
         frame.macs(HOST_MAC, INSIDE_MAC).build()
     };
-    // More sessions than can be identified at a time; the identification of some ends immediately.
+    // There are more sessions than can be identified simultaneously. Some identifications end immediately.
     let frames: Vec<_> = (0..300)
         .flat_map(|port| {
             let said: (u16, &[u8]) = if port % 2 == 0 {

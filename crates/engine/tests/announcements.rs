@@ -1,4 +1,4 @@
-//! Unsolicited announcements of own addresses, and proxy answers for other hosts.
+//! Tests of unsolicited announcements of the gateway's addresses, and of proxy answers for other hosts.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, Rig, Sent, plain, route};
 use sluice_engine::snapshot::Interface;
@@ -23,7 +23,7 @@ fn announced(address: &str) -> Vec<u8> {
     packet::arp_request(OUTSIDE_MAC, address, address)
 }
 
-/// The unsolicited neighbour advertisement of an address to all hosts of a link, with the router and override flags.
+/// The unsolicited neighbour advertisement of an address to all hosts of a link, with the flags router and override.
 fn advertised(address: &str) -> Vec<u8> {
     let option = [&[2, 1][..], &OUTSIDE_MAC].concat();
     let frame = packet::neighbour(address, "ff02::1", 136, 0xa000_0000, address, &option);
@@ -106,7 +106,7 @@ fn addresses_are_announced_again_where_they_or_the_mac_address_change_and_not_by
     assert_eq!(6, sent.len());
 }
 
-/// A router that answers as a proxy on its inside link for destinations on the outside link.
+/// A router that answers as a proxy on its inside link, for destinations on the outside link.
 fn proxy() -> Plan {
     Plan {
         translate: false,
@@ -126,7 +126,7 @@ fn arp_is_answered_for_what_is_reached_by_another_interface_and_nothing_else() {
     let expected = packet::arp_reply(INSIDE_MAC, "198.51.100.7", HOST_MAC, "192.168.1.10");
     assert_eq!(expected, sent[0].frame);
     assert_eq!(1, rig.plane.counters()[0].proxied.get());
-    // A host on the link itself, a rejected route, no route, the unspecified address, a multicast group, and an ARP probe.
+    // No answer is sent for: a host on the link itself, a rejected route, no route, the unspecified address, a multicast group, and an ARP probe.
     for (sender, target) in [
         ("192.168.1.10", "192.168.1.77"),
         ("192.168.1.10", "172.16.3.4"),
@@ -138,7 +138,7 @@ fn arp_is_answered_for_what_is_reached_by_another_interface_and_nothing_else() {
         let sent = rig.send(INSIDE, &packet::arp_request(HOST_MAC, sender, target));
         assert!(sent.is_empty(), "{sender} {target}");
     }
-    // The other interface is not a proxy.
+    // The outside interface is not a proxy.
     let sent = rig.send(OUTSIDE, &packet::arp_request(HOST_MAC, "203.0.113.254", "192.168.1.10"));
     assert!(sent.is_empty());
     assert_eq!(1, rig.plane.counters()[0].proxied.get());
@@ -161,7 +161,7 @@ fn neighbour_solicitation_is_answered_for_what_is_reached_by_another_interface()
     };
     let sent = rig.send(INSIDE, &ask("2001:db8:1::10", "2001:db8:9::7"));
     let option = [&[2, 1][..], &INSIDE_MAC].concat();
-    // The router and solicited flags are set, the override flag is not.
+    // The flags router and solicited are set, and override is not.
     let flags = 0xc000_0000;
     let expected = packet::neighbour("2001:db8:9::7", "2001:db8:1::10", 136, flags, "2001:db8:9::7", &option);
     assert_eq!(expected.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);

@@ -1,5 +1,5 @@
-//! Application identification of sessions by their first packets. The result stays with the session even if later packets
-//! differ.
+//! Tests of application identification of sessions by their first packets. The result stays with the session even if later
+//! packets differ.
 
 use crate::applied::captured;
 use crate::applied::{CAPACITY, Played, by_itself, capture, plan, seek, sessions};
@@ -11,7 +11,7 @@ use sluice_inspect::applications::ApplicationCapacity;
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
-/// The counter with this name of the outcomes of identification.
+/// The value of the counter with this name, among the results of identification.
 fn result(rig: &Rig, name: &str) -> u64 {
     let place = OUTCOMES.iter().position(|(known, _)| *known == name).unwrap();
     let counters = rig.plane.counters().iter();
@@ -254,7 +254,7 @@ fn inspected_session_has_its_application_too() {
 
 const GIT: &str = "git.pcap";
 
-/// Move the shard of the host's sessions to the other of two workers.
+/// Moves the shard of the host's sessions to the other of two workers.
 fn move_shard(rig: &mut Rig, shard: u16) -> usize {
     let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = 1 - from;
@@ -300,7 +300,7 @@ fn session_that_is_looked_at_when_its_shard_moves_is_given_up() {
     );
     let known = rig.sessions(Filter::default())[0].application;
     assert_eq!(Some(0), known.map(|pair| pair.application));
-    // The session's packets are no longer identified on the new worker.
+    // The new worker no longer identifies packets of the session.
     let again = packet::tcp4(HOST, "198.51.100.7:9999").flags(flag::SYN);
     rig.wires[0].inject(
         INSIDE,
@@ -325,6 +325,6 @@ fn session_that_comes_back_is_looked_at_on_both_its_ways() {
         "{:?}",
         rig.all_drops()
     );
-    // The callee's own session, the caller's session, and its hairpinned session.
+    // There are three sessions: the callee's own, the caller's, and the caller's hairpinned session.
     assert_eq!((3, 3), (result(&rig, "opened"), pending(&rig)));
 }

@@ -1,4 +1,4 @@
-//! Source validation of every packet of a session, and the binding of sessions to interfaces.
+//! Tests of source validation for every packet of a session, and of the binding of sessions to interfaces.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use sluice_route::{Route, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::vlan::Tag;
 
-/// A second inside network and a second uplink, both VLANs.
+/// A second inside network and a second uplink. Both interfaces are VLANs.
 const OFFICE: u16 = 2;
 const UPLINK: u16 = 3;
 
@@ -60,7 +60,8 @@ fn rig(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     })
 }
 
-/// A gateway without translation, whose flows have sessions because of a stateful filter that accepts all packets.
+/// A gateway without translation. The flows of the gateway have sessions because of a stateful filter that accepts all
+/// packets.
 fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     fn filter(snapshot: &mut Snapshot) {
         let settings = Settings {
@@ -81,7 +82,7 @@ fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     })
 }
 
-/// Number of frames that leave after one has arrived on an interface.
+/// Number of frames that leave after a frame has arrived on an interface.
 fn arrives(rig: &mut Rig, interface: u16, frame: &Frame) -> usize {
     let frame = match interface {
         INSIDE => frame.clone().macs(HOST_MAC, INSIDE_MAC),
@@ -158,7 +159,7 @@ fn loose_validation_binds_a_session_to_the_interface_that_it_goes_on_by() {
     }
     assert_eq!(2, rebound(&rig));
     assert_eq!(OFFICE, rig.sessions(Default::default())[0].interface);
-    // A direction is not bound to the interface of the other one.
+    // A direction is not bound to the interface of the other direction.
     assert_eq!(1, arrives(&mut rig, UPLINK, &question()));
     assert_eq!(OFFICE, rig.sessions(Default::default())[0].interface);
 }
@@ -177,7 +178,7 @@ fn without_validation_packets_pass_by_any_interface_and_bind_nothing() {
 fn answer_of_an_outside_address_that_did_not_turn_is_forged() {
     let mut rig = rig(off);
     let own = rig.public(&packet::udp4("192.168.1.10:5999", REMOTE));
-    // With another address than the remote one, because a packet from an address to itself is dropped.
+    // The address must not be the remote one, because a packet from an address to itself is dropped.
     let called = (11..30)
         .find_map(|host| {
             rig.know(INSIDE, plain(&format!("192.168.1.{host}")), [2, 0, 0, 0, 1, host]);
@@ -271,7 +272,7 @@ fn hosts_that_talk_by_their_outside_addresses_stay_valid() {
     assert_eq!(0, rig.all_drops().len(), "{:?}", rig.all_drops());
 }
 
-/// A gateway with two uplinks. The active route uses the first one only.
+/// A gateway with two uplinks. The active route uses only the first one.
 fn uplinks() -> Plan {
     fn snapshot(snapshot: &mut Snapshot) {
         snapshot.uplinks = vec![[None; 2]; 4];
@@ -314,7 +315,7 @@ fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
             assert_eq!(address, rig::flow(&sent[0].frame).0.to_string());
         };
         leaves(&mut rig);
-        // Commits that keep rules and routes don't move the session.
+        // Commits that don't change rules and routes don't move the session.
         let before = rig.live();
         for _ in 0..2 {
             let (snapshot, routes) = snapshot(&uplinks());
@@ -322,7 +323,7 @@ fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
             leaves(&mut rig);
         }
         assert_eq!(before, rig.live());
-        // A client has only one session to one inside port.
+        // A client can have only one session with one inside port.
         let clear = Request::Clear {
             cursor: Cursor::default(),
             filter: Filter::default(),

@@ -1,5 +1,5 @@
-//! Assistance with split roles: I/O workers take over whole shards from overloaded session workers and give them back. The
-//! output is equal to that of run-to-completion, no packet is lost, and flows keep their order.
+//! Tests of assistance with separate roles: I/O workers take over whole shards from overloaded session workers and return them.
+//! The output equals that of run-to-completion, no packet is lost, and flows keep their order.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -32,12 +32,12 @@ fn frame(number: u8, sequence: u32) -> Vec<u8> {
     frame.macs(HOST_MAC, INSIDE_MAC).build()
 }
 
-/// Roles of the workers.
+/// The roles of the workers.
 #[derive(Clone, Copy, Debug)]
 struct Roles {
     io: u16,
     inspect: u16,
-    /// The session workers transmit, too.
+    /// Whether the session workers transmit as well.
     sends: bool,
 }
 
@@ -118,21 +118,21 @@ impl Dice {
     }
 }
 
-/// Frames by flow, in the order in which they were sent.
+/// Sent frames of each flow, in order.
 type Output = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
-/// Traffic of all hosts. The workers are stepped one at a time, in random order.
+/// Traffic of all hosts. The workers run one at a time, in random order.
 struct Traffic {
     rig: Rig,
     roles: Roles,
     dice: Dice,
     next: Vec<u32>,
-    /// Received frames, in order.
+    /// Received frames in order.
     came: Vec<Vec<u8>>,
     got: Output,
     /// Number of sent frames.
     left: usize,
-    /// Owners of the shards at the start.
+    /// Initial owners of the shards.
     homes: Vec<u16>,
 }
 
@@ -159,14 +159,14 @@ impl Traffic {
         let sequence = self.next[usize::from(number)];
         self.next[usize::from(number)] += 1;
         let frame = frame(number, sequence);
-        // A card keeps the packets of a flow in one queue.
+        // A NIC puts the packets of a flow into one queue.
         let worker = usize::from(number) % usize::from(self.roles.io);
         self.rig.wires[worker].inject(INSIDE, &frame, Checksums::Unverified);
         self.came.push(frame);
     }
 
-    /// Inject frames, and run workers in random order: a session worker runs `slow` times less often than an I/O worker. Then
-    /// let microseconds pass.
+    /// Injects frames, and runs workers in random order; a session worker runs `slow` times less often than an I/O worker.
+    /// At last some microseconds pass.
     fn step(&mut self, frames: usize, slow: usize) {
         for _ in 0..frames {
             let number = self.dice.roll(HOSTS.into()) as u8;
@@ -209,13 +209,13 @@ impl Traffic {
         counters.map(|worker| of(worker).get()).fold(0, u64::wrapping_add)
     }
 
-    /// Overload the session workers until `lent` shards are borrowed.
+    /// Overloads the session workers until `lent` shards are borrowed.
     fn rise(&mut self, allocated: u64) {
         for _ in 0..20_000 {
             if self.sum(|w| &w.shards_lent) >= allocated {
                 return;
             }
-            // No more than rings and queues can hold.
+            // The number of packets is limited to what rings and queues can hold.
             let frames = if self.under_way() < 700 { 40 } else { 0 };
             self.step(frames, 24);
         }
@@ -228,7 +228,7 @@ impl Traffic {
         );
     }
 
-    /// Send little traffic until all shards have been given back.
+    /// Sends little traffic until all shards have been returned.
     fn fall(&mut self) {
         for _ in 0..20_000 {
             if self.sum(|w| &w.shards_lent) == 0
@@ -241,7 +241,7 @@ impl Traffic {
         panic!("{} shards are still lent", self.sum(|w| &w.shards_lent));
     }
 
-    /// Check that all received packets have left, with the same output as from a single worker.
+    /// Checks that all received packets have left, with the same output as from a single worker.
     fn check(&mut self) {
         self.rig.round();
         self.collect();
@@ -284,7 +284,7 @@ fn assist_comes_and_goes_with_the_load_and_nobody_can_tell_by_the_packets() {
         }
         let assisted = traffic.sum(|w| &w.assisted);
         assert!(assisted > 0, "seed {seed}");
-        // Each shard that was borrowed was given back.
+        // Each shard that was borrowed has been returned.
         assert!(traffic.sum(|w| &w.shards_taken).is_multiple_of(2));
         traffic.check();
     }
@@ -320,7 +320,7 @@ fn worker_that_stands_still_delays_what_is_its_and_loses_nothing() {
     for (seed, roles) in (0..).zip(ROLES) {
         let mut traffic = Traffic::new(seed, roles);
         let still = usize::from(roles.io);
-        // Enough traffic for a request to be sent to the worker that doesn't run.
+        // There must be enough traffic for a request to the worker that doesn't run.
         while traffic.under_way() < 600 {
             traffic.step(40, 24);
         }
@@ -381,14 +381,14 @@ fn moves_by_the_control_thread_and_lending_keep_out_of_each_others_way() {
             let to = 2 + traffic.dice.roll(3) as u16;
             moved += u32::from(by_control(&mut traffic, shard, to));
         }
-        // Borrowed shards are given back to their session workers.
+        // Borrowed shards are returned to their session workers.
         traffic.fall();
         traffic.check();
         assert!(traffic.sum(|w| &w.assists_begun) > 0, "seed {seed}");
     }
 }
 
-/// Move a shard as the control thread does. Returns `false` if a worker refused.
+/// Moves a shard as the control thread does. Returns `false` if a worker refused.
 fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
     let ask = |traffic: &mut Traffic, worker: u16, request| {
         let requests = usize::from(worker);
@@ -426,7 +426,7 @@ fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
 }
 
 thread_local! {
-    /// The cycle counter, which advances by a fixed amount with each reading.
+    /// The cycle counter. The counter advances by a fixed amount with each reading.
     static CYCLES: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -437,7 +437,7 @@ fn cycles() -> u64 {
 
 #[test]
 fn slice_ends_the_work_on_lent_shards_and_the_worker_receives_again() {
-    // A burst of any size reads the counter several times, which uses up a whole slice.
+    // A burst of any size reads the counter several times, so that it takes a whole time slice.
     let settings = Settings {
         threshold: THRESHOLD,
         slice: 50,
@@ -500,7 +500,7 @@ fn what_waits_goes_out_where_all_ends_while_shards_are_lent() {
         for _ in 0..traffic.dice.roll(20) {
             traffic.step(20, 24);
         }
-        // Receive everything that waits in the devices first.
+        // Receive all packets that wait in the devices.
         while !traffic.rig.wires.iter().all(|wires| wires.is_idle()) {
             (0..usize::from(roles.io)).for_each(|worker| traffic.turn(worker));
         }
@@ -518,7 +518,7 @@ fn what_waits_goes_out_where_all_ends_while_shards_are_lent() {
 
 #[test]
 fn workers_on_threads_lend_and_keep_order() {
-    // The order of sent frames can only be checked if a single worker transmits.
+    // The order of sent frames can be checked only if a single worker transmits.
     for roles in [ROLES[0], ROLES[2]] {
         let mut traffic = Traffic::new(5, roles);
         let assist = traffic.rig.plane.start_parameters().assist.clone().unwrap();
@@ -533,7 +533,7 @@ fn workers_on_threads_lend_and_keep_order() {
                 scope.spawn(move || {
                     while !end.load(Ordering::Relaxed) {
                         worker.round(now());
-                        // Session workers yield more often, so that they become overloaded.
+                        // Session workers run less often, so that they become overloaded.
                         let turns = if number < roles.io.into() { 1 } else { 20 };
                         (0..turns).for_each(|_| std::thread::yield_now());
                     }

@@ -1,4 +1,4 @@
-//! Lists of mappings, subscribers and port blocks under traffic.
+//! Tests of lists of mappings, subscribers and port blocks while there is traffic.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -35,7 +35,7 @@ fn host(number: u16) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, 64 + high, low)
 }
 
-/// Sessions of `hosts` hosts with `flows` mappings each and two sessions per mapping.
+/// A gateway with sessions of `hosts` hosts. Each host has `flows` mappings, and each mapping has two sessions.
 fn opened(hosts: u16, flows: u16, workers: usize) -> Rig {
     let mut rig = Rig::new(plan(workers));
     for number in 0..hosts {
@@ -58,7 +58,7 @@ fn opened(hosts: u16, flows: u16, workers: usize) -> Rig {
     rig
 }
 
-/// Pass every part of the list of every worker to `part`. `memory` allocates the memory for each part.
+/// Passes every part of the list of every worker to `part`. `memory` allocates the memory for each part.
 fn list(rig: &mut Rig, filter: BindingFilter, memory: impl Fn() -> BindingList, mut part: impl FnMut(BindingList)) {
     for worker in 0..rig.workers.len() {
         let mut cursor = Some(Cursor::default());
@@ -193,7 +193,7 @@ fn subscribers_are_listed_with_what_they_use() {
 
 #[test]
 fn blocks_are_listed_with_their_subscriber_and_hold_its_ports() {
-    // More mappings than a block has ports.
+    // There are more mappings than a block has ports.
     let mut rig = opened(6, 300, 2);
     for capacity in [8, 10, 1000] {
         let found = blocks(&mut rig, BindingFilter::default(), capacity);

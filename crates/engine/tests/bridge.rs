@@ -1,4 +1,4 @@
-//! Bridges: frames received on one interface leave through the other one unchanged, also if they are inspected.
+//! Tests of bridges: frames received on one interface leave through the other one unchanged, even if they are inspected.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ fn plan() -> Plan {
     }
 }
 
-/// The frames that leave through the other interface. Asserts that none leave through the same one.
+/// The frames that leave through the other interface. Asserts that none leave through the interface of arrival.
 #[track_caller]
 fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut sent = rig.send(interface, frame);
@@ -121,7 +121,7 @@ fn frame(from: &str, to: &str) -> Frame {
     packet::tcp4(v4(from), v4(to)).macs(HOST_MAC, ROUTER_MAC)
 }
 
-/// Open a connection over the bridge. `dress` adds tags or options to its frames.
+/// Opens a connection over the bridge. `dress` adds tags or options to its frames.
 fn open(rig: &mut Rig, client: &str, server: &str, dress: fn(Frame) -> Frame) {
     let syn = dress(frame(client, server).flags(flag::SYN).numbers(99, 0)).build();
     assert_eq!(vec![syn.clone()], over(rig, INSIDE, &syn), "{:?}", rig.all_drops());
@@ -142,7 +142,7 @@ fn data(client: &str, server: &str, place: u32, data: &[u8]) -> Frame {
     frame.numbers(100 + place, 500).payload(data)
 }
 
-/// Frames of every kind that a link may carry, valid or not.
+/// Frames of every kind that a link may carry, both valid and invalid.
 fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     let ethernet = |kind: u16, length: usize| {
         let mut frame = [ROUTER_MAC, HOST_MAC].concat();
@@ -186,8 +186,8 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Two hosts on one side have their router on the other side, so that each packet crosses the bridge twice. A forged packet
-/// with the client's address from the server's side is not added to the client's stream.
+/// Two hosts on one side have their router on the other side, so that each packet crosses the bridge twice. A forged packet from
+/// the server's side with the client's address does not become part of the client's stream.
 #[test]
 fn frames_of_a_flow_from_the_other_side_are_another_flow() {
     let mut rig = Rig::new(plan());
@@ -264,7 +264,7 @@ fn frames_of_every_kind_pass_unchanged_where_flows_are_inspected() {
             );
         }
     }
-    // In this order: ARP and spanning tree; MPLS and PPPoE; too many tags, a broken header and a short frame.
+    // The frames are, in this order: ARP and spanning tree; MPLS and PPPoE; too many tags, a broken header and a short frame.
     assert_eq!((4, 4), (spared(&rig, "not-ip"), spared(&rig, "encapsulated-ip")));
     assert_eq!(14, uninspected(&rig));
     assert!(rig.live() > 0);
@@ -385,7 +385,7 @@ fn acknowledgment_from_the_senders_side_does_not_count() {
     }
     let sent = over(&mut rig, INSIDE, &data(CLIENT, SERVER, 0, b"evil").build());
     assert_eq!(data(CLIENT, SERVER, 0, b"aaaa").build(), sent[0]);
-    // An acknowledgement from the receiver's side does.
+    // An acknowledgment from the receiver's side has an effect.
     over(&mut rig, OUTSIDE, &acknowledge(100 + 16_000));
     let old = data(CLIENT, SERVER, 0, b"evil").build();
     assert_eq!(vec![old.clone()], over(&mut rig, INSIDE, &old));
@@ -397,7 +397,7 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
     let server = "10.0.0.2:81";
     open(&mut rig, CLIENT, server, |frame| frame.tag(0x8100, 7));
     let bad = data(CLIENT, server, 0, b"evil").tag(0x8100, 7).build();
-    // The receiver gets a reset immediately, the sender when it retransmits.
+    // The receiver gets a reset immediately, and the sender when it retransmits.
     let sent = rig.send(INSIDE, &bad);
     assert_eq!(
         (1, 1 - INSIDE, &bad[..18]),
@@ -423,7 +423,7 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
         .macs(HOST_MAC, ROUTER_MAC);
     let sent = rig.send(INSIDE, &query.build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
-    // The error has the address of the packet's destination, because a bridge has none.
+    // The source of the error is the packet's destination, because a bridge has no address.
     assert_eq!(
         (INSIDE, [10, 0, 0, 9], [3, 13]),
         (
@@ -463,7 +463,7 @@ fn connection_in_its_midst_is_inspected_from_there_or_not_as_its_policy_says() {
         assert_eq!(vec![frame.clone()], over(&mut rig, INSIDE, frame));
     }
     assert_eq!(2, uninspected(&rig));
-    // The sender of a SYN-ACK whose SYN was not seen is not the client.
+    // The sender of a SYN-ACK whose SYN was not seen is not treated as the client.
     let answer = frame(SERVER, CLIENT).flags(flag::SYN | flag::ACK).build();
     let mut rig = Rig::new(plan());
     assert_eq!(1, over(&mut rig, OUTSIDE, &answer).len());
@@ -539,7 +539,7 @@ fn first_packets_of_both_directions_in_one_burst_both_cross() {
     for port in 0..16 {
         let (client, server) = (format!("10.0.0.1:{}", 1000 + port), "10.0.0.2:7");
         let frame = |from: &str, to: &str| packet::udp4(v4(from), v4(to)).macs(HOST_MAC, ROUTER_MAC).build();
-        // One of the workers hands both packets to the other one, which processes them in one burst.
+        // One worker hands both packets to the other worker, which processes them in one burst.
         rig.wires[0].inject(INSIDE, &frame(&client, server), Checksums::Unverified);
         rig.wires[0].inject(OUTSIDE, &frame(server, &client), Checksums::Unverified);
         rig.round();
@@ -615,7 +615,7 @@ proptest! {
         for (frame, interface, place, bits, worker) in frames {
             let mut bytes = frame.build();
             let at = place.index(bytes.len());
-            // Half of the frames stay unchanged.
+            // Half of the frames are not changed.
             bytes[at] ^= bits.saturating_sub(128);
             rig.wires[worker % workers].inject(interface, &bytes, Checksums::Unverified);
             rig.round();

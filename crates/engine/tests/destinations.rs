@@ -1,5 +1,5 @@
-//! Destination rules of an inbound interface for any address, rules that translate to the router's own host, and rules that
-//! distribute flows among several hosts.
+//! Tests of three kinds of destination rules: those of an inbound interface for any address, those that translate to the router's
+//! own host, and those that distribute flows to several hosts.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn rule(interface: u16, protocol: u8, port: u16, action: DestinationAction<u32>)
     }
 }
 
-/// Several workers, so that a flow assigned to the wrong shard is not found.
+/// The gateway has several workers, so that a flow is not found if it is assigned to the wrong shard.
 fn plan(forwards: Vec<DestinationRule<u32>>) -> Plan {
     Plan {
         workers: 3,
@@ -74,7 +74,7 @@ fn punted(rig: &mut Rig) -> Vec<(u16, SocketAddrV4, SocketAddrV4)> {
     all
 }
 
-/// Let the router's host send a frame through an interface. Returns the frames that leave.
+/// Lets the router's host send a frame through an interface. Returns the frames that leave.
 fn own_sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Vec<Sent> {
     let frame = frame.clone().macs(INSIDE_MAC, INSIDE_MAC).build();
     let queue = rig.desks[rig.owner].from_hosts.as_mut().unwrap();
@@ -83,7 +83,7 @@ fn own_sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Vec<Sent> {
     rig.sent()
 }
 
-/// Create sessions for untranslated flows, too.
+/// Enables sessions for untranslated flows.
 fn filtered_by_session(snapshot: &mut Snapshot) {
     let settings = Settings {
         kind: MatcherKind::Best,
@@ -139,15 +139,15 @@ fn other_interfaces_and_rules_of_an_address_are_not_the_rules_of_any() {
     assert_eq!((INSIDE, remote, socket("192.168.1.10:99")), only(&rig, &sent));
     let sent = rig.router_sends(&packet::udp4(remote, "203.0.113.78:808"));
     assert_eq!((INSIDE, remote, socket("192.168.1.10:80")), only(&rig, &sent));
-    // A packet from inside to that port of another host is not redirected.
+    // A packet from inside to this port of another host is not redirected.
     let sent = rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:808"));
     let (port, source, destination) = only(&rig, &sent);
     assert_eq!((OUTSIDE, socket("198.51.100.7:808")), (port, destination));
     assert_ne!(v4(HOST), source.ip().to_bits());
 }
 
-/// DNS queries of hosts are redirected to the operator's resolver, which is either outside, where their source is translated,
-/// or inside.
+/// The rule redirects DNS queries of hosts to the operator's resolver. The resolver is either outside, where the source of
+/// queries is translated, or inside.
 #[test]
 fn rule_of_an_inside_interface_leads_hosts_elsewhere_and_their_answers_back() {
     let (server, server_mac) = ("192.168.1.53", [2, 0, 0, 0, 1, 53]);
@@ -225,10 +225,10 @@ fn flow_to_an_own_address_by_a_rule_comes_to_the_host_and_its_answers_are_transl
             .ttl(64);
         let sent = own_sends(&mut rig, INSIDE, &answer);
         assert_eq!((INSIDE, queried, client), only(&rig, &sent));
-        // The TTL is as in an answer that the host sends without translation.
+        // The TTL is that of an answer that the host sends without translation.
         assert_eq!(64, sent[0].frame[14 + 8]);
     }
-    // The rule also applies to clients outside.
+    // The rule applies to outside clients, too.
     let (remote, queried) = (socket("198.51.100.9:5000"), socket("192.0.2.99:53"));
     assert_eq!(0, rig.router_sends(&packet::udp4(remote, queried)).len());
     assert_eq!(
@@ -292,7 +292,7 @@ fn error_of_the_host_about_a_flow_that_was_led_to_it_tells_the_client_of_its_own
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert!(is_valid(&sent[0].frame));
     assert_eq!(v4(HOST), u32::from_be_bytes(sent[0].frame[30..34].try_into().unwrap()));
-    // The quoted datagram is the client's.
+    // The quoted datagram is that of the client.
     assert_eq!(
         v4("8.8.8.8"),
         u32::from_be_bytes(sent[0].frame[14 + 28 + 16..][..4].try_into().unwrap())
@@ -360,7 +360,7 @@ fn balanced(balance: Balance) -> Rig {
     rig
 }
 
-/// A client opens a connection. Returns the server that it is translated to, if the client gets its answer.
+/// A client opens a connection. Returns the server to which it is translated, if the client gets an answer.
 fn opened(rig: &mut Rig, client: u16, port: u16) -> Option<SocketAddrV4> {
     let client = SocketAddrV4::new([198, 51, (client >> 8) as u8, client as u8].into(), port);
     let queried = socket("203.0.113.80:80");
@@ -449,8 +449,8 @@ fn one_client_keeps_its_host_and_that_of_another_going_down_moves_nobody_else() 
     assert!((15..50).contains(&there), "{there}");
 }
 
-/// The router's host starts a flow. If a rule matches, its source is translated to an address of the pool, and answers are
-/// translated back.
+/// The router's host starts a flow. If a rule matches, the source of the flow is translated to an address of the pool, and
+/// answers are translated back.
 #[test]
 fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
     let wan = "203.0.113.1";
@@ -483,7 +483,7 @@ fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
         let more = packet::tcp4(own, remote).flags(flag::ACK).numbers(2, 10);
         let sent = own_sends(&mut rig, OUTSIDE, &more);
         assert_eq!((OUTSIDE, outside, remote), only(&rig, &sent));
-        // DNS queries are redirected to the inside resolver, whichever interface the host sends them by.
+        // DNS queries are redirected to the inside resolver, independent of the interface through which the host sends them.
         let (own, queried) = (SocketAddrV4::new(OWN.parse().unwrap(), port), socket("8.8.8.8:53"));
         let sent = own_sends(&mut rig, OUTSIDE, &packet::udp4(own, queried));
         assert_eq!((INSIDE, own, socket("192.168.1.10:5353")), only(&rig, &sent));
@@ -494,7 +494,7 @@ fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
         assert_eq!(vec![(INSIDE, queried, own)], punted(&mut rig), "{:?}", rig.all_drops());
     }
     assert_eq!(20, rig.live());
-    // Rules of the router's host don't apply to other hosts, and flows of the host that match no rule stay unchanged.
+    // Rules for the router's host don't apply to other hosts. Flows of the host that match no rule are not changed.
     let sent = rig.host_sends(&packet::udp4("192.168.1.10:4000", "8.8.8.8:53"));
     assert_eq!(socket("8.8.8.8:53"), only(&rig, &sent).2);
     let sent = own_sends(&mut rig, INSIDE, &packet::udp4("192.168.1.1:4000", "192.168.1.10:80"));

@@ -1,4 +1,4 @@
-//! ICMP errors about translated packets (RFC 5508, section 4), from both sides, with the quoted packet translated.
+//! Tests of ICMP errors for translated packets (RFC 5508, section 4), from both sides. The quoted packet is translated, too.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -21,7 +21,7 @@ fn host() -> Ipv4Addr {
     HOST.parse().unwrap()
 }
 
-/// A packet of each kind of flow from inside, as seen on the inside and on the outside.
+/// A packet of each kind of flow from inside, as it looks inside and outside.
 fn flows(public: SocketAddrV4) -> [(Frame, Frame); 3] {
     [
         (
@@ -239,7 +239,7 @@ fn rfc4787_req13_rfc5508_req10a_datagram_too_long_for_the_outside_link_is_report
     assert_eq!(OUTSIDE, rig.host_sends(&fits)[0].port);
 }
 
-/// Compare frames, except for the fields that the gateway chooses: IP ID, flags, type of service and TTL.
+/// Compares frames, except for the fields that the gateway chooses: IP ID, flags, type of service and TTL.
 fn assert_same_but_identification(expected: &Frame, frame: &[u8]) {
     assert!(rig::is_valid(frame));
     let (mut expected, mut frame) = (expected.build(), frame.to_vec());

@@ -1,4 +1,4 @@
-//! The packet filter applied to packets, stateful and stateless, with and without translation.
+//! Tests of the packet filter, stateful and stateless, with and without translation.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn all<T: Copy>(first: T, last: T) -> Range<T> {
     Range { first, last }
 }
 
-/// A rule for both families with a protocol and a destination port.
+/// A rule for both families that has a protocol and a destination port.
 fn to_port(action: Action, protocol: u32, port: u32) -> CompiledRule {
     let with = |rule: Result<Rule<u32>, _>| {
         rule.and_then(|rule| rule.with(Field::DestinationPort, port, port))
@@ -135,7 +135,7 @@ fn filter_by_session_lets_replies_and_errors_of_accepted_flows_pass() {
     assert_eq!(2, rig.live());
 }
 
-/// A connection in which all data is acknowledged. Returns the next sequence numbers of both ends.
+/// A connection whose data is all acknowledged. Returns the next sequence numbers of both ends.
 fn open(rig: &mut Rig) -> [u32; 2] {
     assert_eq!(1, rig.host_sends(&syn(80).numbers(1_000, 0)).len());
     let answer = packet::tcp4(server(80), host()).flags(SYN | ACK).numbers(9_000, 1_001);
@@ -184,7 +184,7 @@ fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has
             assert!(rig.router_sends(&asks).is_empty());
             assert_eq!(tried, rig.drops("filter-default"));
         }
-        // A host that the rules allow may open a new connection, which is counted.
+        // A host to which the rules permit it can open a new connection, which is counted.
         assert_eq!(1, packets(&rig, 0));
         assert_eq!(1, rig.host_sends(&syn(80).numbers(700_000, 0)).len());
         assert_eq!(2, packets(&rig, 0));
@@ -198,7 +198,7 @@ fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has
     }
 }
 
-/// A reset in answer to a SYN doesn't allow its sender to open a connection.
+/// A reset in response to a SYN does not permit its sender to open a connection.
 #[test]
 fn who_refused_a_connection_may_not_open_it_itself() {
     let mut rig = Rig::new(Plan {
@@ -216,7 +216,7 @@ fn who_refused_a_connection_may_not_open_it_itself() {
 
 #[test]
 fn filter_by_session_finds_both_directions_on_any_worker() {
-    // Both hosts are behind inside interfaces, so that only the addresses determine the shard.
+    // Both hosts are behind inside interfaces, so that only their addresses determine the shard.
     for workers in [1, 2] {
         let mut rig = Rig::new(Plan {
             translate: false,
@@ -315,7 +315,7 @@ fn filter_rejects_tcp_by_a_reset_and_others_by_an_error() {
     let tcp = etherparse::TcpSlice::from_slice(&sent[0].frame[34..]).unwrap();
     assert!(tcp.rst() && tcp.ack() && !tcp.syn());
     assert_eq!((0, 1_005), (tcp.sequence_number(), tcp.acknowledgment_number()));
-    // A reset is never answered by the filter.
+    // The filter never answers a reset.
     assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(RST)).is_empty());
     let sent = rig.host_sends(&packet::udp4(host(), server(53)));
     assert_eq!([3, 3], sent[0].frame[34..36]);
@@ -636,7 +636,7 @@ fn filter_by_session_leaves_icmp_without_identifier_as_it_is() {
         snapshot: all,
         ..Plan::default()
     });
-    // An information request (RFC 792), whose identifier is not translated.
+    // An information request (RFC 792). The identifier of the request is not translated.
     let (from, to) = (Ipv4Addr::new(192, 168, 1, 10), Ipv4Addr::new(198, 51, 100, 7));
     let frame = packet::icmp4_error(from, to, 15, 0, &[0; 64], 20);
     let mut sent = frame.clone().macs(rig::HOST_MAC, rig::INSIDE_MAC).build();

@@ -1,4 +1,4 @@
-//! Filter rules that match other fields than addresses and ports: MAC addresses, DSCP and ECN, marks.
+//! Tests of filter rules that match MAC addresses, DSCP and ECN, or marks.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn commit(rig: &mut Rig, translate: bool, filter: fn(&mut Snapshot)) {
     rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
 }
 
-/// Number of frames that leave after a station has sent one.
+/// Number of frames that leave after a station has sent a frame.
 fn sends(rig: &mut Rig, source: [u8; 6], frame: &Frame) -> usize {
     let frame = frame.clone().macs(source, INSIDE_MAC).build();
     rig.send(INSIDE, &frame).len()
@@ -83,7 +83,7 @@ fn filter_by_mac_address_opens_sessions_of_that_station_alone() {
         let flow = |port| packet::udp4(host(port), server());
         assert_eq!(1, sends(&mut rig, HOST_MAC, &flow(4_000)), "{:?}", rig.all_drops());
         assert_eq!(0, sends(&mut rig, OTHER_MAC, &flow(4_001)));
-        // The MAC address is only checked for the first packet of a session.
+        // The MAC address is checked only for the first packet of a session.
         assert_eq!(1, sends(&mut rig, OTHER_MAC, &flow(4_000)));
         assert_eq!((1, 1), (rig.live(), rig.drops("filter-default")));
     }
@@ -110,7 +110,7 @@ fn filter_by_mac_address_is_asked_again_by_the_neighbour_that_answers_go_to() {
     }
 }
 
-/// A frame with another second byte of the IPv4 header.
+/// A frame whose IPv4 header has a different second byte (DSCP and ECN).
 fn with_service(frame: &Frame, service: u8) -> Vec<u8> {
     let mut frame = frame.clone().macs(HOST_MAC, INSIDE_MAC).build();
     frame[15] = service;
@@ -188,7 +188,7 @@ fn is_marked(value: u32, mask: u32) -> Conditions {
     }
 }
 
-/// Rules that mark expedited forwarding, and accept marked packets.
+/// Rules that mark packets with expedited forwarding, and accept marked packets.
 fn marks(snapshot: &mut Snapshot) {
     let expedited = CompiledRule {
         v4: vec![Rule::any().with(Field::Dscp, 46, 46).unwrap()],
@@ -212,7 +212,7 @@ fn filter_marks_sessions_and_later_rules_match_the_mark() {
         assert_eq!([0x11], *shown(&mut rig));
         // Further packets of the session are not filtered.
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)));
-        // When the session is filtered again, its mark matches, whatever its packets look like now.
+        // When the session is filtered again, its mark matches, even if its packets now have another DSCP.
         commit(&mut rig, translate, marks);
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)), "{:?}", rig.all_drops());
         assert_eq!([0x11], *shown(&mut rig));
@@ -270,7 +270,7 @@ fn remarks(sessions: bool) -> fn(&mut Snapshot) {
     }
 }
 
-/// The second byte of the IPv4 header of a valid frame.
+/// The second byte (DSCP and ECN) of the IPv4 header of the sent frame, which must be valid.
 fn service(sent: &[sluice_engine::packet::io::memory::Sent]) -> u8 {
     assert_eq!(1, sent.len());
     assert!(rig::is_valid(&sent[0].frame), "{:?}", sent[0].frame);
@@ -294,7 +294,7 @@ fn filter_sets_the_code_point_of_all_packets_of_a_session_in_its_direction() {
         }
         let answers = rig.router_sends(&packet::udp4(server(), public));
         assert_eq!(0, service(&answers));
-        // Existing sessions keep their code point after a commit; new sessions get none if the rules no longer set one.
+        // Existing sessions keep their code point after a commit. New sessions get none if the rules no longer set one.
         commit(&mut rig, translate, |snapshot| {
             snapshot.filter_by(filters(true, &[rule(ACCEPT, Conditions::default())]));
         });
@@ -339,7 +339,7 @@ fn filter_sets_the_code_point_of_ipv6() {
     for _ in 0..2 {
         let sent = rig.send(INSIDE, &frame);
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
-        // 46 and 3 between the version and the flow label.
+        // The traffic class with DSCP 46 and ECN 3 lies between the version and the flow label.
         assert_eq!([0x6b, 0xb5], sent[0].frame[14..16]);
     }
 }

@@ -1,4 +1,4 @@
-//! Filter rules that are added and removed individually: new flows follow immediately, sessions soon after.
+//! Tests of filter rules that are added and removed individually: new flows use the change immediately, sessions soon after.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn start(snapshot: &mut Snapshot) {
     snapshot.filter_by(Arc::new(filters));
 }
 
-/// A gateway, and the rule list that edits its filter.
+/// A gateway, and the rule list with which its filter is edited.
 struct Edited {
     rig: Rig,
     list: RuleList<&'static str>,
@@ -135,7 +135,7 @@ fn session_of_a_neighbour_is_confirmed_and_keeps_its_translation() {
     let mut edited = Edited::new(true);
     let flow = from_host(1, [198, 51, 100, 7]);
     let public = edited.rig.public(&flow);
-    // In the same region of addresses, so that the session has to be checked.
+    // The address is in the same region, so that the session must be checked.
     edited.insert(deny_to([198, 51, 100, 8]));
     edited.follow();
     let before = edited.revised();

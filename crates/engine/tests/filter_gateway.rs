@@ -1,4 +1,4 @@
-//! Filter rules for packets to the gateway itself and to its routers' hosts.
+//! Tests of filter rules for packets to the gateway itself and to its routers' hosts.
 
 use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use sluice_wire::tcp::flag::{ACK, RST, SYN};
 
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const DROP: Action = Action::Decide(Verdict::Drop);
-/// The gateway's inside address.
+/// The inside address of the gateway.
 const OWN: &str = "192.168.1.1";
 
-/// A rule for both families about packets to the gateway, with values of fields.
+/// A rule for both families that matches packets to the gateway with these values of fields.
 fn gateway(action: Action, fields: &[(Field, u32)]) -> CompiledRule {
     let mut rules = (Rule::<u32>::any(), Rule::<u128>::any());
     for &(field, value) in fields.iter().chain(&[(Field::Outgoing, NONE)]) {
@@ -50,7 +50,7 @@ fn filter(snapshot: &mut Snapshot, sessions: bool, rules: &[CompiledRule]) {
     snapshot.filter_by(Arc::new(filters));
 }
 
-/// Rules that only accept SSH over TCP and DNS over UDP.
+/// Rules that accept only SSH over TCP and DNS over UDP.
 fn guarded(snapshot: &mut Snapshot) {
     let rules = [to_port(ACCEPT, 6, 22), to_port(ACCEPT, 17, 53), gateway(DROP, &[])];
     filter(snapshot, true, &rules);
@@ -64,7 +64,7 @@ fn plan(snapshot: fn(&mut Snapshot)) -> Plan {
     }
 }
 
-/// Packets counted by each rule.
+/// Number of packets counted by each rule.
 fn counted<const N: usize>(rig: &Rig) -> [u64; N] {
     let filters = rig.plane.snapshot().filter.as_ref().unwrap();
     std::array::from_fn(|place| filters.counters.of(place as u32).unwrap().packets())
@@ -97,7 +97,7 @@ fn comes_in(rig: &mut Rig, interface: u16, frame: &Frame) -> bool {
     punted(rig) == 1
 }
 
-/// Let the gateway's host send a frame, and check that it leaves.
+/// Lets the gateway's host send a frame, and checks that the frame leaves.
 #[track_caller]
 fn goes_out(rig: &mut Rig, interface: u16, frame: &Frame) {
     let queue = rig.desks[rig.owner].from_hosts.as_mut().unwrap();
@@ -114,7 +114,7 @@ fn socket6(text: &str) -> SocketAddrV6 {
     text.parse().unwrap()
 }
 
-/// A routing protocol message to a multicast group of the link.
+/// A message of a routing protocol to a multicast group of the link.
 fn hello(protocol: u8) -> Vec<u8> {
     let (source, group) = (Ipv4Addr::new(192, 168, 1, 10), Ipv4Addr::new(224, 0, 0, 5));
     let hello = packet::frame4(source, group, Transport::Raw(IpNumber(protocol)));
@@ -150,7 +150,7 @@ fn connection_that_a_rule_lets_in_passes_both_ways_and_another_is_dropped() {
         assert!(!comes_in(&mut rig, INSIDE, &packet::tcp4(client, other).flags(ACK)));
         assert_eq!([1, 0, 2], counted(&rig));
         assert_eq!(vec![("filter-drop", 2)], rig.all_drops());
-        // These rules don't apply to forwarded packets.
+        // Rules for packets to the gateway don't apply to forwarded packets.
         assert_eq!(
             1,
             rig.host_sends(&packet::tcp4(client, "198.51.100.7:23").flags(SYN))
@@ -173,7 +173,7 @@ fn connection_that_the_host_has_begun_needs_no_rule_and_one_to_it_does() {
         OUTSIDE,
         &packet::tcp4(peer, own).flags(ACK).payload(b"open")
     ));
-    // Packets from another port of the peer do not pass, nor does a connection that the peer opens.
+    // Packets from another port of the peer don't pass, nor does a connection that the peer opens.
     assert!(!comes_in(
         &mut rig,
         OUTSIDE,
@@ -204,7 +204,7 @@ fn connection_that_was_there_before_the_first_rule_goes_on_at_the_next_packet_of
     let (own, peer) = (socket("203.0.113.1:40179"), socket("198.51.100.7:179"));
     let more = packet::tcp4(peer, own).flags(ACK).payload(b"keepalive");
     assert!(!comes_in(&mut rig, OUTSIDE, &more));
-    // A reset or a SYN-ACK does not start a flow.
+    // A reset or SYN-ACK does not start a flow.
     goes_out(&mut rig, OUTSIDE, &packet::tcp4(own, peer).flags(RST | ACK));
     goes_out(&mut rig, OUTSIDE, &packet::tcp4(own, peer).flags(SYN | ACK));
     assert!(!comes_in(&mut rig, OUTSIDE, &more));
@@ -272,7 +272,7 @@ fn echo_request_is_answered_where_a_rule_lets_it_in_and_answers_to_the_hosts_pas
             &packet::icmp4_echo("203.0.113.1", "203.0.113.254", 9, 1),
         );
         assert!(comes_in(&mut rig, OUTSIDE, &answer), "{:?}", rig.all_drops());
-        // The answer to a query doesn't allow queries in the other direction with the same identifier.
+        // The answer to a query does not permit queries in the other direction with the same identifier.
         assert_eq!(
             0,
             rig.router_sends(&packet::icmp4_echo("203.0.113.254", "203.0.113.1", 9, 1))
@@ -297,7 +297,7 @@ fn fragments_to_the_host_share_what_became_of_the_first_one() {
             let later = datagram.clone().payload(&[1; 64]).fragment(10, false, identification);
             assert_eq!(passes, comes_in(&mut rig, INSIDE, &first), "{:?}", rig.all_drops());
             assert_eq!(passes, comes_in(&mut rig, INSIDE, &later), "{:?}", rig.all_drops());
-            // A later fragment that arrives before the first one is parked until that arrives.
+            // A later fragment that arrives before the first fragment is parked until that arrives.
             let later = datagram
                 .clone()
                 .payload(&[1; 64])
@@ -354,7 +354,7 @@ fn commit_that_denies_ends_what_was_let_in_and_leaves_what_the_host_has_begun() 
     assert_eq!([0, 0], counted(&rig));
     commit(&mut rig, &[gateway(DROP, &[])]);
     assert!(!comes_in(&mut rig, INSIDE, &more));
-    // Further packets of the host don't make the connection its own.
+    // After further packets of the host, the connection still counts as one that the client started.
     goes_out(&mut rig, INSIDE, &packet::tcp4(ssh, client).flags(ACK).payload(b"data"));
     assert!(!comes_in(&mut rig, INSIDE, &more));
     assert!(comes_in(&mut rig, OUTSIDE, &answer), "{:?}", rig.all_drops());

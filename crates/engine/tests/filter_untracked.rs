@@ -1,4 +1,4 @@
-//! Filter rules that accept packets without tracking, combined with stateful rules.
+//! Tests of filter rules that accept packets without tracking, combined with stateful rules.
 
 use std::net::{Ipv4Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sluice_wire::tcp::flag::{ACK, SYN};
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const UNTRACKED: Action = Action::Decide(Verdict::AcceptUntracked);
 
-/// A rule for both families about a port.
+/// A rule for both families that matches a port.
 fn port(action: Action, field: Field, port: u32) -> CompiledRule {
     CompiledRule {
         action,
@@ -34,7 +34,8 @@ fn filter(snapshot: &mut Snapshot, rules: &[CompiledRule]) {
     snapshot.filter_by(Arc::new(filters));
 }
 
-/// Untracked queries to port 53 without their answers, port 80 with sessions, and port 123 untracked in both directions.
+/// Rules that accept queries to port 53 untracked, but not their answers; port 80 with sessions; and port 123 untracked in both
+/// directions.
 fn mixed(snapshot: &mut Snapshot) {
     filter(
         snapshot,
@@ -95,7 +96,7 @@ fn untracked_rule_is_asked_about_every_packet_and_makes_no_session() {
     // The answer is filtered like any other packet, and no rule accepts it.
     assert!(rig.router_sends(&packet::udp4(server(53), host())).is_empty());
     assert_eq!(1, rig.drops("filter-default"));
-    // A rule for answers accepts it, without a session either.
+    // A rule accepts the answers as well, also without a session.
     assert_eq!(1, rig.host_sends(&packet::udp4(host(), server(123))).len());
     let sent = rig.router_sends(&packet::udp4(server(123), host()));
     assert_eq!(INSIDE, sent[0].port);
@@ -110,7 +111,7 @@ fn untracked_rule_leaves_sessions_to_the_others_of_its_list() {
     let answer = packet::tcp4(server(80), host()).flags(SYN | ACK);
     assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
     assert_eq!((1, 1), (packets(&rig, 1), rig.live()));
-    // A midstream packet passes an untracked rule, but not a stateful one.
+    // A midstream packet is accepted by an untracked rule, but not by a stateful one.
     assert_eq!(1, rig.host_sends(&tcp(53).flags(ACK)).len());
     let other = packet::tcp4(SocketAddrV4::new(*host().ip(), 4_001), server(80)).flags(ACK);
     assert!(rig.host_sends(&other).is_empty());
@@ -143,7 +144,7 @@ fn untracked_rule_gives_way_to_translation() {
     assert_eq!(1, rig.live());
     let answers = rig.router_sends(&packet::udp4(server(53), public));
     assert_eq!(INSIDE, answers[0].port);
-    // Packets of the session pass without filter evaluation.
+    // Packets of the session pass without an evaluation of the filter.
     assert_eq!(1, rig.host_sends(&question).len());
     assert_eq!(1, packets(&rig, 0));
 }
@@ -157,7 +158,7 @@ fn untracked_rule_ends_the_sessions_that_a_commit_takes_to_it() {
     commit(&mut rig, mixed);
     (0..2).for_each(|_| assert_eq!(1, rig.host_sends(&question).len()));
     assert_eq!((2, 0), (packets(&rig, 0), rig.live()));
-    // After a commit of the stateful rules, the flow has a session again.
+    // After the stateful rules were committed, the flow has a session again.
     commit(&mut rig, by_session);
     (0..2).for_each(|_| assert_eq!(1, rig.host_sends(&question).len()));
     assert_eq!((1, 1), (packets(&rig, 0), rig.live()));
@@ -176,7 +177,7 @@ fn untracked_rule_is_asked_about_later_fragments_with_the_ports_of_their_first()
     assert_eq!([1, 1], sends(&mut rig, &packet::udp4(host(), server(53)), 7));
     assert_eq!([1, 1], sends(&mut rig, &six, 8), "{:?}", rig.all_drops());
     assert_eq!((4, 0), (packets(&rig, 0), rig.live()));
-    // With stateful rules, later fragments share the result of their first one.
+    // With stateful rules, later fragments get the result of their first fragment.
     assert_eq!([0, 0], sends(&mut rig, &packet::udp4(host(), server(9)), 9));
     assert_eq!(1, rig.drops("filter-fragment"), "{:?}", rig.all_drops());
     commit(&mut rig, |snapshot| {

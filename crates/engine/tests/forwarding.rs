@@ -1,4 +1,4 @@
-//! Forwarding without sessions: requirements for routers (RFC 1812, RFC 4443, RFC 8200).
+//! Tests of forwarding without sessions: requirements for routers (RFC 1812, RFC 4443, RFC 8200).
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ fn datagram4() -> Frame {
     packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(b"question")
 }
 
-/// Clear the Don't Fragment flag, which the library sets by default.
+/// Clears the Don't Fragment flag, which the library sets by default.
 fn may_be_cut(mut frame: Frame) -> Frame {
     if let packet::Network::V4(header) = &mut frame.network {
         header.dont_fragment = false;
@@ -33,7 +33,7 @@ fn datagram6() -> Frame {
     packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53").payload(b"question")
 }
 
-/// Check that an error came back to the host, with this type and code, and quotes the frame as it was sent.
+/// Checks that the host received an error of this type and code, which quotes the frame as the host sent it.
 #[track_caller]
 fn assert_error(rig: &Rig, sent: &[rig::Sent], kind: u8, code: u8, cause: &Frame) {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -209,7 +209,7 @@ fn datagram_too_long_is_cut_and_another_library_puts_it_together() {
     }
 }
 
-/// Reassembly by `etherparse`.
+/// Reassembly with `etherparse`, as a reference.
 struct Reassembly(etherparse::defrag::IpDefragPool<(), ()>);
 
 fn etherparse_pool() -> Reassembly {
@@ -232,7 +232,7 @@ fn datagram_to_be_cut_waits_for_its_neighbour_like_any_other() {
         ..plan()
     });
     let long = may_be_cut(datagram4().payload(&[1; 1200]));
-    // The first packet starts the resolution, the second finds an unresolved entry.
+    // The first packet starts the resolution; the second finds the unresolved entry.
     assert_eq!(1, rig.host_sends(&long).len());
     assert!(rig.host_sends(&long).is_empty());
     assert!(rig.all_drops().is_empty(), "{:?}", rig.all_drops());
@@ -392,7 +392,7 @@ fn source_validation_loose_wants_any_route() {
         snapshot: |snapshot| snapshot.interfaces[0].validation = SourceValidation::Loose,
         ..plan()
     });
-    // RFC 3704, 2.4: a default route is sufficient.
+    // A default route is sufficient (RFC 3704, section 2.4).
     for source in ["10.9.9.9:5000", "203.0.113.77:5000"] {
         assert_eq!(1, rig.host_sends(&packet::udp4(source, "198.51.100.7:53")).len());
     }
@@ -409,7 +409,7 @@ fn gateway_answers_for_itself_and_refuses_what_nothing_listens_to() {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert!(rig::is_valid(&sent[0].frame));
     assert_eq!(129, sent[0].frame[54]);
-    // The address of its other interface is answered, too.
+    // Echo requests to the gateway's address on another interface are answered as well.
     let ping = packet::icmp4_echo(HOST, "203.0.113.1", 9, 1);
     assert_eq!(1, rig.host_sends(&ping).len());
     let frame = packet::udp4("192.168.1.10:5000", "192.168.1.1:53");
@@ -435,7 +435,7 @@ fn rfc6936_5_udp_over_ipv6_without_checksum_is_forwarded_without() {
     assert_eq!(frame[14..], sent[0].frame[14..]);
 }
 
-/// A rig whose default route has two next hops, and their MAC addresses.
+/// A gateway whose default route has two next hops, and the MAC addresses of these.
 fn two_ways() -> (Rig, [[u8; 6]; 2]) {
     let mut rig = Rig::new(plan());
     let macs = [[2, 0, 0, 0, 7, 1], [2, 0, 0, 0, 7, 2]];
@@ -447,7 +447,7 @@ fn two_ways() -> (Rig, [[u8; 6]; 2]) {
     for (gateway, mac) in gateways.into_iter().zip(macs) {
         rig.know(OUTSIDE, gateway, mac);
     }
-    // The learned route has a better preference than the configured one.
+    // The learned route is preferred over the configured one.
     let offer = Offer {
         origin: Origin::Fpm,
         protocol: 0,
@@ -501,7 +501,7 @@ fn addresses_of_the_reserved_ranges_are_hosts_where_these_are_allowed_and_martia
     let sent = rig.router_sends(&packet::udp4(remote, host));
     let expected = packet::udp4(remote, host).ttl(63).macs(INSIDE_MAC, HOST_MAC);
     assert_eq!(expected.build(), sent[0].frame);
-    // The sender gets ICMP errors about its packets.
+    // The sender gets ICMP errors for its packets.
     let sent = rig.host_sends(&packet::udp4(host, remote).ttl(1));
     assert_eq!([11, 0], sent[0].frame[34..36]);
     for (source, destination) in [

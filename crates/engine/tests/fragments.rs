@@ -1,4 +1,4 @@
-//! Translation of fragments, in any order and with bounded memory.
+//! Tests of the translation of fragments, in any order and with bounded memory.
 
 use std::net::SocketAddrV4;
 
@@ -15,7 +15,7 @@ fn inside(port: u16) -> SocketAddrV4 {
     SocketAddrV4::new("192.168.1.10".parse().unwrap(), port)
 }
 
-/// A datagram in fragments of 64 bytes. The checksum of the whole datagram is in the first one.
+/// The fragments of a datagram, with 64 bytes each. The checksum of the whole datagram is in the first one.
 fn pieces(whole: &Frame, identification: u32) -> Vec<Vec<u8>> {
     let frame = whole.clone().macs(HOST_MAC, INSIDE_MAC).build();
     let payload = &frame[34..];
@@ -35,7 +35,7 @@ fn pieces(whole: &Frame, identification: u32) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Reassemble the payloads of IPv4 fragments by their offsets.
+/// Reassembles the payloads of IPv4 fragments by their offsets.
 fn reassembled(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut whole = Vec::new();
     let offset = |frame: &Vec<u8>| usize::from(u16::from_be_bytes([frame[20] & 0x1f, frame[21]])) * 8;
@@ -48,7 +48,7 @@ fn reassembled(frames: &[Vec<u8>]) -> Vec<u8> {
     whole
 }
 
-/// Check that the sent fragments are those of `whole`, translated.
+/// Checks that the sent fragments are those of the translated datagram `whole`.
 #[track_caller]
 fn assert_translated(rig: &Rig, whole: &Frame, sent: &[rig::Sent], count: usize) {
     assert_eq!(count, sent.len(), "{:?}", rig.all_drops());
@@ -114,13 +114,13 @@ fn fragments_of_an_echo_request_open_their_session_at_whichever_worker() {
             ..Plan::default()
         });
         for identifier in 1..17 {
-            // Use hosts whose sessions belong to either worker.
+            // The hosts are chosen so that their sessions belong to either worker.
             let host = format!("192.168.1.{}", 10 + identifier);
             let whole = packet::icmp4_echo(host.as_str(), "198.51.100.7", identifier, 1).payload(&[7; 150]);
             let pieces = pieces(&whole, 100 + u32::from(identifier));
             rig.wires[0].inject(INSIDE, &pieces[0], Checksums::Unverified);
             // The fragment waits for the host's neighbour entry, which answers need. A fragment that arrives after the entry
-            // exists may overtake it on its way to the worker of the session.
+            // exists may overtake it on the way to the session's worker.
             rig.round();
             let answer = packet::arp_reply(HOST_MAC, host.as_str(), INSIDE_MAC, "192.168.1.1");
             rig.wires[0].inject(INSIDE, &answer, Checksums::Unverified);
@@ -210,7 +210,7 @@ fn rfc4787_req14a_fragments_beyond_what_may_wait_in_all_are_dropped_by_name() {
     for mut rig in [one_by_one, together] {
         assert_eq!(vec![("fragments-full", 2)], rig.all_drops());
         assert_eq!(3, rig.workers[0].io_mut().parked());
-        // Datagrams whose first fragment arrives, and those that time out, free their entries.
+        // Entries become free when the first fragment of their datagram arrives, and when the datagram times out.
         assert_eq!(2, rig.send(INSIDE, &pieces(&datagram(), 0)[0]).len());
         assert!(rig.send(INSIDE, &pieces(&datagram(), 9)[1]).is_empty());
         rig.pass(2500);

@@ -1,5 +1,5 @@
-//! Commits with existing sessions: sessions are revalidated at their next packet, at a bounded rate, and keep their translation
-//! if it is still allowed.
+//! Tests of commits with existing sessions: a session is revalidated at its next packet, at a limited rate, and keeps its
+//! translation if this is still permitted.
 
 use std::net::SocketAddrV4;
 
@@ -28,7 +28,7 @@ fn revised(rig: &Rig) -> u64 {
     rig.plane.counters()[0].sessions_revised.get()
 }
 
-/// Send one packet of each session in one burst.
+/// Sends one packet of each session in one burst.
 fn burst(rig: &mut Rig, sessions: u16) -> usize {
     for port in 0..sessions {
         rig.wires[0].inject(INSIDE, &question(1000 + port).build(), Checksums::Unverified);
@@ -79,7 +79,7 @@ fn commit_without_the_rule_ends_sessions_at_their_next_packet() {
     assert!(rig.router_sends(&packet::udp4(remote(), public)).is_empty());
     assert_eq!(vec![("unsolicited", 1)], rig.all_drops());
     assert_eq!(1, rig.live());
-    // From inside, the packet is forwarded by the new rules.
+    // Packets from inside are forwarded according to the new rules.
     let sent = rig.host_sends(&question(1001));
     assert_eq!("192.168.1.10:1001".parse(), Ok(flow(&sent[0].frame).0));
     assert_eq!((0, before), (rig.live(), rig.uses(INSIDE, rig::HOST)));
@@ -142,7 +142,7 @@ fn commit_that_moves_a_forwarded_port_ends_the_old_session_and_opens_the_new() {
         "192.168.1.99",
         flow(&rig.router_sends(&queried)[0].frame).1.ip().to_string()
     );
-    // Answers of the old host are no longer sent from the forwarded address.
+    // Answers of the old host are no longer sent with the forwarded address as their source.
     let stale = packet::udp4("192.168.1.10:53".parse::<SocketAddrV4>().unwrap(), remote());
     let sent = rig.host_sends(&stale);
     assert!(sent.iter().all(|sent| flow(&sent.frame).0 != external));

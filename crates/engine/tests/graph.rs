@@ -1,4 +1,4 @@
-//! Checks the table of the graph against traces of many kinds of packets in gateways of every kind.
+//! Compares the table of the graph with traces of many kinds of packets in gateways of every kind.
 
 use crate::inspected;
 use crate::tunnelled;
@@ -33,16 +33,16 @@ use sluice_wire::vlan::Tag;
 
 type Hop = (&'static str, &'static str);
 
-/// Whether a node is an inline part of other nodes.
+/// Whether a node is an inline part of another node.
 fn is_inner(from: &str, node: &Node) -> bool {
-    // A bridge only uses its own list for frames whose tags change.
+    // A bridge uses its own list only for frames whose tags change.
     let place = NODES.iter().position(|one| one.name == node.name).unwrap();
     !HAS_LIST[place] && node.name != "parse"
         || node.name == "bridge"
         || matches!(from, "inter-router-link" | "decapsulate") && node.name == "parse"
 }
 
-/// Whether the table has a path from a node to the location that a tracer recorded, over inline nodes only. The edges of the
+/// Whether the table has a path from a node to the location that a tracer recorded, through inline nodes only. The edges of the
 /// path are added to `seen`.
 fn is_known(from: &'static Node, exit: &str, seen: &mut BTreeSet<Hop>) -> bool {
     let (mut stack, mut known) = (vec![(from, Vec::new())], false);
@@ -172,13 +172,13 @@ fn mix(interface: u16) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Run a gateway with a tracer at each worker, and check the traces against the table.
+/// Runs a gateway with a tracer in each worker, and checks the traces against the table.
 #[track_caller]
 fn watch(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>) -> Rig {
     watch_with(name, plan, seen, |_| {})
 }
 
-/// Run a gateway with a tracer at each worker, call `also` in each round, and check the traces against the table.
+/// Runs a gateway with a tracer in each worker, calls `also` in each round, and checks the traces against the table.
 #[track_caller]
 fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Rig)) -> Rig {
     let mut rig = Rig::new(plan);
@@ -198,14 +198,14 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
             rig.round();
         }
         if round == 1 {
-            // Packets that wait for a neighbour continue, or are answered by an error if the neighbour is not resolved.
+            // Packets that wait for a neighbour are forwarded later, or are answered with an error if the neighbour is not resolved.
             let answer = packet::arp_reply(HOST_MAC, "192.168.1.10", INSIDE_MAC, "192.168.1.1");
             rig.send(INSIDE, &answer);
             let answer = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
             rig.send(OUTSIDE, &answer);
             rig.seconds(8);
         }
-        // Answer the packets that were sent outside.
+        // Answers to the packets that were sent outside.
         for sent in rig
             .sent()
             .into_iter()
@@ -226,7 +226,7 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
             let mut before = None;
             for step in &way.steps {
                 let is_known = match node(step.node) {
-                    // Unparked packets and packets from other workers may start at any node.
+                    // Unparked packets and packets from other workers may begin at any node.
                     None => step.node == "arrive" && before.is_none(),
                     Some(node) => is_known(node, step.exit, seen),
                 };
@@ -348,7 +348,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         ..Plan::default()
     };
     let translating = watch_with("translation", plan(true), &mut seen, |rig| {
-        // A session continues after a commit, then has no route, then an unresolved gateway, and then its route again.
+        // A session is used after a commit. After the commit, the session has no route, then an unresolved gateway, and then its former route.
         let question = udp("192.168.1.10:4444", "198.51.100.7:4444");
         let public = rig.public(&question);
         let nobody = Via::Gateway {

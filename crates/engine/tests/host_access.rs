@@ -1,4 +1,4 @@
-//! Management access to a router by its own addresses still works when features are enabled on its interfaces.
+//! Tests that management access to a router's own addresses works when features are enabled on its interfaces.
 
 use crate::inspected;
 use std::net::SocketAddrV4;
@@ -28,7 +28,7 @@ fn closed(snapshot: &mut Snapshot, sessions: bool) {
     snapshot.filter_by(Arc::new(filters.unwrap()));
 }
 
-/// The features to enable, with a pool that has the outside interface's own address.
+/// The features to enable, with a pool that contains the outside interface's own address.
 fn plans() -> [(&'static str, Plan); 5] {
     let masquerading = |translate| Plan {
         translate,
@@ -61,7 +61,7 @@ fn plans() -> [(&'static str, Plan); 5] {
     ]
 }
 
-/// Check a connection to an address of the router: the host receives all packets of the client unchanged, and its answers leave
+/// Checks a connection to an address of the router: the host receives all packets of the client unchanged, and its answers leave
 /// unchanged.
 fn talks(rig: &mut Rig, interface: u16, client: SocketAddrV4, own: SocketAddrV4, case: &str) {
     let macs = match interface {

@@ -1,4 +1,4 @@
-//! Arbitrary bytes from both sides through the whole gateway: no panic, and no packet is unaccounted for.
+//! Tests with arbitrary bytes from both sides through the whole gateway: nothing panics, and every packet is accounted for.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use proptest::collection::vec;
@@ -21,7 +21,7 @@ fn checksums() -> impl Strategy<Value = Checksums> {
     ])
 }
 
-/// Turn a frame into one that the gateway processes: addressed to its port, between known addresses.
+/// Turns a frame into one that the gateway processes: it is addressed to the gateway's port and is between known addresses.
 fn aimed(mut frame: Frame, interface: u16, choice: u8) -> Frame {
     let (source, destination) = match interface {
         0 => (HOST_MAC, INSIDE_MAC),
@@ -41,7 +41,7 @@ fn aimed(mut frame: Frame, interface: u16, choice: u8) -> Frame {
             header.time_to_live = 1 + (choice >> 4);
         }
     }
-    // Few ports, so that flows recur.
+    // Few different ports are used, so that flows recur.
     if let Transport::Udp(from, to) = &mut frame.transport {
         (*from, *to) = (*from % 4 + 1, *to % 4 + 1);
     }
@@ -63,7 +63,7 @@ fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>, Checksums)>> {
         .prop_map(|(frame, interface, choice, edits)| {
             let mut bytes = aimed(frame, interface, choice).build();
             for (at, value) in edits {
-                // After the MAC addresses, so that the frame is still addressed to the gateway.
+                // Bytes after the MAC addresses are changed, so that the frame is still addressed to the gateway.
                 let at = 12 + at.index(bytes.len() - 12);
                 bytes[at] = value;
             }
@@ -141,7 +141,7 @@ proptest! {
             }
             rig.pass(300);
         }
-        // All parked packets are released eventually, and every session ends with its port.
+        // All parked packets are released eventually, and every session ends and releases its port.
         rig.seconds(10);
         prop_assert!(rig.workers.iter_mut().all(|worker| worker.io_mut().parked() == 0));
         rig.seconds(320);

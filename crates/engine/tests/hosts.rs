@@ -1,4 +1,4 @@
-//! Hosts of routers: the packets that they receive, those that are kept from them, and those that they send.
+//! Tests of routers' hosts: the packets that they receive, those that they don't receive, and those that they send.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn plan(translate: bool) -> Plan {
     }
 }
 
-/// Frames that hosts have received since the last call: worker, interface, frame.
+/// Frames that hosts have received since the last call: worker, interface and frame.
 fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
     let mut all = Vec::new();
     for (worker, requests) in rig.desks.iter_mut().enumerate() {
@@ -35,7 +35,7 @@ fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
     all
 }
 
-/// Let a host send a frame through an interface. Returns the frames that leave.
+/// Lets a host send a frame through an interface. Returns the frames that leave.
 fn host_of(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let owner = rig.owner;
     let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
@@ -62,7 +62,7 @@ fn group6(protocol: u8, group: &str) -> Frame {
 fn connection_to_an_own_address_comes_to_the_host_as_it_was_sent() {
     for translate in [false, true] {
         let mut rig = Rig::new(plan(translate));
-        // To the address of the link, and to that of another link of the same router.
+        // One target is the router's address on the link, the other its address on another link.
         for target in ["192.168.1.1:179", "203.0.113.1:22"] {
             let syn = packet::tcp4("192.168.1.10:40000", target).flags(flag::SYN);
             let syn = syn.macs(HOST_MAC, INSIDE_MAC).ttl(1);
@@ -129,7 +129,7 @@ fn groups_of_the_link_reach_the_host_and_others_do_not() {
         group(89, HOST, "239.1.1.1"),
         packet::udp4("192.168.1.10:5000", "255.255.255.255:5000").macs(HOST_MAC, BROADCAST),
         packet::icmp4_echo(HOST, "224.0.0.1", 1, 1).macs(HOST_MAC, multicast4(0xe000_0001)),
-        // Addressed to the router itself, but in a broadcast frame.
+        // The packet is addressed to the router itself, but in a broadcast frame.
         packet::udp4("192.168.1.10:5000", "192.168.1.1:5000").macs(HOST_MAC, BROADCAST),
         group6(89, "ff05::5"),
     ];
@@ -163,7 +163,7 @@ fn router_discovery_of_others_reaches_the_host() {
         assert_eq!(0, rig.send(INSIDE, &frame).len());
         assert_eq!(vec![(0, INSIDE, frame)], punted(&mut rig), "{:?}", rig.all_drops());
     }
-    // From beyond the link, and a neighbour solicitation, which the owner processes itself.
+    // The first message comes from beyond the link. The second is a neighbour solicitation, which the owner processes itself.
     rig.send(INSIDE, &router_discovery(134, "ff02::1").ttl(254).build());
     let queried = packet::neighbour("fe80::10", "2001:db8:1::1", 135, 0, "2001:db8:1::1", &[]);
     assert_eq!(1, rig.send(INSIDE, &queried.macs(HOST_MAC, INSIDE_MAC).build()).len());
@@ -278,7 +278,7 @@ fn flood_of_a_class_leaves_the_others_alone() {
     assert_eq!((5, 4), (host.passed(PuntClass::Routing), host.passed(PuntClass::Other)));
 }
 
-/// A flood on one interface does not affect packets on another.
+/// A flood on one interface does not affect packets on another interface.
 #[test]
 fn flood_by_an_interface_leaves_those_by_others_alone() {
     let mut rig = Rig::new(Plan {
@@ -318,7 +318,7 @@ fn queue_that_nobody_empties_drops_what_comes_next() {
     assert_eq!(1, punted(&mut rig).len());
 }
 
-/// A pool with the outside interface's own address.
+/// A pool that contains the outside interface's own address.
 fn masquerading() -> Plan {
     Plan {
         pool: vec![(rig::v4("203.0.113.1"), rig::v4("203.0.113.1"))],
@@ -344,12 +344,12 @@ fn own_address_of_a_pool_is_the_hosts_but_for_what_sessions_expect() {
         "{:?}",
         rig.all_drops()
     );
-    // An ICMP error about a packet that the host has sent.
+    // An ICMP error for a packet that the host has sent.
     let sent = packet::udp4("203.0.113.1:5000", "198.51.100.9:9");
     let error = packet::icmp4_error("198.51.100.9", "203.0.113.1", 3, 3, &sent.build(), 28);
     rig.router_sends(&error);
     assert_eq!(1, punted(&mut rig).len(), "{:?}", rig.all_drops());
-    // An address that only belongs to the pool has no host.
+    // The host does not receive packets to an address that belongs only to the pool.
     assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
 }
 
@@ -377,7 +377,7 @@ fn frame_of_a_tagged_interface_loses_its_tags_and_what_the_host_sends_gets_them(
         .tag(0x88a8, 300)
         .tag(0x8100, 30)
         .macs(INSIDE_MAC, HOST_MAC);
-    // A frame addressed to the interface's own MAC address, as the kernel sends it on a link without ARP.
+    // The frame is addressed to the interface's own MAC, because the kernel does that on a link without ARP.
     let sent = host_of(&mut rig, INSIDE, &answer.macs(INSIDE_MAC, INSIDE_MAC).build());
     assert_eq!(vec![(INSIDE, expected.build())], sent, "{:?}", rig.all_drops());
     let hello = group(89, "192.168.1.1", "224.0.0.5")
@@ -415,7 +415,7 @@ fn groups_and_everybody_have_their_own_mac_addresses_and_keep_their_time_to_live
 #[test]
 fn what_a_host_sends_far_away_is_routed_untranslated() {
     let mut rig = Rig::new(plan(true));
-    // Sent through the wrong interface: routing chooses the egress interface.
+    // The host may send through the wrong interface, because routing selects the egress interface.
     for interface in [INSIDE, OUTSIDE] {
         let syn = packet::tcp4("203.0.113.1:40000", "198.51.100.7:80")
             .flags(flag::SYN)
@@ -453,7 +453,7 @@ fn neighbour_of_a_host_is_asked_for_and_its_packet_waits() {
         rig.all_drops()
     );
     assert_eq!(1, rig.plane.snapshot().hosts[0].passed(PuntClass::Arp));
-    // A neighbour that can only be reached on the link.
+    // A neighbour that can be reached only on the link.
     let six = packet::udp6("[fe80::1]:521", "[fe80::10]:521");
     let sent = host_of(&mut rig, INSIDE, &six.build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());

@@ -1,5 +1,5 @@
-//! ICMP through translation, requirement by requirement (RFC 5508 and its update by RFC 7857): queries, and the properties and
-//! effects of errors. `errors.rs` tests the translation of errors.
+//! Tests of ICMP through translation, requirement by requirement (RFC 5508 and its update by RFC 7857): queries, and the
+//! properties and effects of errors. `errors.rs` tests the translation of errors.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -23,7 +23,7 @@ fn remote() -> SocketAddrV4 {
     SocketAddrV4::new(REMOTE, 53)
 }
 
-/// An ICMP message of any type with its second word and its rest.
+/// An ICMP message of any type, with its second word and the bytes after it.
 fn message(source: Ipv4Addr, destination: Ipv4Addr, kind: u8, second: [u8; 4], rest: &[u8]) -> Frame {
     let kind = Icmpv4Type::Unknown {
         type_u8: kind,
@@ -33,7 +33,7 @@ fn message(source: Ipv4Addr, destination: Ipv4Addr, kind: u8, second: [u8; 4], r
     packet::frame4(source, destination, packet::Transport::Icmp4(kind)).payload(rest)
 }
 
-/// A query or its answer, with its identifier.
+/// An ICMP query or its answer, with its identifier.
 fn query(source: Ipv4Addr, destination: Ipv4Addr, kind: u8, identifier: u16) -> Frame {
     let [high, low] = identifier.to_be_bytes();
     message(source, destination, kind, [high, low, 0, 1], &[7; 12])
@@ -112,7 +112,7 @@ fn rfc5508_req3c_transport_checksum_of_the_quoted_packet_is_not_asked_for() {
 
 #[test]
 fn rfc5508_req3d_extensions_behind_the_quote_pass_untouched() {
-    // RFC 4884: the quote padded with zeros to 128 bytes, its length in words, then a version, a checksum, an object.
+    // RFC 4884: the quote is padded with zeros to 128 bytes, and its length is given in words. A version, a checksum and an object follow.
     let extensions = [&[0x20, 0, 0, 0, 0, 8, 1, 1][..], &[0x12, 0x34, 0x56, 0x78]].concat();
     let extended = |sent_by: SocketAddrV4, to: Ipv4Addr| {
         let mut rest = packet::udp4(sent_by, remote()).payload(b"question").ttl(1).build()[14..].to_vec();
@@ -159,7 +159,7 @@ fn rfc5508_req6_error_about_a_query_neither_refreshes_nor_ends_its_session() {
     assert_eq!(20, rig.sessions(Filter::default())[0].seconds_left);
     let answer = packet::icmp4_echo_reply(REMOTE, *public.ip(), public.port(), 1);
     assert_eq!(1, rig.router_sends(&answer).len());
-    // An error from the host about an answer.
+    // The host sends an error for an answer.
     rig.seconds(40);
     let quoted = packet::icmp4_echo_reply(REMOTE, host(), 77, 1).build();
     let error = packet::icmp4_error(host(), REMOTE, 3, 3, &quoted, 548);
@@ -189,7 +189,7 @@ fn rfc5508_req7_rfc7857_section12_queries_to_one_to_one_hosts_are_hairpinned() {
     for last in [66, 67] {
         rig.know(INSIDE, rig::plain(&format!("192.168.1.{last}")), HOST_MAC);
     }
-    // A caller in a pool, and a caller with a static one-to-one translation.
+    // One caller uses a pool, the other a static one-to-one translation.
     for caller in [HOST, "192.168.1.67"] {
         let sent = rig.host_sends(&packet::icmp4_echo(caller, "203.0.113.66", 77, 1));
         assert_eq!(1, sent.len(), "{caller}: {:?}", rig.all_drops());
@@ -241,7 +241,7 @@ fn rfc5508_req10c_no_source_quench_is_sent_however_full_the_tables_are() {
 fn rfc5508_req10c_information_requests_to_the_gateway_are_not_answered() {
     let mut rig = Rig::new(Plan::default());
     let gateway = Ipv4Addr::new(192, 168, 1, 1);
-    // An unknown type is not answered either (RFC 1122, 3.2.2).
+    // An ICMP message of an unknown type gets no answer (RFC 1122, 3.2.2).
     for kind in [15, 200] {
         assert!(rig.host_sends(&query(host(), gateway, kind, 77)).is_empty());
     }

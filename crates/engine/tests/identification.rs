@@ -1,5 +1,5 @@
-//! IP IDs of packets with a shared source address (RFC 6864): unique for datagrams that a receiver may have to reassemble,
-//! unchanged for all others.
+//! Tests of the IP IDs of packets whose source address is shared (RFC 6864): they are unique for datagrams that a receiver may
+//! have to reassemble, and unchanged for all others.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -19,7 +19,7 @@ fn remote() -> SocketAddrV4 {
     "198.51.100.7:53".parse().unwrap()
 }
 
-/// One outside address for all hosts.
+/// A gateway with one outside address for all hosts.
 fn shared(workers: usize) -> Rig {
     let mut rig = Rig::new(Plan {
         workers,
@@ -41,7 +41,7 @@ fn know_hosts(rig: &mut Rig) {
     }
 }
 
-/// An unfragmented datagram with this IP ID that may be fragmented.
+/// An unfragmented datagram with this IP ID, which may be fragmented.
 fn numbered(frame: Frame, identification: u16) -> Frame {
     with(frame, identification, false)
 }
@@ -58,7 +58,7 @@ fn datagram(number: u8) -> Frame {
     packet::udp4(SocketAddrV4::new(host(number), 5000), remote()).payload(b"question")
 }
 
-/// First and last fragment of a datagram.
+/// The first and the last fragment of a datagram.
 fn pieces(whole: &Frame, identification: u16) -> [Vec<u8>; 2] {
     let last = {
         let mut last = whole.clone().payload(&[2; 20]);
@@ -121,7 +121,7 @@ fn rfc6864_section5_3_1_fragments_of_a_datagram_share_an_identification_that_no_
     let mut seen = BTreeSet::new();
     for (round, order) in [[0, 1], [1, 0]].into_iter().enumerate() {
         for number in 0..HOSTS {
-            // Unfragmented datagrams to the same destination must differ, too.
+            // The IP IDs of unfragmented datagrams to the same destination must differ as well.
             let sent = rig.host_sends(&numbered(datagram(number), 9));
             assert!(seen.insert(only(&rig, sent)));
             let pieces = pieces(&datagram(number), 9 + round as u16);

@@ -1,4 +1,4 @@
-//! Inspected sessions, with and without translation: delivered data, alerts, and complete accounting of packets.
+//! Tests of inspected sessions, with and without translation: delivered data, alerts, and complete accounting of packets.
 
 use std::net::SocketAddrV4;
 
@@ -72,7 +72,7 @@ fn segments_ahead_of_a_gap_leave_at_once_and_the_gap_may_be_filled_late() {
             assert_eq!(vec![&data[..]], payloads(&sent), "{workers} {:?}", rig.all_drops());
         }
         rig.check();
-        // A retransmission timeout backs off to a minute or more (RFC 6298, 5.5).
+        // A retransmission timeout backs off to a minute or more (RFC 6298, section 5.5).
         rig.seconds(100);
         let sent = rig.host_sends(&talk.data(0, b"abc"));
         assert_eq!(vec![&b"abc"[..]], payloads(&sent), "{:?}", rig.all_drops());
@@ -119,7 +119,7 @@ fn match_in_segments_out_of_order_is_not_delivered() {
     let mut rig = Rig::new(plan());
     let talk = Talk::open(&mut rig, 40_000);
     assert_eq!(1, rig.host_sends(&talk.data(6, b"vil")).len());
-    // The segment that fills the gap is not delivered, however often it is sent.
+    // The segment that fills the gap is never delivered, even if it is sent repeatedly.
     for dropped in ["signature", "flow-dropped"] {
         assert_eq!(0, rig.host_sends(&talk.data(0, b"some e")).len());
         assert_eq!(1, rig.drops(dropped));
@@ -134,13 +134,13 @@ fn acknowledgment_from_the_clients_side_does_not_free_what_the_client_has_sent()
         let talk = Talk::open(&mut rig, 40_000);
         for place in 0..16 {
             assert_eq!(1, rig.host_sends(&talk.data(1000 * place, &[b'a'; 1000])).len());
-            // Forge an acknowledgement with the server's address.
+            // A forged acknowledgment with the server's address.
             let forged = packet::tcp4(talk.remote, talk.public).flags(flag::ACK);
             rig.host_sends(&forged.numbers(FIRST[1] + 1, FIRST[0] + 1001 + 1000 * place));
         }
         let sent = rig.host_sends(&talk.data(0, b"evil is what comes in its place"));
         assert_eq!(vec![&[b'a'; 31][..]], payloads(&sent), "{:?}", rig.all_drops());
-        // An acknowledgement from the server's side is accepted.
+        // An acknowledgment from the server's side is accepted.
         let answer = packet::tcp4(talk.remote, talk.public).flags(flag::ACK);
         rig.router_sends(&answer.numbers(FIRST[1] + 1, FIRST[0] + 1 + 16_000));
         let sent = rig.host_sends(&talk.data(0, b"old"));
@@ -195,7 +195,7 @@ fn rule_that_rejects_tells_who_asked() {
     let ask = packet::udp4("192.168.1.10:5353", "198.51.100.7:53").payload(b"\x04evil");
     let sent = rig.host_sends(&ask);
     assert_eq!(1, sent.len());
-    // ICMP, administratively prohibited.
+    // The ICMP error is "administratively prohibited".
     assert_eq!([3, 13], sent[0].frame[34..36]);
     assert_eq!(1, rig.drops("signature"));
     rig.check();
@@ -231,7 +231,7 @@ fn rule_that_rejects_ends_a_connection_on_both_sides() {
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
         assert_eq!((54, flag::RST, FIRST[1] + 1, (talk.remote, talk.host)), told(&sent[0]));
         assert_eq!(1, rig.drops("flow-dropped"));
-        // A reset is not answered.
+        // A reset gets no answer.
         let reset = packet::tcp4(talk.host, talk.remote).flags(flag::RST);
         assert_eq!(0, rig.host_sends(&reset.numbers(FIRST[0] + 9, 0)).len());
         rig.check();
@@ -258,7 +258,7 @@ fn answer_that_is_rejected_ends_the_connection_of_who_asked() {
 #[test]
 fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
-    // One source may have up to as many flows as are left for all others.
+    // A source may have as many flows as are left for all other sources.
     let there = (7000..7008).filter(|&port| assured(&mut rig, rig::HOST, port)).count();
     assert_eq!(
         (7, 1),
@@ -266,7 +266,7 @@ fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
         "{:?}",
         rig.all_drops()
     );
-    // Sessions that end free their flows.
+    // When sessions end, their flows become free.
     rig.seconds(400);
     assert!(assured(&mut rig, rig::HOST, 7008));
     rig.check();
@@ -276,7 +276,7 @@ fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
 fn flows_whose_clients_answer_nothing_give_way_and_go_on_from_their_handshakes() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
     let talk = Talk::open(&mut rig, 40_000);
-    // A connection that the server has answered, but the client has not yet acknowledged.
+    // A connection that the server has answered, but whose answer the client has not acknowledged.
     let host: SocketAddrV4 = "192.168.1.10:41000".parse().unwrap();
     let syn = packet::tcp4(host, talk.remote).flags(flag::SYN).numbers(FIRST[0], 0);
     let public = rig.public(&syn);
@@ -291,7 +291,7 @@ fn flows_whose_clients_answer_nothing_give_way_and_go_on_from_their_handshakes()
     rig.round();
     let limits = &rig.plane.counters()[0].limits;
     assert_eq!(2 + 100 - 8, limits.get(Limit::FlowsEvicted as usize));
-    // The established flow was kept. The evicted flow continues from the initial sequence numbers.
+    // The established flow was kept. The evicted flow is inspected again from the initial sequence numbers.
     assert_eq!(0, rig.host_sends(&talk.data(0, b"evil")).len());
     assert_eq!(1, rig.host_sends(&half.data(0, b"")).len(), "{:?}", rig.all_drops());
     assert_eq!(1, rig.host_sends(&half.data(0, b"ev")).len(), "{:?}", rig.all_drops());

@@ -1,5 +1,5 @@
-//! Bridges with inspection: unparsable packets are not delivered without inspection, long chains of extension headers are
-//! parsed to their end, and ICMP errors are distinguished from data.
+//! Tests of bridges with inspection: packets that can't be parsed are not delivered without inspection, long chains of extension
+//! headers are parsed completely, and ICMP errors are distinguished from data.
 
 use crate::inspected::{self, bypassed, ledger, say};
 use crate::rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
@@ -24,7 +24,7 @@ fn bridged(interfaces: &mut [Interface]) {
     }
 }
 
-/// A bridge with one inspected side.
+/// A bridge that inspects one of its sides.
 fn plan(snapshot: fn(&mut Snapshot)) -> Plan {
     Plan {
         translate: false,
@@ -82,7 +82,7 @@ fn with(frame: &Frame, changes: &[(usize, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// A frame with an EtherType and the payload `inner`.
+/// A frame with this EtherType and the payload `inner`.
 fn ethernet(kind: u16, inner: &[u8]) -> Vec<u8> {
     let mut frame = [ROUTER_MAC, HOST_MAC].concat();
     frame.extend(kind.to_be_bytes());
@@ -112,7 +112,7 @@ fn unparsable() -> Vec<(&'static str, Vec<u8>)> {
         ("bad-udp-length", with(&udp(), &[(39, 7)])),
         ("bad-total-length", with(&udp6(), &[(18, 9)])),
         ("bad-total-length", udp6().build()[..40].to_vec()),
-        // A chain of extension headers that ends beyond its packet, and one that no host accepts.
+        // One chain of extension headers ends beyond its packet, and the other is accepted by no host.
         ("bad-options", chain(&[17, 200, 1, 4, 0, 0, 0, 0])),
         (
             "misplaced-extension",
@@ -158,7 +158,7 @@ fn not_ip() -> Vec<Vec<u8>> {
         packet::arp_request(HOST_MAC, lan, lan)[..30].to_vec(),
         stp,
         cdp,
-        // LLDP, EAP over LAN, PPPoE discovery.
+        // The frames are LLDP, EAP over LAN, and PPPoE discovery.
         ethernet(0x88cc, &[2, 7, 4]),
         ethernet(0x888e, &[1, 1]),
         ethernet(0x8863, &[0x11, 9]),
@@ -224,7 +224,7 @@ fn wrong_checksum_goes_on_where_rules_only_detect() {
 
 #[test]
 fn packet_of_an_odd_address_is_inspected_and_goes_on() {
-    // A querier without an address to a group (RFC 4541, 2.1.1), from loopback, to loopback, and with a source route.
+    // The packets are a query to a group without a source address (RFC 4541, 2.1.1), one from loopback, one to loopback, and one with a source route.
     let odd = [
         packet::udp4("0.0.0.0:5000", "224.0.0.1:99"),
         packet::udp4("127.0.0.1:5000", "10.0.0.2:99"),
@@ -244,7 +244,7 @@ fn packet_of_an_odd_address_is_inspected_and_goes_on() {
     }
 }
 
-/// A datagram to port 99 after extension headers.
+/// A datagram to port 99 after these extension headers.
 fn behind(headers: &[u8], first: u8, data: &[u8]) -> Vec<u8> {
     let frame = packet::udp6("[2001:db8::1]:5000", "[2001:db8::2]:99").macs(HOST_MAC, ROUTER_MAC);
     let mut frame = frame.payload(data).build();
@@ -260,7 +260,7 @@ fn chain_of_extension_headers_is_walked_to_its_end_however_many_they_are() {
     const DESTINATION: u8 = 60;
     let option = [DESTINATION, 0, 1, 4, 0, 0, 0, 0];
     let last = [17, 0, 1, 4, 0, 0, 0, 0];
-    // Hop-by-hop, destination options, a routing header without segments left, an atomic fragment, destination options.
+    // The headers are: hop-by-hop, destination options, a routing header without segments left, an atomic fragment, destination options.
     let mixed: Vec<u8> = [
         [60, 0, 1, 4, 0, 0, 0, 0],
         [43, 0, 1, 4, 0, 0, 0, 0],
@@ -294,7 +294,7 @@ fn segment(from: &str, to: &str) -> Frame {
     packet::tcp4(from, to).macs(HOST_MAC, ROUTER_MAC)
 }
 
-/// An ICMP error about a segment of the client, with the first `quoted` bytes of its datagram.
+/// An ICMP error for a segment of the client, which contains the bytes `quoted` of its datagram.
 fn error(quoted: &[u8]) -> Vec<u8> {
     let length = quoted.len();
     let mut frame = [HOST_MAC, ROUTER_MAC].concat();
@@ -318,7 +318,7 @@ fn error(quoted: &[u8]) -> Vec<u8> {
 fn icmp_error_with_a_short_quote_passes_and_is_no_data() {
     let syn = segment(CLIENT, SERVER).flags(flag::SYN).numbers(99, 0).build();
     let datagram = &syn[14..];
-    // The whole datagram, the header and 8 bytes (RFC 792), only the ports, half a port, only the IP header.
+    // The quote is the whole datagram, the header and 8 bytes (RFC 792), only the ports, half a port, or only the IP header.
     for length in [datagram.len(), 28, 24, 22, 20] {
         for workers in [1, 3] {
             let mut rig = Rig::new(Plan {

@@ -1,4 +1,4 @@
-//! Fragmented datagrams of inspected sessions: a planted pattern never passes, however it is distributed over fragments.
+//! Tests of fragmented datagrams in inspected sessions: a planted pattern never passes, however it is distributed over fragments.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
@@ -25,7 +25,7 @@ fn udp6() -> Frame {
     packet::udp6(host, remote).macs(HOST_MAC, INSIDE_MAC)
 }
 
-/// A gateway that inspects without translation.
+/// A gateway that inspects but does not translate.
 fn plain() -> Plan {
     Plan {
         translate: false,
@@ -33,7 +33,7 @@ fn plain() -> Plan {
     }
 }
 
-/// 96 bytes with a pattern at an offset.
+/// 96 bytes that contain a pattern at an offset.
 fn around(place: usize, planted: &[u8]) -> Vec<u8> {
     let mut bytes = vec![b'.'; 96];
     bytes[place..place + planted.len()].copy_from_slice(planted);
@@ -45,7 +45,7 @@ fn inject(rig: &mut Rig, frame: &Frame) {
     rig.wires[0].inject(INSIDE, &bytes, Checksums::Unverified);
 }
 
-/// The frames that leave when frames arrive one by one, or all together.
+/// The frames that leave when frames arrive one by one, or all together if `at_once` is set.
 fn send(rig: &mut Rig, frames: &[Frame], at_once: bool) -> Vec<Vec<u8>> {
     for frame in frames {
         inject(rig, frame);
@@ -64,7 +64,7 @@ fn ordered(pieces: &[Frame], order: [usize; 3]) -> Vec<Frame> {
     order.map(|place| pieces[place].clone()).to_vec()
 }
 
-/// The payload of fragments after the IP and fragment headers, ordered by offset.
+/// The payloads of fragments after the IP and fragment headers, in the order of their offsets.
 fn carried(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut parts: Vec<(u16, &[u8])> = frames.iter().map(|frame| part(frame)).collect();
     parts.sort_unstable();
@@ -127,7 +127,7 @@ fn translated_datagram_in_fragments_leaves_with_the_checksum_of_the_translated_o
 #[test]
 fn what_is_planted_over_fragments_does_not_pass_in_any_place_or_order() {
     for whole in [udp4(), udp6()] {
-        // At offsets from before the first fragment boundary to after the second.
+        // The pattern is at offsets from before the first fragment boundary to after the second.
         for place in 10..60 {
             let parts = pieces(&whole.clone().payload(&around(place, PLANTED)), &[4, 5], 7);
             for order in ORDERS {
@@ -146,7 +146,7 @@ fn what_is_planted_over_fragments_does_not_pass_in_any_place_or_order() {
 fn fragments_that_overlap_are_dropped_with_all_of_their_datagram() {
     for whole in [udp4(), udp6()] {
         let built = pieces(&whole.clone().payload(&around(20, PLANTED)), &[4, 8], 7);
-        // A middle fragment that overlaps its neighbours, or has other data.
+        // A middle fragment that overlaps adjacent fragments, or contains other data.
         for (from, to) in [(24, 64), (32, 72), (24, 72), (40, 56), (32, 56)] {
             let other = piece(&whole, from, &vec![b'x'; to - from], true, 7);
             for order in ORDERS {
@@ -180,7 +180,7 @@ fn fragments_that_do_not_agree_where_their_datagram_ends_are_dropped() {
     for whole in [udp4(), udp6()] {
         let parts = pieces(&whole.clone().payload(&around(0, b"harmless")), &[4, 8], 7);
         for other in [
-            // A second last fragment, an end before received data, and data after the end.
+            // The fragments are: another last fragment, an end before received data, and data after the end.
             piece(&whole, 104, &[b'x'; 8], false, 7),
             piece(&whole, 64, &[b'x'; 16], false, 7),
             piece(&whole, 104, &[b'x'; 8], true, 7),
@@ -212,14 +212,14 @@ fn fragments_of_a_datagram_that_does_not_become_whole_are_dropped_in_time_and_le
 #[test]
 fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
     let first = |identification| pieces(&udp4().payload(&around(0, b"harmless")), &[4, 8], identification).remove(0);
-    // Four datagrams, of which one source may have half.
+    // There is space for four datagrams, of which one source may have half.
     let mut rig = Rig::new(plain());
     for identification in 0..6 {
         send(&mut rig, &[first(identification)], false);
     }
     assert_eq!(4, rig.drops("inspection-fragments-full"));
     assert_eq!(2, ledger(&mut rig).waiting);
-    // Seventy bytes: two fragments of 32 bytes, of which the older is evicted.
+    // There is space for seventy bytes. If two fragments with 32 bytes each arrive, the older one is evicted.
     let mut rig = Rig::new(Plan {
         snapshot: |snapshot| {
             inspected::inspected(snapshot);
@@ -231,7 +231,7 @@ fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
         send(&mut rig, &[first(identification)], false);
     }
     assert_eq!(1, rig.drops("inspection-fragments-full"));
-    // Sixty-four fragments of one datagram.
+    // Sixty-four fragments of one datagram are sent.
     let mut rig = Rig::new(plain());
     let whole = udp4().payload(&[b'.'; 8 * 70]);
     let cuts: Vec<usize> = (1..71).collect();
@@ -321,7 +321,7 @@ impl Line {
     }
 }
 
-/// The data of segments in frames, some of them fragmented.
+/// The data of segments in these frames, some of which are fragments.
 fn data(frames: &[Vec<u8>]) -> Vec<u8> {
     carried(frames)[20..].to_vec()
 }
@@ -336,7 +336,7 @@ fn segment_in_fragments_is_part_of_its_stream() {
             let sent = send(&mut rig, &ordered(&parts, order), false);
             assert_eq!(3, sent.len(), "{six} {order:?} {:?}", rig.all_drops());
             assert_eq!(around(88, b"planted "), data(&sent));
-            // The rest of the pattern, which is not delivered.
+            // The rest of the pattern is not delivered.
             assert_eq!(0, rig.host_sends(&line.data(96, b"here")).len());
             assert_eq!(1, rig.drops("signature"));
             ledger(&mut rig);

@@ -1,4 +1,4 @@
-//! Policies for packets that can't be inspected, and under overload, by class. All packets are counted.
+//! Tests of the policies for packets that can't be inspected, and of the actions by class under overload. All packets are counted.
 
 use std::net::SocketAddrV4;
 
@@ -180,7 +180,7 @@ fn flow_that_no_place_is_left_for_is_dropped_or_goes_on_as_its_policy_says() {
         let mut rig = Rig::new(Plan { shards: 1, ..plan });
         const OTHER: &str = "192.168.1.11";
         rig.know(INSIDE, rig::plain(OTHER), HOST_MAC);
-        // One source takes all flows but the last, which is left for another source.
+        // One source uses all flows except the last one, which is left for another source.
         assert_eq!(
             7,
             (7000..7007).filter(|&port| assured(&mut rig, rig::HOST, port)).count()
@@ -252,7 +252,7 @@ fn stream_that_no_window_is_left_for_is_dropped_or_goes_on_as_its_policy_says() 
     }
 }
 
-/// Policies by class: web is inspected to a smaller depth, DNS is dropped, one network and all UDP bypass inspection.
+/// Actions by class: web traffic is inspected to a smaller depth, DNS is dropped, and one network and all other UDP bypass inspection.
 fn shedding(inspection: &mut InspectionPolicy) {
     inspection.overload = Overload {
         begins: 64,
@@ -288,7 +288,7 @@ fn overloaded(snapshot: &mut Snapshot) {
     inspected::change(snapshot, shedding);
 }
 
-/// The output for frames of the host that arrive while the worker is overloaded.
+/// The frames that leave when frames of the host arrive while the worker is overloaded.
 fn in_overload(rig: &mut Rig, frames: &[Frame]) -> Vec<Vec<u8>> {
     // Filler frames from an unknown host, which are not inspected.
     let filler = [&[2, 0, 0, 0, 9, 9][..], &[2, 0, 0, 0, 9, 8], &[0x88, 0xb5], &[0; 50]].concat();
@@ -329,7 +329,7 @@ fn flows_of_a_class_that_is_bypassed_are_not_inspected_and_counted() {
         },
         ..plan()
     });
-    // Send the same data in an inspected class and in a bypassed one.
+    // The same data is sent in an inspected class and in a bypassed class.
     assert_eq!(0, rig.host_sends(&datagram("198.51.100.7:99", b"planted here")).len());
     for _ in 0..3 {
         assert_eq!(1, rig.host_sends(&datagram("198.51.100.15:99", b"planted here")).len());
@@ -364,7 +364,7 @@ fn classes_under_overload_are_bypassed_dropped_or_inspected_as_is_said() {
         ..Ledger::default()
     };
     assert_eq!(expected, ledger(&mut rig));
-    // The overload is over, and all flows are inspected again. Dropped flows stay dropped.
+    // The overload has ended, and all flows are inspected again. Packets of rejected flows are still dropped.
     assert_eq!(0, rig.plane.counters()[0].overloaded.get());
     assert_eq!(1, rig.host_sends(&datagram("198.51.100.7:53", b"what")).len());
     assert_eq!(0, rig.host_sends(&datagram("198.51.100.7:99", b"planted here")).len());
@@ -388,7 +388,7 @@ fn connection_under_overload_is_inspected_to_a_smaller_depth() {
     );
     assert_eq!(1, rig.host_sends(&talk.data(19, b"evil")).len());
     assert_eq!(1, bypassed(&rig, Skipped::Left));
-    // Without overload, its depth is not limited.
+    // Without overload, the inspection depth is not limited.
     let talk = Talk::open(&mut rig, 4002);
     assert_eq!(1, rig.host_sends(&talk.data(0, b"eight is enough")).len());
     assert_eq!(0, rig.host_sends(&talk.data(15, b"evil")).len());
@@ -435,7 +435,7 @@ fn segment_ahead_of_a_gap_without_memory_is_dropped_or_goes_on_as_its_policy_say
         (1, 1),
         (bypassed(&rig, Skipped::GapFull), bypassed(&rig, Skipped::Left))
     );
-    // Inspection continues after the gap, with the first segment that arrived.
+    // Inspection continues after the gap with the first segment that arrived.
     let (mut rig, talk, sent) = send(saying!(GapFull, Pass));
     assert_eq!([1, 1, 1, 1], sent);
     assert_eq!(0, rig.host_sends(&talk.data(8007, b"il")).len());
@@ -470,7 +470,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..80)
 }
 
-/// The frame of an event, and the interface that it arrives on.
+/// The frame of an event, and the interface on which it arrives.
 fn frame(event: &Event) -> Option<(u16, Vec<u8>)> {
     let inside = |frame: Frame| Some((INSIDE, frame.macs(HOST_MAC, INSIDE_MAC).build()));
     let text = |planted| {
@@ -567,7 +567,7 @@ proptest! {
         let all = ledger(&mut rig);
         prop_assert_eq!(0, all.waiting);
         prop_assert_eq!(all.received, all.inspected + all.bypassed + all.dropped);
-        // A packet that did not reach inspection was dropped for a reason outside inspection.
+        // Every packet that did not reach inspection was dropped for another reason.
         let dropped: u64 = rig.all_drops().iter().map(|(_, count)| count).sum();
         // An ICMP error without a session belongs to no flow.
         let errors = events.iter().filter(|event| matches!(event, Event::Error)).count() as u64;

@@ -1,5 +1,5 @@
-//! Replacement of inspection rules under traffic: which rules a flow uses, that no packet is lost, and that old rules are
-//! freed.
+//! Tests of the replacement of inspection rules during traffic: which rules a flow uses, that no packet is lost, and that old
+//! rules are freed.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +12,7 @@ use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Ruleset;
 use sluice_testkit::packet;
 
-/// Rules with another pattern than the initial ones.
+/// Rules whose pattern differs from that of the initial rules.
 const OTHERS: &str = r#"
 drop tcp any any -> any 80 (msg:"wicked"; flow:to_server,established; content:"wicked"; sid:11;)
 alert tcp any any -> any 80 (msg:"noted"; flow:to_server,established; flowbits:isset,seen; content:"strange"; sid:12;)
@@ -26,10 +26,10 @@ alert tcp any any -> any 80 (msg:"noted"; flow:to_server,established; flowbits:i
 alert tcp any any -> any 80 (msg:"notes"; flow:to_server,established; flowbits:set,other; content:"odd"; sid:22;)
 "#;
 
-/// A pattern too short for a search.
+/// A rule whose pattern is too short for the pattern search.
 const SHORT: &str = r#"alert tcp any any -> any 80 (msg:"short"; flow:to_server,established; content:"~"; sid:31;)"#;
 
-/// Milliseconds after which existing flows use the new rules.
+/// Number of milliseconds after which existing flows use the new rules.
 const OVER: u64 = GRACE_PERIOD / 1_000_000 + 200;
 
 fn others(snapshot: &mut Snapshot) {
@@ -59,7 +59,7 @@ fn connection_under_way_goes_by_the_rules_that_it_began_with() {
         let talk = Talk::open(&mut rig, 40_000);
         assert_eq!(1, rig.host_sends(&talk.data(0, b"wicked, some ev")).len());
         commit(&mut rig, others).unwrap();
-        // A match is found even if one segment carries its first part before the commit and its second part after it.
+        // A match is found even if its first part is in a segment before the commit and its second part in a segment after it.
         assert_eq!(0, rig.host_sends(&talk.data(15, b"il")).len());
         assert_eq!(1, rig.drops("signature"));
         let told = alerts(&mut rig);
@@ -133,7 +133,7 @@ fn notes_that_rules_took_of_a_flow_are_not_those_of_other_rules() {
     rig.host_sends(&talk.data(0, b"curious"));
     let numbers = |rig: &mut Rig| alerts(rig).iter().map(|alert| alert.rule.number).collect::<Vec<_>>();
     assert_eq!(1, numbers(&mut rig).len());
-    // The flow bits of the first rules are not those of the new ones.
+    // The flow bits of the first rules don't apply to the new rules.
     commit(&mut rig, |snapshot| inspected_by(snapshot, OTHER_NOTES)).unwrap();
     rig.host_sends(&talk.data(7, b"strange"));
     assert_eq!(1, numbers(&mut rig).len());
@@ -206,7 +206,7 @@ fn rules_are_let_go_when_their_time_is_over_though_a_flow_is_silent() {
     rig.plane.collect();
     assert!(old.upgrade().is_none());
     assert_eq!((0, 1), (reopened(&rig), rig.live()));
-    // The flow continues with the new rules.
+    // The flow now uses the new rules.
     assert_eq!(1, rig.host_sends(&talk.data(8, b"evil")).len());
     assert_eq!(1, reopened(&rig));
 }
@@ -228,7 +228,7 @@ fn rules_of_two_commits_before_are_over_at_once() {
     rig.host_sends(&talk.data(0, b"harmless"));
     commit(&mut rig, others).unwrap();
     commit(&mut rig, inspected::inspected).unwrap();
-    // The flow uses the newest rules, not those in between.
+    // The flow uses the newest rules, not those that were committed in between.
     assert_eq!(1, rig.host_sends(&talk.data(8, b"wicked")).len());
     assert_eq!(0, rig.host_sends(&talk.data(14, b"evil")).len());
     assert_eq!((1, 2), (reopened(&rig), alerts(&mut rig)[0].rule.generation));

@@ -1,4 +1,4 @@
-//! The folders of the engine are layers: a module only uses modules of its own folder and of lower layers.
+//! Tests that the folders of the engine are layers: a module uses only modules of its own folder and of lower layers.
 
 use sluice_testkit::Layers;
 

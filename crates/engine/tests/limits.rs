@@ -1,4 +1,4 @@
-//! Full tables and pools: new flows are refused with an ICMP error, existing ones continue.
+//! Tests with full tables and pools: new flows are refused with an ICMP error, and existing flows still work.
 
 use std::net::SocketAddrV4;
 
@@ -17,7 +17,8 @@ fn inside(port: u16) -> SocketAddrV4 {
     SocketAddrV4::new("192.168.1.10".parse().unwrap(), port)
 }
 
-/// Create flows from port 1 on. Returns the successful ones. Asserts that each other one got a host-unreachable error.
+/// Creates flows from port 1 on. Returns the successful ones. Asserts that the sender of every other flow got a host-unreachable
+/// error.
 fn open(rig: &mut Rig, count: u16, reason: &str) -> Vec<(u16, SocketAddrV4)> {
     let mut through = Vec::new();
     for port in 1..=count {
@@ -55,7 +56,7 @@ fn rfc6888_req11_session_table_full_refuses_the_new_and_keeps_the_old() {
     assert_eq!(10, through.len());
     all_still_answered(&mut rig, &through);
     assert_eq!(10, rig.live());
-    // A refused flow holds no port: once there is room, the same number of flows succeeds.
+    // A refused flow occupies no port: when there is space again, the same number of flows succeeds.
     rig.seconds(310);
     assert_eq!(0, rig.live());
     let sent = rig.host_sends(&packet::udp4(inside(1), remote()));
@@ -75,7 +76,7 @@ fn rfc6888_req11_pool_exhausted_refuses_the_new_and_keeps_the_old() {
     assert!(through.iter().all(|(_, public)| (2000..=2019).contains(&public.port())));
     all_still_answered(&mut rig, &through);
     assert_eq!(20, rig.sessions(Filter::default()).len());
-    // Each protocol has all ports of the pool.
+    // Each protocol can use all ports of the pool.
     let ping = packet::icmp4_echo("192.168.1.10", "198.51.100.7", 7, 1);
     assert_eq!(OUTSIDE, rig.host_sends(&ping)[0].port);
     // The sessions end, and their ports stay in quarantine (RFC 6888, REQ-8).
@@ -101,7 +102,7 @@ fn rfc5508_req10f_errors_about_a_flood_are_limited_and_every_packet_is_counted()
     assert_eq!(vec![("sessions-full", 1000)], rig.all_drops());
 }
 
-/// A second inside network, on a VLAN.
+/// A second inside network, which is a VLAN.
 fn two_networks(interfaces: &mut Vec<Interface>) {
     let mut other = interfaces[0].clone();
     other.name = "office".into();
@@ -213,7 +214,7 @@ fn neighbours_that_nobody_has_confirmed_give_way() {
             .find(INSIDE, rig::plain("192.168.1.20"))
             .is_none()
     );
-    // Requested neighbours get an entry, and configured neighbours stay.
+    // Requested neighbours get an entry, and configured neighbours remain.
     for host in 200..220 {
         let to = format!("192.168.1.{host}:53");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Shares of interfaces in the link that they use.
+//! Tests of the fair division of a link among the interfaces that use it.
 
 use crate::sharing::{Gateway, assert_about};
 use sluice_engine::snapshot::shares::LinkShare;
@@ -13,7 +13,8 @@ fn link(weight: u8, guarantee: Option<u64>) -> LinkShare {
     }
 }
 
-/// Routers with one port each, whose outside interfaces have these shares. The last interface is the link itself, untagged.
+/// A gateway whose routers have one port each. The outside interfaces of the routers have these weights and rates. The last
+/// interface is the untagged link itself.
 fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
     let inside: Vec<u16> = (1..).take(links.len()).collect();
     let routers = links.len();
@@ -36,8 +37,8 @@ fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
     )
 }
 
-/// Run for some milliseconds, with this number of packets of 1,000 bytes per host in each. Returns the megabits that each sent
-/// in the second half.
+/// Runs for some milliseconds, in each of which each host sends this number of packets of 1,000 bytes. Returns the rate of each
+/// host in Mbit/s in the second half.
 fn run(gateway: &mut Gateway, sends: &[usize], milliseconds: u64) -> Vec<f64> {
     let mut sums = vec![0; sends.len()];
     for millisecond in 0..milliseconds {
@@ -91,7 +92,7 @@ fn link_of_a_rate_that_is_not_reached_drops_nothing() {
 fn link_keeps_guarantees_whatever_others_send() {
     let mut gateway = gateway(&[link(1, Some(40_000_000)), link(99, None)], Some(100_000_000));
     let sent = run(&mut gateway, &[20, 20], 2_000);
-    // The guarantee, and a hundredth of the rest.
+    // The host gets the guarantee and a hundredth of the rest.
     assert_about(40.6, sent[0]);
     assert_about(59.4, sent[1]);
 }
@@ -134,7 +135,7 @@ fn device_that_takes_less_than_there_is_sends_by_weight() {
     assert!((15_000.0..=16_000.0).contains(&all), "{sums:?}");
     let share = sums[0] / all;
     assert!((0.73..0.77).contains(&share), "{sums:?}");
-    // Once the device accepts all packets again, nothing is dropped.
+    // When the device accepts all packets again, nothing is dropped.
     gateway.wires.limit_transmit(64);
     for _ in 0..100 {
         gateway.host_sends(1, 64);

@@ -1,5 +1,5 @@
-//! Mapping, filtering, pairing, port blocks, limits and hairpinning, as RFC 4787, 5382, 5508, 6888 and 7857 require, tested
-//! with packets.
+//! Tests, with packets, of mapping, filtering, pairing, port blocks, limits and hairpinning, as required by RFC 4787, 5382, 5508,
+//! 6888 and 7857.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,7 +13,7 @@ use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_table::token_bucket::TokenRate;
 use sluice_testkit::packet::{self, Frame, flag};
 
-/// A second host, in addition to the rig's own, and remote endpoints.
+/// A second inside host, and remote endpoints.
 const OTHER: &str = "192.168.1.11";
 const REMOTES: [&str; 3] = ["198.51.100.7:53", "198.51.100.7:54", "198.51.100.8:53"];
 
@@ -45,7 +45,7 @@ fn filtering(filtering: Filtering) -> Plan {
     }
 }
 
-/// Builders of packets for both protocols with ports.
+/// Functions that build packets of both protocols with ports.
 fn transports() -> [fn(SocketAddrV4, SocketAddrV4) -> Frame; 2] {
     [
         |from, to| packet::udp4(from, to),
@@ -87,7 +87,7 @@ fn address_and_port_dependent_mapping_differs_by_destination() {
         .map(|remote| rig.public(&packet::udp4(inside(5000), socket(remote))))
         .collect();
     assert_eq!(3, publics.len(), "{publics:?}");
-    // RFC 4787, REQ-2: all mappings have the same address.
+    // RFC 4787, REQ-2: all mappings of a host have the same address.
     assert_eq!(
         1,
         publics.iter().map(|public| *public.ip()).collect::<HashSet<_>>().len()
@@ -125,7 +125,7 @@ fn rfc4787_req8_address_dependent_filtering_lets_known_addresses_in() {
         let sent = rig.router_sends(&make(socket(REMOTES[1]), public));
         assert!(came_to(&sent, inside(5000)), "{:?}", rig.all_drops());
         assert!(rig.router_sends(&make(socket(REMOTES[2]), public)).is_empty());
-        // Once a packet has been sent to it, a remote address may answer from any port.
+        // When the host has sent a packet to a remote address, this address may answer from any port.
         rig.public(&make(inside(5000), socket("198.51.100.8:99")));
         let sent = rig.router_sends(&make(socket(REMOTES[2]), public));
         assert!(came_to(&sent, inside(5000)), "{:?}", rig.all_drops());
@@ -170,14 +170,14 @@ fn rfc4787_req11_behaviour_is_the_same_at_all_times() {
     assert!(came_to(&sent, inside(5000)));
 }
 
-/// Two inside hosts send to each other's outside addresses. Returns the packet that the callee receives, and its answer as the
+/// Two inside hosts send to each other's outside addresses. Checks the packet that the callee receives, and its answer as the
 /// caller receives it.
 fn hairpin(rig: &mut Rig, make: fn(SocketAddrV4, SocketAddrV4) -> Frame) {
     let callee = rig.public(&make(other(7000), socket(REMOTES[0])));
     let caller = rig.public(&make(inside(5000), socket(REMOTES[0])));
     let sent = rig.host_sends(&make(inside(5000), callee).ttl(9));
     assert!(came_to(&sent, other(7000)), "{:?}", rig.all_drops());
-    // REQ-9a: the callee sees the caller's external address and port, and the TTL is decremented once.
+    // RFC 4787, REQ-9a: the callee sees the external address and port of the caller. The TTL is decremented once.
     let expected = make(caller, other(7000)).ttl(8).macs(INSIDE_MAC, HOST_MAC);
     assert_eq!(expected.build(), sent[0].frame);
     let sent = rig.host_sends(&packet_back(make(other(7000), caller)));
@@ -212,7 +212,7 @@ fn hairpinning_obeys_filtering() {
     let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
     assert!(rig.host_sends(&packet::udp4(inside(5000), callee)).is_empty());
     assert_eq!(1, rig.drops("filtered"));
-    // Once both have sent to each other, both receive.
+    // When both have sent to each other, both receive the other's packets.
     let caller = rig.public(&packet::udp4(inside(5000), socket(REMOTES[0])));
     rig.host_sends(&packet::udp4(other(7000), caller));
     assert!(came_to(
@@ -253,7 +253,7 @@ fn rfc5508_req7_hairpinned_icmp_errors_are_translated() {
     let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
     let sent = rig.host_sends(&packet::udp4(inside(5000), callee).payload(b"hello"));
     assert!(came_to(&sent, other(7000)));
-    // The callee sends an ICMP error about the caller's packet; it comes back from the callee's outside address.
+    // The callee sends an ICMP error for the caller's packet. The caller receives it from the callee's outside address.
     let caller = *flow(&sent[0].frame).0.ip();
     let error = packet::icmp4_error(*other(0).ip(), caller, 3, 3, &sent[0].frame, 28);
     let back = rig.host_sends(&error);
@@ -357,7 +357,7 @@ fn rfc6888_req4_and_req11_ports_beyond_the_limit_are_refused_and_the_old_stay() 
     assert_eq!(INSIDE, refused[0].port);
     assert_eq!([3, 1], refused[0].frame[34..36], "RFC 6888, REQ-11: host unreachable");
     assert_eq!(1, rig.drops("subscriber-ports"));
-    // Another destination needs no further port; TCP and another host have their own limits.
+    // Another destination needs no further port. TCP and another host have separate limits.
     rig.public(&packet::udp4(inside(6000), socket(REMOTES[2])));
     rig.public(&packet::tcp4(inside(6011), socket(REMOTES[0])).flags(flag::SYN));
     assert_eq!(
@@ -536,7 +536,7 @@ fn rfc7422_ports_are_those_computed_and_then_of_blocks() {
             },
             ..Plan::default()
         });
-        // 64,512 ports in 480 shares: 134 ports each, and a block of 64 on demand.
+        // 64,512 ports in 480 shares: 134 ports for each host, and a block of 64 ports on demand.
         let host = Ipv4Addr::new(192, 168, 1, 10).to_bits() - first;
         let (from, to) = (1024 + host * 134, 1024 + (host + 1) * 134);
         let mut ports = HashSet::new();
@@ -562,7 +562,7 @@ fn rfc7422_ports_are_those_computed_and_then_of_blocks() {
             .filter(|&&port| u32::from(port) >= 1024 + 240 * 134)
             .count();
         assert_eq!((ports.len(), 64), (computed + dynamic, dynamic));
-        // The search for a free port makes a bounded number of attempts, so it finds nearly all of them.
+        // The search for a free port makes a limited number of attempts, so it finds nearly all of the ports.
         assert!((128..=134).contains(&computed), "{computed}");
         assert_eq!(250 - ports.len() as u64, rig.drops("subscriber-ports"));
     }
@@ -678,7 +678,7 @@ fn pool_that_maps_in_another_way_ends_its_sessions_and_lends_again() {
         }
         assert_eq!(0, rig.live(), "turn {turn}");
     }
-    // A change that keeps the allocation scheme ends no session.
+    // A change that does not affect the allocation scheme ends no session.
     let public = rig.public(&packet::udp4(inside(6000), socket(REMOTES[0])));
     let (snapshot, routes) = rig::snapshot(&Plan {
         behaviour: behaviours[2],

@@ -1,4 +1,4 @@
-//! Memory per session, including the index and both directions.
+//! Test of the memory per session, including the index and both directions.
 
 use sluice_engine::session::record::{Session4, Session6};
 use sluice_table::flow::{FlowTable, Record};

@@ -1,4 +1,4 @@
-//! Random histories compared with a reference model of translation in two ordered maps.
+//! Tests with random histories, which are compared with a reference model of translation in two ordered maps.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,18 +13,18 @@ use sluice_testkit::packet::{self, Frame};
 /// An event of a history.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A host sends from a port to a remote.
+    /// A host sends from a port to a remote endpoint.
     Out {
         host: u8,
         port: u16,
         remote: u8,
         ping: bool,
     },
-    /// A remote answers the public port of some session, or another remote sends to it.
+    /// A remote endpoint answers to the public port of a session, or another remote endpoint sends to it.
     Back { session: prop::sample::Index, other: bool },
     /// Time passes.
     Wait(u16),
-    /// A port's sessions are cleared.
+    /// The sessions of a port are cleared.
     Clear { port: u16 },
 }
 
@@ -38,15 +38,15 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let back = (any::<prop::sample::Index>(), prop::bool::weighted(0.2))
         .prop_map(|(session, other)| Event::Back { session, other });
     let clear = (1..5u16).prop_map(|port| Event::Clear { port });
-    // A session may end up to 0.64 s late, so time passes in multiples of seven seconds, which never equal a timeout.
+    // A session may end up to 0.64 s late. Therefore time passes in multiples of seven seconds, which never equal a timeout.
     let wait = (1..30u16).prop_map(|sevens| Event::Wait(7 * sevens));
     vec(prop_oneof![8 => out, 6 => back, 2 => wait, 1 => clear], 1..120)
 }
 
-/// A flow from inside: whether it is a ping, source, remote.
+/// A flow from inside: whether it is a ping, its source, and its remote endpoint.
 type Flow = (bool, SocketAddrV4, SocketAddrV4);
 
-/// The reference model: the public source of each flow, and its last use in seconds.
+/// The reference model: the public source of each flow, and the time of its last use in seconds.
 #[derive(Default)]
 struct Model {
     sessions: BTreeMap<Flow, (SocketAddrV4, u64)>,
@@ -57,7 +57,7 @@ impl Model {
     fn timeout(ping: bool) -> u64 {
         if ping { 60 } else { 300 }
     }
-    /// The public source of a flow's session.
+    /// The public source of a flow's session, if it has not timed out.
     fn live(&self, flow: &Flow) -> Option<SocketAddrV4> {
         self.sessions.get(flow).map(|(public, _)| *public)
     }
@@ -120,8 +120,8 @@ proptest! {
                     match model.live(&key) {
                         Some(known) => prop_assert_eq!(known, public),
                         None => {
-                            // A new session: no other flow of the protocol has the port, except those of the same mapping, and
-                            // the host keeps its address.
+                            // The flow gets a new session. No other flow of the protocol has its port, except those of the same
+                            // mapping, and the host keeps its address.
                             let same = |from: SocketAddrV4| independent && from == source;
                             for ((p, from, _), (other, _)) in &model.sessions {
                                 prop_assert_eq!(*p == ping && same(*from), *p == ping && *other == public);

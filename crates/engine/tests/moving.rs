@@ -1,4 +1,4 @@
-//! Shards move between workers under traffic: no packet is lost, and flows keep their order and their sessions.
+//! Tests of shards that move between workers during traffic: no packet is lost, and flows keep their order and their sessions.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -26,14 +26,14 @@ fn frame(number: u8, sequence: u32) -> Vec<u8> {
     frame.macs(HOST_MAC, INSIDE_MAC).build()
 }
 
-/// How packets reach workers.
+/// How packets are distributed to workers.
 #[derive(Clone, Copy, PartialEq)]
 enum Style {
-    /// At the owner of their shard, as with the cards' indirection tables.
+    /// Each packet arrives at the owner of its shard, as with the indirection tables of NICs.
     Steered,
-    /// At any worker, regardless of the shard.
+    /// Packets arrive at any worker, independent of their shard.
     Unsteered,
-    /// At the first stage of a pipeline; the second stage has the shards, and the third transmits.
+    /// Packets arrive at the first stage of a pipeline. The second stage has the shards, and the third transmits.
     Pipeline,
 }
 
@@ -56,7 +56,7 @@ fn rig(style: Style) -> Rig {
     rig
 }
 
-/// The shard of a host, if cards hash subsets of the fields.
+/// The shard of a host, if NICs hash only some of the fields.
 fn shard_of(rig: &Rig, number: u8) -> u16 {
     let steering = &rig.plane.start_parameters().steering;
     let hash = steering.key(false).hash(&host(number).octets());
@@ -76,11 +76,11 @@ impl Dice {
     }
 }
 
-/// Traffic of all hosts. The workers are stepped one at a time, in random order.
+/// Traffic of all hosts. The workers run one at a time, in random order.
 struct Traffic {
     rig: Rig,
     dice: Dice,
-    /// By shard, the worker whose device receives its packets.
+    /// For each shard: the worker whose device receives its packets.
     table: Vec<usize>,
     next: Vec<u32>,
     got: BTreeMap<Vec<u8>, Vec<u32>>,
@@ -106,7 +106,7 @@ impl Traffic {
         }
     }
 
-    /// Inject frames and step workers for a while.
+    /// Injects frames and runs workers for a while.
     fn step(&mut self) {
         for _ in 0..self.dice.roll(100) {
             let number = self.dice.roll(HOSTS.into()) as u8;
@@ -129,7 +129,7 @@ impl Traffic {
         }
     }
 
-    /// Send a request to a worker, under traffic until it answers.
+    /// Sends a request to a worker, with traffic until it answers.
     fn ask(&mut self, worker: usize, request: Request) -> Reply {
         self.rig.desks[worker].requests.try_send(request).unwrap();
         loop {
@@ -194,7 +194,7 @@ fn shards_move_under_traffic_without_loss_or_disorder() {
         let sent: u32 = traffic.next.iter().sum();
         assert!(sent > 1500, "{sent}");
         let flows = traffic.next.iter().filter(|&&next| next > 0).count();
-        // One public address and port for each flow: no session was created anew.
+        // Each flow had only one public address and port, so no session was created again.
         assert_eq!(flows, traffic.got.len(), "seed {seed}");
         for sequences in traffic.got.values() {
             let count = sequences.len() as u32;
@@ -253,7 +253,7 @@ fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
             traffic.rig.wires[0].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
         }
     };
-    // The transmitting worker is slow, so that nearly a full ring waits for it.
+    // The transmitting worker is slow, so that a nearly full ring waits for it.
     come(&mut traffic, 0..900);
     rounds(&mut traffic, &[0, from], 20);
     let ask = |traffic: &mut Traffic, worker: usize, request| {
@@ -291,7 +291,7 @@ fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
         traffic.rig.ask(from, Request::Give { shard, to: to_owner }),
         Reply::Done
     ));
-    // The card is already steered to the new owner, and the control thread is late.
+    // The NIC is already steered to the new owner, and the control thread is late.
     let held = MAX_HELD as u32;
     for sequence in 0..held + 1000 {
         traffic.rig.wires[to].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
@@ -326,7 +326,7 @@ fn what_is_held_goes_out_where_all_ends_in_the_middle_of_a_move() {
         traffic.rig.wires[from].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
     }
     traffic.rig.round();
-    // The control thread has ended.
+    // The control thread no longer exists.
     for worker in &mut traffic.rig.workers {
         worker.stop_receiving();
     }

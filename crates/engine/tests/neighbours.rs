@@ -1,4 +1,4 @@
-//! Neighbours: resolution, parking, ageing, and answers to requests.
+//! Tests of neighbours: resolution, parking, ageing, and answers to requests.
 
 use std::net::Ipv6Addr;
 
@@ -121,7 +121,7 @@ fn neighbour_that_ages_is_probed_and_asked_again_when_it_is_gone() {
     let mut rig = Rig::new(plan());
     rig.host_sends(&datagram(1));
     rig.send(OUTSIDE, &reply());
-    // Continuous traffic: after half a minute, the neighbour is probed.
+    // With continuous traffic, the neighbour is probed after half a minute.
     let mut probes = 0;
     for _ in 0..60 {
         rig.pass(1000);
@@ -134,7 +134,7 @@ fn neighbour_that_ages_is_probed_and_asked_again_when_it_is_gone() {
     }
     assert!((1..=3).contains(&probes), "{probes}");
     assert!(rig.all_drops().is_empty(), "{:?}", rig.all_drops());
-    // The neighbour no longer answers: after three probes, packets are refused.
+    // The neighbour no longer answers. After three probes, packets to it are refused.
     for _ in 0..80 {
         rig.pass(1000);
         rig.host_sends(&datagram(1));
@@ -159,7 +159,7 @@ fn neighbour_that_moves_is_followed_by_gratuitous_arp() {
     }
 }
 
-/// Another host claims an address of the gateway, or that of a neighbour.
+/// Another host claims an address of the gateway, or the address of a neighbour.
 #[test]
 fn claims_to_addresses_of_others_are_told_of() {
     let mut rig = Rig::new(Plan {
@@ -178,7 +178,7 @@ fn claims_to_addresses_of_others_are_told_of() {
         (OUTSIDE, plain(ROUTER), Some(ROUTER_MAC)),
     ];
     assert_eq!(expected, told);
-    // The gateway's own announcement is not a conflict, nor is one for an address of another link.
+    // The gateway's own announcement is not a conflict, and neither is an announcement of an address of another link.
     rig.send(
         OUTSIDE,
         &packet::arp_reply(OUTSIDE_MAC, "203.0.113.1", [0xff; 6], "203.0.113.1"),
@@ -196,7 +196,7 @@ fn arp_about_strangers_teaches_nothing() {
         INSIDE,
         &packet::arp_request([2, 7, 7, 7, 7, 7], "192.168.1.77", "192.168.1.78"),
     );
-    // The gateway's own address is not learned, nor is an address with a multicast MAC address.
+    // The gateway's own address is not learned, and neither is an address with a multicast MAC.
     rig.send(
         INSIDE,
         &packet::arp_request([2, 7, 7, 7, 7, 7], "192.168.1.1", "192.168.1.1"),
@@ -220,7 +220,7 @@ fn arp_request_for_the_gateway_is_answered_and_its_sender_learned() {
         packet::arp_reply(INSIDE_MAC, "192.168.1.1", HOST_MAC, HOST),
         sent[0].frame
     );
-    // The address of another interface is not answered here.
+    // Requests for the address of another interface are not answered here.
     assert!(
         rig.send(INSIDE, &packet::arp_request(HOST_MAC, HOST, "203.0.113.1"))
             .is_empty()
@@ -258,7 +258,7 @@ fn solicitation_for_the_gateway_is_answered() {
     let question = packet::neighbour(v6(HOST6), group, 135, 0, v6(GATEWAY6), &link_option(1, HOST_MAC));
     let sent = rig.send(INSIDE, &question.macs(HOST_MAC, group_mac(group)).build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
-    // The flags router, solicited and override.
+    // The flags router, solicited and override are set.
     let answer = packet::neighbour(
         v6(GATEWAY6),
         v6(HOST6),
@@ -321,7 +321,7 @@ fn ipv6_neighbour_is_solicited_and_what_waits_is_sent() {
     assert_eq!(inbound.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
 }
 
-/// A route for 198.51.100.0/24 by a gateway on the outside link, regardless of that link's networks.
+/// A route for 198.51.100.0/24 through a gateway on the outside link. The gateway need not be in a network of the link.
 fn by(gateway: &str) -> Plan {
     let via = Via::OnLink {
         address: plain(gateway),
@@ -344,7 +344,7 @@ fn gateway_beyond_the_networks_of_the_link_is_asked_for_and_its_answer_taken() {
     );
     assert_eq!(vec![1], ports(&sent));
     assert_eq!(ROUTER_MAC, sent[0].frame[..6]);
-    // Other hosts beyond the link's networks are not learned.
+    // Other hosts outside of the link's networks are not learned.
     rig.send(
         OUTSIDE,
         &packet::arp_reply(ROUTER_MAC, "192.0.2.78", OUTSIDE_MAC, "203.0.113.1"),
@@ -380,7 +380,7 @@ fn gateway_on_a_link_without_ipv4_addresses_is_asked_for_from_another_address_of
     assert_eq!(HOST_MAC, sent[0].frame[..6]);
 }
 
-/// RFC 8950: the IPv4 packet is sent unchanged to the MAC address that neighbour discovery has found.
+/// The IPv4 packet is sent unchanged to the MAC that neighbour discovery has determined (RFC 8950).
 #[test]
 fn ipv4_packet_takes_the_mac_of_a_gateway_of_ipv6() {
     let mut rig = Rig::new(by("2001:db8:2::9"));
@@ -475,7 +475,7 @@ fn router_is_advertised_by_its_timer() {
     assert_eq!(1, sent.len());
     let frame = &sent[0].frame;
     assert!(is_advertisement(&sent[0]) && rig::is_valid(frame) && sent[0].port == INSIDE);
-    // Router lifetime, and the prefix with both lifetimes.
+    // The frame contains the router lifetime, and the prefix with both lifetimes.
     assert_eq!(1800u16.to_be_bytes(), frame[60..62]);
     let prefix = v6("2001:db8:1::").octets();
     assert!(frame.windows(16).any(|bytes| bytes == prefix));
@@ -485,7 +485,7 @@ fn router_is_advertised_by_its_timer() {
 
 #[test]
 fn router_advertises_what_dhcpv6_is_for_and_whether_hosts_make_addresses() {
-    // Byte 59: router flags (RFC 4861, 4.2); byte 3 of the prefix option: on-link, autonomous (4.6.2).
+    // Byte 59 contains router flags (RFC 4861, 4.2). Byte 3 of the prefix option contains the flags on-link and autonomous (4.6.2).
     let flags = |plan: Plan| {
         let mut rig = Rig::new(plan);
         rig.round();

@@ -1,4 +1,5 @@
-//! Capacity for a single host if several workers share the table: half of the table, whatever the number of workers.
+//! Tests of the capacity for a single host: with several workers it can use half of the table, independent of the number of
+//! workers.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -9,7 +10,7 @@ use sluice_testkit::packet;
 
 const SESSIONS: u32 = 4_096;
 
-/// A host by number. Consecutive hosts are in different shards.
+/// The host with this number. Consecutive hosts belong to different shards.
 fn host(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, 1, 10 + number)
 }
@@ -29,7 +30,7 @@ fn rig(workers: usize, shards: u32, behaviour: Behaviour) -> Rig {
     rig
 }
 
-/// Create sessions from consecutive ports of a host until one is refused. Returns the outside endpoints of the others.
+/// Creates sessions from consecutive ports of a host until one is refused. Returns the outside endpoints of the successful ones.
 fn fill(rig: &mut Rig, number: u8) -> Vec<SocketAddrV4> {
     let mut publics = Vec::new();
     for port in 1024..u16::MAX {
@@ -102,7 +103,7 @@ fn what_is_shared_comes_back_when_sessions_end() {
     }
 }
 
-/// A gateway of four workers and sixteen shards with one outside address, and room for a mapping of each port.
+/// A gateway with four workers, sixteen shards and one outside address. The table has space for a mapping of each port.
 fn of_one_address(behaviour: Behaviour, change_pool: fn(&mut Pool<u32>), ports_together: u32) -> Rig {
     let mut rig = Rig::new(Plan {
         workers: 4,
@@ -121,7 +122,7 @@ fn of_one_address(behaviour: Behaviour, change_pool: fn(&mut Pool<u32>), ports_t
     rig
 }
 
-/// The worker whose queue a card selects for an answer, by its RSS key.
+/// The worker whose queue a NIC selects for an answer, according to its RSS key.
 fn card(rig: &Rig, public: SocketAddrV4) -> usize {
     let input = [&public.ip().octets()[..], &public.port().to_be_bytes()].concat();
     let start = rig.plane.start_parameters();
@@ -129,7 +130,7 @@ fn card(rig: &Rig, public: SocketAddrV4) -> usize {
     usize::from(start.owners.of(shard as u16).unwrap())
 }
 
-/// Whether an answer that arrives at the worker that a card selects reaches the host's port.
+/// Whether an answer that arrives at the worker selected by a NIC reaches the host's port.
 fn is_answered(rig: &mut Rig, number: u8, public: SocketAddrV4, port: u16) -> bool {
     let frame = packet::udp4("198.51.100.7:53", public).macs(ROUTER_MAC, OUTSIDE_MAC);
     let worker = card(rig, public);
@@ -137,7 +138,7 @@ fn is_answered(rig: &mut Rig, number: u8, public: SocketAddrV4, port: u16) -> bo
     matches!(&sent[..], [one] if one.port == INSIDE && flow(&one.frame).1 == SocketAddrV4::new(host(number), port))
 }
 
-/// A host in another shard than the first host.
+/// A host whose shard is not that of the first host.
 fn other(rig: &Rig) -> u8 {
     let shard = |number: u8| {
         rig.plane
@@ -150,7 +151,7 @@ fn other(rig: &Rig) -> u8 {
     (1..32).find(|&number| shard(number) != shard(0)).unwrap()
 }
 
-/// Check that answers to every `step`-th mapping of a host arrive.
+/// Checks that answers to every `step`-th mapping of a host reach the host.
 fn check_answers(rig: &mut Rig, number: u8, publics: &[SocketAddrV4], step: usize) {
     for (&public, port) in publics.iter().zip(1024..).step_by(step) {
         assert!(is_answered(rig, number, public, port), "{public} of port {port}");
@@ -164,13 +165,13 @@ fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
     let publics = fill(&mut rig, 0);
     assert!(publics.len() > 64_512 / 2, "{} mappings", publics.len());
     assert_eq!(1, rig.drops("ports-exhausted"), "{:?}", rig.all_drops());
-    // All shared blocks except those of its own shard.
+    // All shared blocks are borrowed, except those that the distribution assigns to the shard itself.
     assert!((504 - 32..=504 - 31).contains(&borrowed(&rig)));
     assert!(publics.iter().all(|public| *public.ip() == POOL));
     let distinct: std::collections::HashSet<_> = publics.iter().collect();
     assert_eq!(publics.len(), distinct.len());
     check_answers(&mut rig, 0, &publics, 7);
-    // Other shards keep half of their blocks, and these work.
+    // Other shards keep half of their blocks and can use them.
     let number = other(&rig);
     let others = fill(&mut rig, number);
     assert!((31 * 64..=32 * 64).contains(&others.len()), "{} mappings", others.len());
@@ -181,7 +182,7 @@ fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
     move_shard(&mut rig, shard as u16);
     check_answers(&mut rig, 0, &publics, 101);
     check_answers(&mut rig, number, &others, 101);
-    // Released blocks are available to all shards.
+    // All shards can use released blocks.
     rig.seconds(600);
     assert_eq!((0, 0), (rig.live(), borrowed(&rig)));
     assert!(!is_answered(&mut rig, 0, publics[20_000], 21_024));
@@ -190,7 +191,7 @@ fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
     check_answers(&mut rig, number, &others, 101);
 }
 
-/// Move a shard to the next worker.
+/// Moves a shard to the next worker.
 fn move_shard(rig: &mut Rig, shard: u16) {
     let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = (from + 1) % 4;
@@ -244,7 +245,7 @@ fn sessions_of_borrowed_ports_stay_through_commits_that_keep_their_address() {
         assert_eq!(publics.len() as u64, rig.live());
         check_answers(&mut rig, 0, &publics, 211);
     }
-    // Removing an address ends its sessions, and the address can be used completely when it is added again.
+    // If an address is removed, its sessions end. When an address is added again, all of its ports can be used.
     for pool in [POOL.to_bits() + 1, POOL.to_bits()] {
         let plan = Plan {
             pool: vec![(pool, pool)],

@@ -1,4 +1,5 @@
-//! Changes of pools with existing sessions: sessions that stay in a pool are unchanged, others end, and no port leaks.
+//! Tests of pool changes with existing sessions: sessions whose port stays in a pool are unchanged, others end, and no port
+//! leaks.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -16,7 +17,8 @@ use sluice_testkit::packet::{self, Frame};
 const PUBLIC: u32 = Ipv4Addr::new(203, 0, 113, 16).to_bits();
 const HOSTS: u8 = 6;
 
-/// First address as an offset, number of further addresses, first port, number of further ports. `None` for a missing pool.
+/// First address as an offset, number of further addresses, first port, number of further ports. `None` if the pool does not
+/// exist.
 type Place = Option<(u32, u32, u16, u16)>;
 
 fn pools(places: &[Place]) -> Option<Pools<u32>> {
@@ -39,7 +41,7 @@ fn pools_of(places: &[Place], subscriber: SubscriberLimits) -> Option<Pools<u32>
     Pools::placed(&made.iter().map(Option::as_ref).collect::<Vec<_>>()).ok()
 }
 
-/// Even hosts use the first pool, the others the last.
+/// The pool of a host: even hosts use the first pool, odd hosts the last.
 fn pool_of(places: &[Place], host: u8) -> Option<u16> {
     let mut present = (0u16..).zip(places).filter(|(_, place)| place.is_some());
     let found = if host.is_multiple_of(2) {
@@ -110,20 +112,20 @@ fn opening(host: u8, port: u16) -> Frame {
     }
 }
 
-/// Public source of a host's packet. `None` if the packet does not leave.
+/// The public source of a host's packet; `None` if the packet does not leave.
 fn public(rig: &mut Rig, host: u8, port: u16) -> Option<SocketAddrV4> {
     let sent = rig.host_sends(&opening(host, port));
     let out = sent.iter().find(|sent| sent.port == OUTSIDE)?;
     Some(flow(&out.frame).0)
 }
 
-/// The shard that owns a port of a pool. `None` if no pool has the port.
+/// The shard that owns a port of a pool; `None` if no pool contains the port.
 fn shard_of(rig: &Rig, pools: &Pools<u32>, address: u32, port: u16) -> Option<u32> {
     let pool = pools.get(pools.includes(0, address, port, port)?)?;
     Some(pool.shard_of(rig.plane.start_parameters().steering.shards(), address, port))
 }
 
-/// Whether a shard owns a port in the newest pools.
+/// Whether a shard owns a port, according to the newest pools.
 fn is_of(rig: &Rig, shard: u16, address: u32, port: u16) -> bool {
     let pools = &rig.plane.snapshot().nat4.pools;
     let pool = pools.includes(0, address, port, port).and_then(|pool| pools.get(pool));
@@ -131,7 +133,7 @@ fn is_of(rig: &Rig, shard: u16, address: u32, port: u16) -> bool {
     pool.is_some_and(|pool| pool.is_of(shards, shard.into(), address, port))
 }
 
-/// Check that no port is allocated twice and, once the migration is complete, that the allocated ports are those of the
+/// Checks that no port is allocated twice. If the migration is complete, also checks that the allocated ports are those of the
 /// sessions and are in the pools. Sessions whose port belongs to another shard count as ended.
 fn check(rig: &mut Rig, places: &[Place], settled: bool) {
     let pools = pools(places).unwrap();
@@ -313,7 +315,7 @@ fn addresses_of_a_pool_with_limits_that_go_to_another_pool_come_back_whole() {
     for port in 0..20 {
         public(&mut rig, 3, port).unwrap();
     }
-    // The counts of subscribers do not pass to another pool: the sessions end, and all of their ports become available there.
+    // Subscribers' counts don't move to another pool: the sessions end, and all of their ports become available there.
     assert!(commit_of(&mut rig, &after, pools_of(&after, limits).unwrap()));
     settle(&mut rig);
     check(&mut rig, &after, true);
@@ -335,7 +337,7 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
     let mut rig = rig(1, &both);
     assert!(commit(&mut rig, &one));
     assert!(!commit(&mut rig, &both));
-    // All other changes of the configuration are allowed.
+    // All other changes of the configuration are permitted.
     assert!(commit(&mut rig, &one));
     settle(&mut rig);
     assert!(commit(&mut rig, &both));
@@ -343,7 +345,7 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
 
 #[test]
 fn pool_whose_ports_come_to_other_shards_ends_sessions_of_ports_that_shards_do_not_share() {
-    // From fewer port blocks per address than shards to so many that every second one is shared, and back.
+    // The pool changes from fewer port blocks per address than shards to so many that every second block is shared, and back.
     let (narrow, wide) = ([Some((0, 6, 1024, 127))], [Some((0, 6, 1024, 999))]);
     for (before, after) in [(&narrow, &wide), (&wide, &narrow)] {
         let mut rig = rig(2, before);

@@ -1,5 +1,5 @@
-//! Mappings and ports, requirement by requirement (RFC 4787, 6888 and 7857), as far as `mappings.rs`, `timeouts.rs` and
-//! `fragments.rs` do not test them.
+//! Tests of mappings and ports, requirement by requirement (RFC 4787, 6888 and 7857), for requirements that `mappings.rs`,
+//! `timeouts.rs` and `fragments.rs` don't test.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -26,7 +26,7 @@ fn other(port: u16) -> SocketAddrV4 {
     SocketAddrV4::new("192.168.1.11".parse().unwrap(), port)
 }
 
-/// One address with ports 2000 to 2003, in one shard.
+/// A gateway with one shard and one outside address with the ports 2000 to 2003.
 fn four_ports(change_pool: fn(&mut Pool<u32>)) -> Plan {
     Plan {
         shards: 1,
@@ -43,7 +43,7 @@ fn rig(plan: Plan) -> Rig {
     rig
 }
 
-/// Number of flows that are translated.
+/// Number of these flows that are translated.
 fn through(rig: &mut Rig, flows: impl IntoIterator<Item = Frame>) -> usize {
     let out = |frame: Frame| rig.host_sends(&frame).iter().any(|sent| sent.port == OUTSIDE);
     flows.into_iter().map(out).filter(|&out| out).count()
@@ -121,7 +121,7 @@ fn rfc4787_req13a_datagram_too_long_is_cut_in_order() {
     let sent = rig.host_sends(&long);
     let place = |sent: &rig::Sent| u16::from_be_bytes([sent.frame[20], sent.frame[21]]);
     let places: Vec<_> = sent.iter().map(place).collect();
-    // Offsets in units of 8 bytes, with the more-fragments flag.
+    // The expected values are offsets in units of 8 bytes, with the more-fragments flag.
     assert_eq!(vec![0x2000, 0x2000 | 72, 144], places, "{:?}", rig.all_drops());
     assert!(
         sent.iter()

@@ -1,4 +1,4 @@
-//! Quotas of virtual routers: what exceeds them is refused and counted, without effect on other routers.
+//! Tests of quotas of virtual routers: what exceeds a quota is refused and counted, and other routers are not affected.
 
 use crate::sharing::Gateway;
 use sluice_engine::snapshot::{Quotas, Snapshot};
@@ -7,7 +7,7 @@ use sluice_route::{Address, Prefix};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Two routers on two ports, the first with quotas.
+/// A gateway with two routers on two ports. The first router has quotas.
 fn gateway(quotas: Quotas) -> Gateway {
     let mut gateway = Gateway::with(
         &[1, 2],
@@ -15,7 +15,7 @@ fn gateway(quotas: Quotas) -> Gateway {
         |_, _| {},
         move |snapshot: &mut Snapshot| snapshot.routers[0].quotas = quotas,
     );
-    // ICMP errors to the hosts need resolved neighbours.
+    // The hosts' neighbour entries are resolved, because ICMP errors are sent to the hosts.
     [0, 2]
         .iter()
         .for_each(|&interface| gateway.know(interface, "10.0.0.10"));
@@ -85,7 +85,7 @@ fn neighbours_of_a_router_that_scans_leave_requests_and_room_to_others() {
         |_| {},
     );
     scans(&mut gateway, 0, 0..200);
-    // Half of the limit of unresolved neighbours, and the configured neighbour.
+    // The entries are half of the limit of unresolved neighbours, and the configured neighbour.
     assert_eq!(33, neighbours(&gateway, 0));
     gateway.wires.take_sent();
     gateway.host_sends_to(1, "192.0.2.77:9", 64);
@@ -138,7 +138,7 @@ fn routes_above_the_quota_are_refused_and_counted_and_those_of_others_learned() 
     };
     assert_eq!((10, 15), learn(&mut gateway, 0, 25));
     assert_eq!((25, 0), learn(&mut gateway, 1, 25));
-    // Commit a higher quota.
+    // Commits a higher quota.
     gateway.commit(|snapshot| snapshot.routers[0].quotas.routes = Some(20));
     assert_eq!((20, 20), learn(&mut gateway, 0, 25));
 }

@@ -1,4 +1,4 @@
-//! Records of inspected flows: their content, their flow numbers, and that workers never wait for the reader.
+//! Tests of records of inspected flows: their contents and flow numbers, and that workers never wait for their reader.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ fn flow_that_ends_is_told_with_what_it_was() {
         (second.state, second.alerted, second.packets)
     );
     assert_ne!(records[0].about.flow, records[1].about.flow);
-    // Addresses and ports are those of the inside, whatever the translation.
+    // Addresses and ports are those before translation.
     assert_eq!([4000, 9], records[0].about.ports);
     assert_ne!(4000, public.port());
 }
@@ -169,7 +169,7 @@ fn segment(place: u32, data: &[u8]) -> Frame {
     frame.numbers(1001 + place, 9001).payload(data)
 }
 
-/// A connection from the host. Returns its public endpoint.
+/// Opens a connection from the host. Returns its public endpoint.
 fn connect(rig: &mut Rig) -> SocketAddrV4 {
     let syn = packet::tcp4(host(4000), remote(80)).flags(flag::SYN).numbers(1000, 0);
     let public = rig.public(&syn);
@@ -241,7 +241,7 @@ fn segments_without_memory_ahead_of_a_gap_are_told() {
 #[test]
 fn packets_that_no_flow_has_are_told_without_a_number() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
-    // All flows are used by established ones: one source has all but the last, which another source has.
+    // Established flows use all flow entries: one source has all except the last, which another source has.
     const OTHER: &str = "192.168.1.11";
     rig.know(rig::INSIDE, rig::plain(OTHER), rig::HOST_MAC);
     let of_one = (7000..7007).map(host);
@@ -298,7 +298,7 @@ fn records_that_are_not_wanted_are_not_made() {
     rig.host_sends(&packet::udp4(host(4000), remote(9)).payload(b"evil"));
     rig.seconds(400);
     assert_eq!(([0, 0], 0), (told(&rig), taken(&mut rig).len()));
-    // Without enabled records there is no queue.
+    // If no records are enabled, there is no queue.
     let mut rig = Rig::new(Plan {
         snapshot: |snapshot| recorded(snapshot, Records::default(), 0),
         ..plan()

@@ -1,4 +1,4 @@
-//! Redirects: hosts learn better next hops on their link, and the packet is forwarded nevertheless.
+//! Tests of redirects: hosts learn better next hops on their link, and the packet is forwarded nevertheless.
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, is_valid, plain, route};
 use sluice_engine::snapshot::Interface;
@@ -54,7 +54,7 @@ fn question6(remote: &'static str) -> Frame {
     packet::udp6("[2001:db8:1::10]:5000", remote).payload(b"question")
 }
 
-/// Check that the packet is forwarded. Returns the redirect, if one is sent.
+/// Checks that the packet is forwarded. Returns the redirect, if one is sent.
 #[track_caller]
 fn forwarded_and_told(rig: &mut Rig, question: &Frame) -> Option<Vec<u8>> {
     let mut sent = rig.host_sends(question);
@@ -74,7 +74,7 @@ fn host_is_told_of_the_gateway_in_its_network_as_another_library_says_it() {
     let mut rig = started(true);
     let question = question4("10.20.0.5:53");
     let told = forwarded_and_told(&mut rig, &question).expect("a redirect");
-    // Type, code, gateway, and the packet as received.
+    // The redirect contains type, code, gateway, and the packet as it was received.
     let datagram = &question.build()[14..];
     assert_eq!([&HOST_MAC[..], &INSIDE_MAC, &[8, 0, 0x45]].concat(), told[..15]);
     assert_eq!([192, 168, 1, 1, 192, 168, 1, 10], told[26..34]);
@@ -120,7 +120,7 @@ fn host_on_the_link_is_a_target_itself() {
 
 #[test]
 fn nobody_is_told_where_it_would_not_help_or_is_off() {
-    // In another network of the link, by an address of another scope, from another link, with options.
+    // The next hop is in another network of the link, or is not link-local; the source is foreign, or is the next hop; the packet has options.
     let mut rig = started(true);
     assert_eq!(None, forwarded_and_told(&mut rig, &question4("10.30.0.5:53")));
     assert_eq!(None, forwarded_and_told(&mut rig, &question6("[2001:db8:30::5]:53")));

@@ -1,4 +1,4 @@
-//! Requests of the control thread under traffic: lists, clearing, traces, captures.
+//! Tests of requests of the control thread during traffic: lists, clearing, traces, captures.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
@@ -18,7 +18,7 @@ fn question(port: u16) -> Frame {
     packet::udp4(SocketAddrV4::new(HOST.parse().unwrap(), port), remote()).macs(HOST_MAC, INSIDE_MAC)
 }
 
-/// All sessions of one host, which are in one shard, fit.
+/// The table has space for all sessions of one host, which belong to one shard.
 fn roomy() -> Plan {
     Plan {
         sessions: 16_384,
@@ -36,7 +36,7 @@ fn opened(sessions: u16, plan: Plan) -> Rig {
     rig
 }
 
-/// List with memory for `capacity` records per part, and send packets between two parts.
+/// Lists sessions with memory for `capacity` records in each part, and sends packets between two parts.
 fn list(rig: &mut Rig, worker: usize, filter: Filter, capacity: usize) -> Vec<u16> {
     let mut ports = Vec::new();
     let mut cursor = Some(Cursor::default());

@@ -1,5 +1,5 @@
-//! Rules other than pools and forwarded ports: one-to-one translation, exemptions, translation of both ends, and rules that
-//! change individually.
+//! Tests of rules other than those for pools and forwarded ports: one-to-one translation, exemptions, translation of both ends,
+//! and rules that change individually.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -13,7 +13,7 @@ use sluice_testkit::packet::{self, Transport, flag};
 use sluice_wire::Checksums;
 
 const REMOTE: &str = "198.51.100.7:53";
-/// A host with an outside address of its own, and that address.
+/// A host that has a separate outside address, and this address.
 const SERVER: &str = "192.168.1.66";
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 66];
 const SERVER_OUTSIDE: &str = "203.0.113.66";
@@ -72,7 +72,7 @@ fn one_to_one_host_keeps_its_ports_in_both_directions() {
     let sent = rig.router_sends(&packet::udp4(remote, outside).payload(b"answer"));
     assert_eq!((remote, inside), only(&sent, &rig));
     assert_eq!(1, rig.live());
-    // Outside hosts may start flows, too.
+    // Outside hosts may start flows as well.
     let (inside, outside) = (at(SERVER, 443), at(SERVER_OUTSIDE, 443));
     let sent = rig.router_sends(&packet::tcp4(remote, outside).flags(flag::SYN).numbers(1, 0));
     assert_eq!((remote, inside), only(&sent, &rig));
@@ -93,8 +93,8 @@ fn one_to_one_host_is_pinged_and_pings_with_its_identifier() {
     assert_eq!(at(SERVER_OUTSIDE, 5), only(&sent, &rig).0);
 }
 
-/// The direction of the requests distinguishes two flows with one identifier, even if the identifier equals the ICMP type of a
-/// request.
+/// Two flows with the same identifier are distinguished by the direction of their requests, even if the identifier equals the
+/// ICMP type of a request.
 #[test]
 fn hosts_ping_each_other_with_one_identifier() {
     const REMOTE: &str = "198.51.100.7";
@@ -114,7 +114,7 @@ fn hosts_ping_each_other_with_one_identifier() {
     }
 }
 
-/// Two inside hosts ping each other's outside addresses with one identifier.
+/// Two inside hosts ping each other's outside addresses with the same identifier.
 #[test]
 fn inside_hosts_ping_each_other_by_their_outside_addresses_with_one_identifier() {
     let mut rig = rig(one_to_one());
@@ -136,7 +136,7 @@ fn inside_hosts_ping_each_other_by_their_outside_addresses_with_one_identifier()
     assert_eq!(4, rig.live());
 }
 
-/// A client reaches one port of an inside host by two outside ports, from a single port of its own.
+/// A client reaches one port of an inside host by two outside ports, from the same source port.
 #[test]
 fn connections_that_could_not_be_told_apart_get_other_source_ports() {
     for (hashed, together) in [
@@ -174,7 +174,7 @@ fn connections_that_could_not_be_told_apart_get_other_source_ports() {
         }
         assert!(clients.contains(&socket(REMOTE)));
         assert_eq!((40, 0), (rig.live(), rig.drops("session-clash")));
-        // The sessions continue unchanged after a commit that keeps their rules.
+        // The sessions are unchanged after a commit that keeps their rules.
         let (snapshot, routes) = rig::snapshot(&Plan {
             behaviour,
             hashed,
@@ -226,7 +226,7 @@ fn one_to_one_host_and_one_of_a_pool_reach_each_other_by_outside_addresses() {
     assert!((rig::POOL.to_bits()..rig::POOL.to_bits() + 2).contains(&seen.ip().to_bits()));
     let sent = server_sends(&mut rig, &packet::udp4(to, seen));
     assert_eq!((service, client), only(&sent, &rig));
-    // In the other direction, its source is its own outside address.
+    // In the other direction, the source of the host is its own outside address.
     let public = rig.public(&packet::udp4(at(HOST, 7000), socket(REMOTE)));
     let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 9), public));
     assert_eq!((at(SERVER_OUTSIDE, 9), at(HOST, 7000)), only(&sent, &rig));
@@ -307,7 +307,7 @@ fn sources_that_are_exempt_leave_as_they_came() {
 
 #[test]
 fn twice_nat_from_inside_translates_both_ends_in_one_session() {
-    // A partner's network appears under another prefix: 10.99.0.0/16 stands for 198.51.0.0/16 outside.
+    // A partner's network appears under another prefix: 10.99.0.0/16 represents 198.51.0.0/16 outside.
     let mut rig = rig(Plan {
         forwards: vec![DestinationRule::of(
             network("10.99.0.0", 16),
@@ -420,13 +420,13 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
     server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
     rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
     rig.router_sends(&packet::udp4(socket(REMOTE), socket("203.0.113.20:5353")));
-    // These sessions are inbound by a mapping.
+    // These sessions were created from outside by a mapping.
     let stranger = socket("198.51.100.9:9");
     rig.router_sends(&packet::udp4(stranger, public));
     rig.host_sends(&packet::udp4(at(HOST, 1), public));
     let (live, own) = (rig.live(), network("192.168.1.0", 24));
     let revised = |rig: &Rig| rig.plane.counters()[0].sessions_revised.get();
-    // A rule for other hosts doesn't cause a check; one for a neighbouring address does, and confirms the sessions.
+    // A rule for other hosts causes no check. A rule for an adjacent address causes a check, which confirms the sessions.
     let unused = |inside| SourceRule {
         port: Some(60_000),
         ..SourceRule::of(inside, SourceAction::Exempt)
@@ -453,7 +453,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
         assert_eq!(at(SERVER, 53), only(&sent, &rig).1);
         let sent = rig.router_sends(&packet::udp4(stranger, public));
         assert_eq!(at(HOST, 1), only(&sent, &rig).1);
-        // All sessions again: none has to be decided again.
+        // All sessions send again, and no session must be decided again.
         let done = revised(&rig) - before;
         rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         assert_eq!((live, done), (rig.live(), revised(&rig) - before));
@@ -479,7 +479,7 @@ fn what_is_denied_ends_within_a_second_however_often_rules_change() {
         rig.plane.follow_changes(rig.now);
         rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         rig.pass(100);
-        // Fewer bursts than all sessions would need at four sessions a burst.
+        // The number of bursts is less than all sessions would need at four sessions per burst.
         if step == 9 {
             for port in 0..64 {
                 let frame = packet::udp4(at(HOST, 1000 + port), socket(REMOTE)).macs(HOST_MAC, INSIDE_MAC);

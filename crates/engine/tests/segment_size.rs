@@ -1,11 +1,11 @@
-//! MSS clamping in SYNs, with and without translation, to the limits of the interfaces.
+//! Tests of MSS clamping in SYNs, with and without translation, to the limits of the interfaces.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::snapshot::Interface;
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::vlan::Tag;
 
-/// The MSS limit of the outside link is 1452 bytes.
+/// The MSS limit of the outside link is 1,452 bytes.
 fn clamped(interfaces: &mut [Interface]) {
     interfaces[usize::from(OUTSIDE)].segment_size = Some(1452);
 }
@@ -18,7 +18,7 @@ fn plan(translate: bool) -> Plan {
     }
 }
 
-/// The MSS option after `before` bytes of padding.
+/// A frame with the MSS option after `before` bytes of padding.
 fn offering(frame: Frame, size: u16, before: usize) -> Frame {
     let [high, low] = size.to_be_bytes();
     frame.tcp_options(&[&[1, 1, 1, 1][..before], &[2, 4, high, low]].concat())

@@ -1,4 +1,4 @@
-//! Shares of routers in an overloaded worker, and rates of routers.
+//! Tests of the fair division of an overloaded worker's capacity among routers, and of routers' rate limits.
 
 use crate::sharing::{self, Gateway, assert_about, link, weight};
 use sluice_engine::snapshot::shares::{LinkShare, Rate, RouterShare};
@@ -18,15 +18,15 @@ fn rate(packets: Option<u64>, bits: Option<u64>) -> RouterShare {
     }
 }
 
-/// Run rounds with this number of packets from each router's host before each. Returns the packets of each router that left in
-/// the last `counted` rounds.
+/// Runs rounds. Before each, the host of each router sends this number of packets. Returns the number of packets of each router
+/// that left in the last `counted` rounds.
 fn rounds(gateway: &mut Gateway, sends: &[usize], rounds: usize, counted: usize) -> Vec<u64> {
     for round in 0..rounds {
         if round + counted == rounds {
             gateway.sent();
         }
         let most = sends.iter().max().copied().unwrap_or(0);
-        // The packets of the routers are interleaved.
+        // The packets of the routers alternate.
         for number in 0..most {
             for (router, &sends) in sends.iter().enumerate() {
                 if number * sends / most != (number + 1) * sends / most {
@@ -68,7 +68,7 @@ fn shared_queue_whose_bursts_are_not_full_drops_nothing() {
     let mut gateway = Gateway::new(&[1, 1], &[weight(255), weight(1)], &[]);
     let sent = rounds(&mut gateway, &[3, 60], 500, 500);
     assert_eq!(vec![1_500, 30_000], sent);
-    // Nothing is dropped after an overload either, once the port has been idle.
+    // After an overload, nothing is dropped either, when the port has been idle.
     rounds(&mut gateway, &[4, 60], 500, 500);
     assert!(gateway.drops(1, "over-share") > 0);
     gateway.round();
@@ -80,7 +80,7 @@ fn shared_queue_one_router_alone_is_refused_nothing_until_another_one_comes() {
     let mut gateway = Gateway::new(&[1, 1], &[weight(10), weight(10)], &[]);
     assert_eq!(vec![64_000, 0], rounds(&mut gateway, &[64, 0], 1_000, 1_000));
     assert_eq!(0, gateway.drops(0, "over-share"));
-    // As soon as another router sends, the queue is shared: the other router loses no packet.
+    // As soon as another router sends, the capacity is divided, and the other router loses no packet.
     let sent = rounds(&mut gateway, &[63, 1], 500, 500);
     assert_eq!(500, sent[1]);
     let refused = gateway.drops(0, "over-share");
@@ -155,7 +155,7 @@ fn own_queue_clump_of_a_router_below_its_share_is_received_before_a_flood() {
     (0..6 * 64).for_each(|_| gateway.host_sends(0, 64));
     let sent = rounds(&mut gateway, &[0, 64], 7, 7);
     assert_eq!(6 * 64, sent[0]);
-    // One burst that had begun to wait, and one while no other router waits.
+    // The flood gets only bursts that had begun to wait, and bursts while no packets of the other router wait.
     assert!(sent[1] <= 3 * 64, "{sent:?}");
 }
 
@@ -182,7 +182,7 @@ fn router_with_a_rate_of_packets_gets_exactly_that() {
         gateway.pass(SECOND / 1_000);
         let now = gateway.sent();
         all += now[2];
-        // Without the burst at the beginning.
+        // The burst at the beginning is not counted.
         if millisecond >= 100 {
             sent.iter_mut().zip(now).for_each(|(sum, count)| *sum += count);
         }

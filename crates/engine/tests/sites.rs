@@ -1,4 +1,4 @@
-//! Subscribers' sites: identified by their tags, and visible upstream by an address and a virtual MAC each.
+//! Tests of subscribers' sites. A site is identified by its tags and has a public address and a virtual MAC.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -13,7 +13,7 @@ use sluice_testkit::packet::{self, Frame};
 use sluice_wire::layers;
 use sluice_wire::vlan::Tag;
 
-/// Terminals, the first two of one site. Both sites have a terminal with the address 10.0.0.5.
+/// MAC addresses of terminals. The first two belong to one site. Both sites have a terminal with the address 10.0.0.5.
 const ONE: [u8; 6] = [2, 0, 0, 0, 5, 1];
 const TWO: [u8; 6] = [2, 0, 0, 0, 5, 2];
 const OTHER: [u8; 6] = [2, 0, 0, 0, 5, 3];
@@ -69,7 +69,7 @@ fn terminal(site: u32, address: &str, mac: [u8; 6], pooled: bool) -> Terminal {
     }
 }
 
-/// Two sites with private and public leases.
+/// A gateway with two sites, which have private and public leases.
 fn served(plan: Plan) -> Rig {
     let mut rig = Rig::new(plan);
     let writer = rig.writer.as_mut().unwrap();
@@ -88,7 +88,7 @@ fn of_site(frame: &Frame, site: u16) -> Frame {
     frame.clone().tag(0x88a8, 100).tag(0x8100, 1 + site)
 }
 
-/// An untagged frame in bytes, with the tags of a site added.
+/// An untagged frame, given as bytes, with the tags of a site added.
 fn in_tags(frame: &[u8], site: u16) -> Vec<u8> {
     let [high, low] = (1 + site).to_be_bytes();
     [&frame[..12], &[0x88, 0xa8, 0, 100, 0x81, 0, high, low], &frame[12..]].concat()
@@ -147,7 +147,7 @@ fn flows_of_many_sites_to_one_remote_by_one_port_spread_over_shards() {
         writer.add_terminal(&terminal(site, "10.0.0.5", ONE, false)).unwrap();
     }
     for site in 0..5 {
-        // As SIP telephones register: with equal source and destination ports.
+        // SIP telephones register with equal source and destination ports.
         let frame = packet::udp4("10.0.0.5:5060", "198.51.100.7:5060").payload(b"REGISTER");
         let sent = terminal_sends(&mut rig, site, ONE, &frame);
         assert_eq!(1, sent.len(), "{site}: {:?}", rig.all_drops());
@@ -172,7 +172,7 @@ fn ports_change_only_when_two_terminals_of_a_site_collide() {
         let expected = packet::udp4(REMOTE, to).payload(b"answer").ttl(63);
         assert_eq!(of_site(&expected, 0).macs(INSIDE_MAC, mac).build(), sent[0].frame);
     }
-    // To another remote endpoint, the port is free.
+    // The port is free for another remote endpoint.
     let elsewhere = packet::udp4("10.0.0.6:5000", "198.51.100.8:80");
     let sent = terminal_sends(&mut rig, 0, TWO, &elsewhere);
     assert_eq!(at(PUBLIC[0], 5000), flow(&sent[0].frame).0);
@@ -186,7 +186,7 @@ fn many_collisions_are_all_told_apart_on_any_number_of_shards_and_workers() {
     for (shards, workers, stages) in [(1, 1, whole()), (64, 1, whole()), (64, 3, whole()), (64, 3, cut())] {
         let plan = Plan {
             shards,
-            // All flows of a site are in one shard.
+            // All flows of a site belong to one shard.
             sessions: 128 * shards,
             workers,
             stages,
@@ -215,7 +215,7 @@ fn many_collisions_are_all_told_apart_on_any_number_of_shards_and_workers() {
         assert_eq!(80, count, "{:?}", rig.all_drops());
         outcomes.push((shards, seen));
     }
-    // With the same number of shards the ports are the same, whatever the stages of the workers.
+    // With the same number of shards the ports are the same, independent of the workers' stages.
     for (_, ports) in &outcomes[2..] {
         assert_eq!(outcomes[1].1, *ports);
     }
@@ -311,7 +311,7 @@ fn lost_public_lease_ends_the_sessions_of_its_site_and_of_no_other() {
         answer_to(&mut rig, VIRTUAL[1], &answer(1)).len(),
         "the other site goes on"
     );
-    // Another public address: a packet from the terminal creates a new session with it.
+    // The site gets another public address. A packet from the terminal creates a new session with this address.
     let writer = rig.writer.as_mut().unwrap();
     writer.set_public(1, 0, Some(v4("203.0.113.220"))).unwrap();
     let sent = terminal_sends(&mut rig, 1, OTHER, &question("10.0.0.5:5000"));
@@ -343,7 +343,7 @@ fn nobody_from_outside_reaches_a_site_that_did_not_ask() {
     let stranger = packet::udp4("198.51.100.9:80", at(PUBLIC[0], 5000));
     assert_eq!(0, answer_to(&mut rig, VIRTUAL[0], &stranger).len());
     assert_eq!(1, rig.drops("unsolicited"), "{:?}", rig.all_drops());
-    // To another site's virtual MAC, or to one that doesn't exist.
+    // The frame is addressed to another site's virtual MAC, or to one that doesn't exist.
     let answer = packet::udp4(REMOTE, at(PUBLIC[0], 5000));
     assert_eq!(0, answer_to(&mut rig, VIRTUAL[1], &answer).len());
     assert_eq!(0, answer_to(&mut rig, [6, 9, 9, 9, 9, 9], &answer).len());
@@ -360,7 +360,7 @@ fn arp_for_the_gateway_is_answered_in_the_site_and_nothing_is_learned() {
     let expected = in_tags(&packet::arp_reply(INSIDE_MAC, "10.0.0.1", ONE, "10.0.0.5"), 3);
     assert_eq!(expected, sent[0].frame[..expected.len()]);
     assert!(rig.plane.neighbours().find(INSIDE, plain("10.0.0.5")).is_none());
-    // A request for another terminal, which answers itself.
+    // The request is for another terminal, which answers itself.
     let frame = in_tags(&packet::arp_request(ONE, "10.0.0.5", "10.0.0.6"), 3);
     assert_eq!(0, rig.send(INSIDE, &frame).len());
 }
@@ -390,7 +390,7 @@ fn echo_to_the_gateway_and_errors_are_answered_in_the_site() {
     assert_eq!((INSIDE, 2, &ONE[..]), (sent[0].port, layers.tags, &sent[0].frame[..6]));
     assert_eq!(Some(Tag::vlan(1)), layers.tag(&sent[0].frame, 1));
     assert!(is_valid(&sent[0].frame));
-    // The packet's TTL expires at the gateway.
+    // The TTL of the packet expires at the gateway.
     let sent = terminal_sends(&mut rig, 1, OTHER, &question("10.0.0.5:5000").ttl(1));
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     let layers = layers::parse(&sent[0].frame).unwrap();
@@ -537,7 +537,7 @@ fn sites_on_a_pool_have_port_blocks_that_their_terminals_share() {
     let block = |at: SocketAddrV4| (*at.ip(), at.port() / 64);
     assert_eq!(block(public[0]), block(public[1]), "one site, one block");
     assert_ne!(block(public[0]), block(public[2]));
-    // Any remote host may answer, and reaches the terminal in its site.
+    // Any remote host may answer. The packet of the remote host reaches the terminal in its site.
     let stranger = packet::udp4("198.51.100.9:99", public[1]).payload(b"hello");
     let sent = answer_to(&mut rig, OUTSIDE_MAC, &stranger);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -578,7 +578,7 @@ fn datagram_that_is_too_long_for_a_site_arrives_in_pieces_with_its_tags() {
     assert_eq!(1, terminal_sends(&mut rig, 0, ONE, &question("10.0.0.5:5000")).len());
     let long = packet::udp4(REMOTE, at(PUBLIC[0], 5000)).payload(&[7; 1200]);
     let mut long = long.macs(ROUTER_MAC, VIRTUAL[0]);
-    // Clear the Don't Fragment flag, which the library sets by default.
+    // Clears the Don't Fragment flag, which the library sets by default.
     if let packet::Network::V4(header) = &mut long.network {
         header.dont_fragment = false;
     }
@@ -635,7 +635,7 @@ fn priority_tags_around_those_of_a_site_say_nothing_of_the_site() {
         assert_eq!(1, sent.len(), "{tags:x?} {:?}", rig.all_drops());
         assert_eq!(public.parse::<Ipv4Addr>().unwrap(), *flow(&sent[0].frame).0.ip());
     }
-    // Frames to the terminal only have the tags of its site.
+    // Frames to the terminal have only the tags of its site.
     let answer = packet::udp4(REMOTE, at("203.0.113.207", 5000)).payload(b"answer");
     let sent = answer_to(&mut rig, [6, 0, 0, 0, 0, 7], &answer);
     assert_eq!([SINGLE_TAG, &[8, 0]].concat(), sent[0].frame[12..18]);

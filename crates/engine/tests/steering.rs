@@ -1,5 +1,5 @@
-//! Cards deliver packets to the queue of the worker that owns their session. The tests compute the hash bit by bit with the
-//! keys that devices get.
+//! Tests that NICs deliver packets to the queue of the worker that owns their session. The tests compute the hash bit by bit,
+//! with the keys that devices get.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -16,7 +16,7 @@ use sluice_wire::Tuple4;
 const WORKERS: usize = 4;
 const HOSTS: u8 = 40;
 
-/// The worker that a card selects for an IPv4 frame with ports.
+/// The worker that a NIC selects for an IPv4 frame with ports.
 fn card(rig: &Rig, interface: u16, frame: &[u8]) -> usize {
     let steering = &rig.plane.start_parameters().steering;
     let outside = interface == OUTSIDE;
@@ -26,7 +26,7 @@ fn card(rig: &Rig, interface: u16, frame: &[u8]) -> usize {
         (HashFields::Subset, false) => tuple[..4].to_vec(),
         (HashFields::Subset, true) => [&tuple[4..8], &tuple[10..12]].concat(),
     };
-    // The indirection table has an entry for each shard, set to its owner.
+    // The indirection table has one entry for each shard, which refers to the shard's owner.
     let shards = steering.shards().count();
     let entry = steering.key(outside).hash(&input) & (shards - 1);
     usize::from(rig.plane.start_parameters().owners.of(entry as u16).unwrap())
@@ -61,8 +61,7 @@ fn sum(rig: &Rig, counter: impl Fn(&sluice_engine::packet::counters::WorkerCount
     rig.plane.counters().iter().map(|worker| counter(worker)).sum()
 }
 
-/// Send flows of all hosts, three packets in each direction, to the workers that the card selects. Returns the number of
-/// packets.
+/// Sends flows of all hosts, three packets in each direction, to the workers that the NIC selects. Returns the number of packets.
 fn traffic(rig: &mut Rig) -> u64 {
     let mut count = 0;
     for number in 0..HOSTS {
@@ -172,7 +171,7 @@ fn five_tuple_steering_with_few_ports_hands_misfits_over_and_counts_them() {
         behaviour: dependent(),
         hashed: HashFields::FiveTuple,
         together: Affinity::Flows,
-        // One block of 64 ports for each shard, half of them in use.
+        // There is one block of 64 ports for each shard, and half of the blocks are in use.
         pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
         pool_ports: (1024, 2047),
         ..Plan::default()
@@ -180,7 +179,7 @@ fn five_tuple_steering_with_few_ports_hands_misfits_over_and_counts_them() {
     traffic(&mut rig);
     let missteered_ports = sum(&rig, |worker| worker.missteered_ports.get());
     assert!(missteered_ports > 0 && missteered_ports < 100, "{missteered_ports}");
-    // Each flow has three answers. Those for another shard of the same worker are not handed over.
+    // Each flow has three answers. Answers for another shard of the same worker are not handed over.
     let over = handed_over(&rig, HandOffCause::Session);
     assert!(over > 0 && over <= 3 * missteered_ports, "{over} of {missteered_ports}");
 }
@@ -200,7 +199,7 @@ fn five_tuple_steering_with_endpoint_independent_mappings_hands_over_what_chance
 #[test]
 fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
     let plan = |ports_together| Plan {
-        // As many addresses as shards, starting at a multiple of that number, so that each shard has one.
+        // There are as many addresses as shards, starting at a multiple of that number, so that each shard has one.
         pool: vec![(rig::POOL.to_bits() + 6, rig::POOL.to_bits() + 21)],
         change_pool: |pool| pool.selection = PortSelection::Preserve,
         ports_together,
@@ -209,7 +208,7 @@ fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
     let mut by_address = rig(plan(65_536));
     traffic(&mut by_address);
     assert_eq!(0, sum(&by_address, |worker| worker.all_handed_over()));
-    // Cards that keep blocks of another size together.
+    // The NICs distribute ports in blocks of another size.
     let mut rig = rig(plan(64));
     traffic(&mut rig);
     assert!(handed_over(&rig, HandOffCause::KeptPort) > 0);
@@ -312,7 +311,7 @@ fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
     }
 }
 
-/// The shards of a flow by a rig's rules: for packets given by source, destination and interface.
+/// The shards of a flow according to a gateway's rules, for packets that are given by source, destination and interface.
 fn shards_of(
     rig: &Rig,
     hosts: Option<InsideHosts<u32>>,
@@ -374,7 +373,7 @@ fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
                 ..Plan::default()
             });
             for number in 0..60 {
-                // Networks before and after that of the host.
+                // The networks are numerically before and after that of the host.
                 let first = Ipv4Addr::new([10, 198][usize::from(number % 2)], 51, 100, 0);
                 let networks = [host(0), first].map(|first| (first.to_bits(), first.to_bits() + 255));
                 let of = |address: Ipv4Addr, port| SocketAddrV4::new(address, if with_ports { port } else { 0 });

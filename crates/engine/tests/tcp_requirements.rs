@@ -1,4 +1,4 @@
-//! TCP through translation, requirement by requirement (RFC 5382 and its update by RFC 7857).
+//! Tests of TCP through translation, requirement by requirement (RFC 5382 and its update by RFC 7857).
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -23,11 +23,11 @@ fn inside() -> SocketAddrV4 {
     "192.168.1.10:40000".parse().unwrap()
 }
 
-/// The segments of a connection: sender (`C` for the client or `S` for the server), flags, length of data, and the state of the
-/// session afterwards. Sequence and acknowledgement numbers are those of two ends without loss.
+/// The segments of a connection: sender (`C` for the client, `S` for the server), flags, length of data, and state of the session
+/// afterwards. Sequence and acknowledgment numbers are those of two ends without loss.
 type Script = &'static [(char, u8, u32, &'static str)];
 
-/// Sequences that RFC 9293 allows: the segments in its figures 6 to 14, and the results of losses.
+/// Sequences that RFC 9293 permits: the segments in its figures 6 to 14, and the effects of losses.
 const SCRIPTS: &[(&str, Script)] = &[
     (
         "three segments open, the client closes",
@@ -143,7 +143,7 @@ enum Opening {
     Mapped,
 }
 
-/// Both ends of a connection, each with the address that the other sees, and the next sequence numbers of both.
+/// Both ends of a connection, with the address that the other end sees, and the next sequence numbers of both.
 struct Talk {
     rig: Rig,
     opening: Opening,
@@ -185,7 +185,7 @@ impl Talk {
         *sessions.iter().find(|shown| other(shown)).expect("a session")
     }
 
-    /// Send a segment. Check that it leaves on the other side, translated and otherwise unchanged.
+    /// Sends a segment. Checks that it leaves on the other side, translated and otherwise unchanged.
     #[track_caller]
     fn send(&mut self, by_client: bool, flags: u8, length: u32, what: &str) {
         let (this, other) = if by_client { (0, 1) } else { (1, 0) };
@@ -220,7 +220,7 @@ impl Talk {
         self.next[this] = self.next[this].wrapping_add(length + controls);
     }
 
-    /// An open connection.
+    /// Opens a connection.
     fn open(opening: Opening) -> Self {
         let mut talk = Self::new(opening);
         talk.send(true, SYN, 0, "SYN");
@@ -291,8 +291,8 @@ fn rfc5382_req3a_req3b_rfc7857_section6_filtering_of_tcp_is_its_own() {
     assert_eq!((stranger, inside()), flow(&sent[0].frame));
 }
 
-/// The inside host's address and port stay mapped after a connection has ended, so that the other end may open the next one
-/// between the same ports.
+/// The address and port of the inside host stay mapped after a connection has ended, so that the other end may open the next
+/// connection between the same ports.
 #[test]
 fn other_end_opens_a_connection_on_the_ports_of_one_that_has_ended() {
     type Close = fn(&mut Talk);

@@ -1,4 +1,4 @@
-//! Lifetimes of sessions, on a virtual clock, and the resources that are released at their end.
+//! Tests of the lifetimes of sessions, on a virtual clock, and of the resources that are released at their end.
 
 use std::net::SocketAddrV4;
 
@@ -22,7 +22,7 @@ fn only(rig: &mut Rig) -> SessionInfo {
     sessions[0]
 }
 
-/// Check that the session lives for exactly `seconds` more.
+/// Checks that the session ends after exactly `seconds` more seconds.
 #[track_caller]
 fn ends_after(rig: &mut Rig, seconds: u64) {
     rig.seconds(seconds - 1);
@@ -40,7 +40,7 @@ fn segment(from_host: bool, public: SocketAddrV4, flags: u8, numbers: (u32, u32)
     frame.flags(flags).numbers(numbers.0, numbers.1)
 }
 
-/// A connection after its three-way handshake. Returns its public source.
+/// Opens a connection with a three-way handshake. Returns its public source.
 fn connected(rig: &mut Rig) -> SocketAddrV4 {
     let public = rig.public(&segment(true, remote(), flag::SYN, (100, 0)));
     assert_eq!(
@@ -86,7 +86,7 @@ fn rfc4787_req6a_udp_session_that_inbound_does_not_refresh_ends_under_inbound_tr
     rig.seconds(200);
     assert_eq!(1, rig.router_sends(&packet::udp4(remote(), public)).len());
     ends_after(&mut rig, 100);
-    // Port 53 has a timeout of its own.
+    // Port 53 has a separate timeout.
     let resolver: SocketAddrV4 = "198.51.100.7:53".parse().unwrap();
     rig.public(&packet::udp4(inside(), resolver));
     ends_after(&mut rig, 30);
@@ -200,7 +200,7 @@ fn worker_whose_timers_are_behind_does_not_want_to_sleep() {
 
 #[test]
 fn shard_with_many_sessions_to_end_leaves_turns_to_the_others() {
-    // For every shard that may be served when the sessions expire.
+    // The test is repeated for every shard that may be served when the sessions expire.
     for lead in 0..4 {
         let mut rig = Rig::new(Plan {
             sessions: 65_536,
@@ -213,7 +213,7 @@ fn shard_with_many_sessions_to_end_leaves_turns_to_the_others() {
                 assert_eq!(1, rig.host_sends(&question).len());
             }
         };
-        // All flows of a host are in one shard.
+        // All flows of a host belong to one shard.
         opened(&mut rig, HOST, 20_000..26_000);
         let busy = rig.sessions(Filter::default())[0].shard;
         let others: Vec<_> = (20..40).map(|last| format!("192.168.1.{last}")).collect();
@@ -233,7 +233,7 @@ fn shard_with_many_sessions_to_end_leaves_turns_to_the_others() {
         for _ in 0..40 {
             rig.workers[0].round(rig.now);
         }
-        // The busy shard ends 128 sessions at a time, the other shards all of theirs.
+        // The busy shard ends 128 sessions at a time, and the other shards end all of theirs.
         let ended = rig.plane.counters()[0].sessions_ended.get();
         assert!(beside > 0 && all > ended, "{beside} beside, {ended} of {all} ended");
         assert_eq!(beside, ended % 128, "{ended} ended, with a lead of {lead}");

@@ -1,4 +1,4 @@
-//! Bytes after the IP datagram in a frame belong to one link and are not forwarded to the next.
+//! Tests that bytes after the IP datagram of a frame, which are meaningful only on their link, are not forwarded.
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid};
 use crate::tunnelled;
@@ -32,7 +32,7 @@ fn questions() -> Vec<Frame> {
     all.into()
 }
 
-/// Check that the frame ends with its datagram, or is padded with zeros to Ethernet's minimum length.
+/// Checks that the frame ends with its datagram, or is padded with zeros to Ethernet's minimum length.
 #[track_caller]
 fn ends_with_its_datagram(frame: &[u8]) {
     let end = usize::from(layers::parse(frame).unwrap().end);
@@ -130,7 +130,7 @@ fn trailer_goes_neither_into_a_tunnel_nor_out_of_one() {
         ends_with_its_datagram(&sent[0].frame);
         assert!(!sent[0].frame.windows(6).any(|bytes| bytes == b"SECRET"), "{tunnel:?}");
 
-        // A trailer after the outer datagram, and one after the inner datagram.
+        // One trailer follows the outer datagram, the other the inner datagram.
         let answer = packet::udp4("10.77.0.5:53", "192.168.1.10:5000").payload(b"answer");
         let mut inner = tunnelled::arriving(&tunnel, &answer);
         inner.payload.extend(SECRET);

@@ -1,4 +1,4 @@
-//! The fast path for plain packets of a router without services gives the same output as the general path.
+//! Tests that the fast path for plain packets, of a router without services, gives the same output as the general path.
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 use proptest::collection::vec;
@@ -12,7 +12,7 @@ use sluice_testkit::strategy;
 use sluice_wire::Checksums;
 use sluice_wire::vlan::Tag;
 
-/// Tags of the inside and of the outside interface: TPID and VLAN.
+/// Tags of an interface: TPID and VLAN.
 type Tags = &'static [(u16, u16)];
 
 const NONE: Tags = &[];
@@ -20,7 +20,7 @@ const ONE: Tags = &[(0x8100, 100)];
 const SERVICE: Tags = &[(0x88a8, 200)];
 const TWO: Tags = &[(0x88a8, 300), (0x8100, 30)];
 
-/// Tags of a router's inside and outside interface.
+/// Tags of a router's inside interface and of its outside interface.
 const LINKS: [[Tags; 2]; 6] = [
     [NONE, NONE],
     [ONE, NONE],
@@ -50,7 +50,7 @@ fn validate<const LOOSE: bool>(snapshot: &mut Snapshot) {
         .for_each(|interface| interface.validation = mode);
 }
 
-/// A router with this source validation and the tags of `LINKS`. Its plain packets take the fast path unless `long` is set.
+/// A router with this source validation and the tags of `LINKS`. Plain packets take the fast path unless `long` is set.
 fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
     let via = |address| Via::Gateway {
         address: plain(address),
@@ -59,7 +59,7 @@ fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
     Rig::new(Plan {
         translate: false,
         interfaces: [give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>][link],
-        // MSS clamping, which only the general path supports, and which has no effect here.
+        // MSS clamping is enabled, because only the general path supports it. The clamping has no effect here.
         snapshot: match (validation, long) {
             (SourceValidation::Off, false) => |_| {},
             (SourceValidation::Off, true) => |snapshot| snapshot.limits_segments = true,
@@ -88,7 +88,7 @@ fn router(validation: SourceValidation, long: bool) -> Rig {
     router_on(0, validation, long)
 }
 
-/// The nodes of one frame, each with the node that it sends the frame to.
+/// The nodes through which a frame passes, each with the next node.
 fn way(rig: &mut Rig, frame: &Frame) -> Vec<(&'static str, &'static str)> {
     rig.ask(0, Request::Trace(Box::new(Tracer::new(Filter::default(), 1))));
     rig.host_sends(frame);
@@ -107,7 +107,7 @@ fn plain_packet_takes_the_shorter_way_whatever_the_validation_of_sources() {
     for validation in [SourceValidation::Off, SourceValidation::Loose, SourceValidation::Strict] {
         let mut rig = router(validation, false);
         let frame = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
-        // The first packet resolves the gateway's adjacency, which is cached for the following ones.
+        // The first packet resolves the adjacency of the gateway, which is cached for the following packets.
         rig.host_sends(&frame);
         assert_eq!(
             vec![("parse", "ip4-fast-forward"), ("ip4-fast-forward", "transmit")],
@@ -165,7 +165,7 @@ fn packet_that_takes_more_than_a_route_goes_on_at_forward() {
     let mut rig = router(SourceValidation::Loose, false);
     rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]));
     let through = [("parse", "ip4-fast-forward"), ("ip4-fast-forward", "forward")];
-    // A source without a route, a destination without a route, and an address of the gateway itself.
+    // The cases are: a source without a route, a destination without a route, and an address of the gateway itself.
     for (source, destination) in [
         ("172.16.0.1:5000", "198.51.100.7:53"),
         ("192.168.1.10:5000", "172.16.0.1:53"),
@@ -200,7 +200,7 @@ fn router_without_services_drops_wrong_checksums_that_no_device_has_verified() {
     assert_eq!(vec![("bad-transport-checksum", 1)], rig.all_drops());
 }
 
-/// Frames of a host or of the outside router, between addresses that match the routes.
+/// Random frames of a host or of the outside router, between addresses that match the routes.
 fn frames(link: usize) -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
     let whole = prop_oneof![
         4 => strategy::frame(),
@@ -220,7 +220,7 @@ fn frames(link: usize) -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
         };
         if choice & 3 != 0 {
             frame.tags.clear();
-            // The tags of this interface, or of another router's interface.
+            // The tags are those of this interface, or of another router's interface.
             let tags = LINKS[if choice & 0x100 == 0 {
                 link
             } else {
@@ -242,7 +242,7 @@ fn frames(link: usize) -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        // Short frames are padded as on Ethernet.
+        // Short frames are padded, as on Ethernet.
         bytes.resize(bytes.len().max(60), 0);
         (interface, bytes)
     });

@@ -1,4 +1,4 @@
-//! Translation of each protocol in both directions, forwarded ports, and unsolicited packets.
+//! Tests of the translation of each protocol in both directions, of forwarded ports, and of unsolicited packets.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -227,7 +227,7 @@ fn session_listed_shows_both_directions_and_what_went_through() {
 #[test]
 fn session_cleared_gives_its_port_and_neighbours_back() {
     let mut rig = Rig::new(Plan::default());
-    // A route also references its gateway, once a packet has used it.
+    // A route holds a reference to its gateway as well, after a packet has used it.
     let (host, router) = (rig.uses(INSIDE, HOST), 1);
     for port in 0..100 {
         rig.public(&packet::udp4(inside(5000 + port), remote()));
@@ -270,7 +270,7 @@ fn connection_from_outside_to_an_inside_host_s_own_address_keeps_it() {
         answer.clone().ttl(63).macs(rig::OUTSIDE_MAC, rig::ROUTER_MAC).build(),
         sent[0].frame
     );
-    // ICMP errors about the connection pass in both directions.
+    // ICMP errors for the connection pass in both directions.
     let quoted = syn.clone().ttl(63).macs(rig::INSIDE_MAC, rig::HOST_MAC).build();
     let error = packet::icmp4_error("192.168.1.10", "198.51.100.7", 3, 3, &quoted, 28);
     assert_eq!(1, rig.host_sends(&error).len(), "{:?}", rig.all_drops());
@@ -296,14 +296,14 @@ fn connection_from_outside_to_an_inside_host_s_own_address_keeps_it() {
             .ip()
             .octets()[..3]
     );
-    // Unchanged rules end no session.
+    // If rules don't change, no session ends.
     let (snapshot, routes) = rig::snapshot(&Plan::default());
     rig.plane.commit(snapshot, &[routes]).unwrap();
     assert_eq!(1, rig.host_sends(&answer).len());
     assert_eq!(4, rig.live());
 }
 
-/// Both directions of a flow map to the same shard, whatever the addresses are.
+/// Both directions of a flow belong to the same shard, for any addresses.
 #[test]
 fn answers_find_what_began_outside_whatever_the_addresses() {
     for (workers, shards) in [(1, 1), (1, 16), (4, 16)] {
@@ -362,8 +362,8 @@ fn packets_from_outside_to_own_addresses_of_inside_hosts_are_dropped_where_none_
     assert_eq!(1, rig.router_sends(&packet::udp4("198.51.100.7:53", public)).len());
 }
 
-/// A UDP-Lite packet whose checksum covers this number of bytes; 0 means all. The checksum is computed word by word as in RFC
-/// 3828, 3.1.
+/// A UDP-Lite packet whose checksum covers this number of bytes (0 for all). The checksum is computed word by word, according to
+/// RFC 3828, section 3.1.
 fn udp_lite(source: SocketAddrV4, destination: SocketAddrV4, coverage: u16, payload: &[u8]) -> Frame {
     let words = [source.port(), destination.port(), coverage, 0].map(u16::to_be_bytes);
     let mut bytes = [&words.concat()[..], payload].concat();
@@ -441,7 +441,7 @@ fn udp_lite_whose_checksum_covers_too_little_or_too_much_or_is_wrong_is_dropped_
         vec![("bad-udp-length", 4), ("bad-transport-checksum", 3)],
         rig.all_drops()
     );
-    // Bytes that are not covered may be damaged.
+    // Bytes that the checksum does not cover may be damaged.
     let mut frame = udp_lite(inside(5000), remote(), 12, b"question");
     frame.payload[15] ^= 0x55;
     assert_eq!(1, rig.host_sends(&frame).len());

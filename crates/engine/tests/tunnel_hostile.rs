@@ -1,4 +1,4 @@
-//! Arbitrary bytes in any number of outer packets: no panic, and no packet is unaccounted for.
+//! Tests with arbitrary bytes in any number of outer packets: nothing panics, and every packet is accounted for.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC};
 use crate::tunnelled::{self, FAR_MAC, MAC, all, arriving, outer, shim};
@@ -9,7 +9,7 @@ use sluice_testkit::packet::{Frame, Network};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;
 
-/// A frame between known hosts, so that it is forwarded.
+/// Turns a frame into one between known hosts, so that it is forwarded.
 fn aimed(mut frame: Frame, choice: u8) -> Frame {
     frame.tags.clear();
     if let Network::V4(header) = &mut frame.network {
@@ -24,7 +24,8 @@ fn aimed(mut frame: Frame, choice: u8) -> Frame {
     frame
 }
 
-/// A frame for an outer packet of a tunnel, encapsulated several times, with some bytes changed.
+/// A random frame that contains an outer packet of a tunnel. The packet is encapsulated several times, and some of its bytes are
+/// changed.
 fn wrapped(tunnel: Tunnel) -> impl Strategy<Value = Vec<u8>> {
     let inner = prop_oneof![
         3 => (strategy::frame(), any::<u8>()).prop_map(|(frame, choice)| aimed(frame, choice)),

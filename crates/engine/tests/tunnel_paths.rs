@@ -1,4 +1,4 @@
-//! MTU of tunnels: handling of longer packets, and updates of the path MTU.
+//! Tests of the MTU of tunnels: handling of longer packets, and updates of the path MTU.
 
 use crate::rig::{self, INSIDE, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
 use crate::tunnelled::{self, all, tunnel};
@@ -15,7 +15,7 @@ fn told(frame: &[u8]) -> Option<u16> {
     }
 }
 
-/// A datagram of this length, including the IP header. The library sets the Don't Fragment flag.
+/// A datagram whose length, including the IP header, is `length`. The library sets the Don't Fragment flag.
 fn datagram(length: usize) -> Frame {
     packet::udp4("192.168.1.10:5000", "10.77.0.5:53").payload(&vec![7; length - 28])
 }
@@ -24,7 +24,7 @@ fn datagram6(length: usize) -> Frame {
     packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:77::5]:53").payload(&vec![7; length - 48])
 }
 
-/// The MTU in the ICMP error about a datagram of the inside host. `None` if the datagram passes.
+/// The MTU in the ICMP error for a datagram of the inside host; `None` if the datagram passes.
 fn mtu_for(rig: &mut Rig, datagram: &Frame) -> Option<u16> {
     let sent = rig.host_sends(datagram);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -35,7 +35,7 @@ fn mtu_for(rig: &mut Rig, datagram: &Frame) -> Option<u16> {
     }
 }
 
-/// A destination-unreachable error with this code and MTU about the datagram in `frame`.
+/// A destination-unreachable error with this code and MTU for the datagram in `frame`.
 fn unreachable(to: &str, code_u8: u8, mtu: u16, frame: &[u8]) -> Frame {
     let [high, low] = mtu.to_be_bytes();
     let kind = Icmpv4Type::Unknown {
@@ -49,7 +49,7 @@ fn unreachable(to: &str, code_u8: u8, mtu: u16, frame: &[u8]) -> Frame {
         .macs(ROUTER_MAC, OUTSIDE_MAC)
 }
 
-/// The ICMP error of a router on the path that the outer packet `frame` is too long.
+/// The ICMP error with which a router on the path reports that the outer packet `frame` is too long.
 fn too_big(frame: &[u8], mtu: u16) -> Frame {
     if frame[14] >> 4 == 4 {
         return unreachable("203.0.113.1", 4, mtu, frame);
@@ -100,7 +100,7 @@ fn packet_that_may_be_cut_goes_through_every_tunnel_in_fragments_of_its_own() {
         for sent in sent {
             assert_eq!(OUTSIDE, sent.port);
             assert!(sent.frame.len() <= 1514 && is_valid(&sent.frame));
-            // The outer packet is not fragmented.
+            // The outer packet must not be fragmented.
             assert!(sent.frame[14] >> 4 == 6 || sent.frame[20] == 0x40);
         }
     }
@@ -158,11 +158,11 @@ fn error_that_quotes_what_was_not_sent_from_an_end_changes_nothing() {
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         too_big(&frame, 1300).build()
     };
-    // Another protocol, another source, another destination.
+    // The quoted packet has another protocol, another source, or another destination.
     for error in [change(23, 6), change(29, 2), change(33, 99)] {
         rig.send(OUTSIDE, &error);
     }
-    // To another address than the quoted source; another type of error.
+    // The error is sent to another address than the source of the quoted packet, or has another type.
     rig.send(OUTSIDE, &unreachable("192.168.1.1", 4, 1300, &sent).build());
     rig.send(OUTSIDE, &unreachable("203.0.113.1", 1, 1300, &sent).build());
     assert_eq!(0, lowered(&rig));

@@ -1,4 +1,4 @@
-//! Tunnels: encapsulated packets, decapsulated packets, and drops by name.
+//! Tests of tunnels: encapsulated packets, decapsulated packets, and drops by name.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
 use crate::tunnelled::{self, FAR_MAC, MAC, TUNNEL, all, arriving, inside, outer, service, tunnel};
@@ -25,13 +25,13 @@ fn answers() -> [Frame; 2] {
     ]
 }
 
-/// Counters of an interface: received, sent, made, taken in.
+/// Counters of an interface: received, sent, made, and taken in.
 fn counted(rig: &Rig, interface: u16) -> [u64; 4] {
     let counters = &rig.plane.counters()[0].interfaces[usize::from(interface)];
     [&counters.received, &counters.sent, &counters.made, &counters.taken_in].map(|counter| counter.get())
 }
 
-/// The bytes of an outer packet without the fields that depend on the flow: VXLAN's source port and checksum, the IPv6 flow
+/// The bytes of an outer packet without the fields that depend on the flow: source port and checksum of VXLAN, and IPv6 flow
 /// label.
 fn without_flow(tunnel: &Tunnel, mut frame: Vec<u8>) -> Vec<u8> {
     let network = if frame[14] >> 4 == 4 { 20 } else { 40 };
@@ -227,7 +227,7 @@ fn malformed_headers_of_tunnels_are_dropped_as_such() {
         assert_eq!(malformed, drop(gre, &|payload| payload[0] |= flags), "{flags:x}");
     }
     assert_eq!(malformed, drop(gre, &|payload| payload[1] = 1));
-    // An Ethernet frame, which GRE can carry but this tunnel does not.
+    // The payload is an Ethernet frame, which GRE can carry but this tunnel does not.
     assert_eq!(
         malformed,
         drop(gre, &|payload| payload[2..4].copy_from_slice(&[0x65, 0x58]))
@@ -264,7 +264,7 @@ fn vxlan_whose_udp_length_reaches_into_the_frames_padding_is_dropped() {
     frame.extend([0; 8]);
     let length = u16::from_be_bytes([frame[38], frame[39]]) + 8;
     frame[38..40].copy_from_slice(&length.to_be_bytes());
-    // No checksum, because it would be wrong.
+    // The checksum is omitted, because it would be wrong.
     frame[40..42].fill(0);
     assert!(rig.send(OUTSIDE, &frame).is_empty());
     assert_eq!(vec![("tunnel-header", 1)], rig.all_drops());
@@ -336,7 +336,7 @@ fn route_to_the_other_end_that_leads_into_the_tunnel_itself_ends_after_as_many_p
         let mut rig = tunnelled::started(plan);
         assert!(rig.host_sends(&questions()[0]).is_empty());
         let drops = rig.all_drops();
-        // The headroom may be exhausted before the maximum number of passes.
+        // The headroom may be exhausted before the maximum number of passes is reached.
         let ends = ["too-many-passes", "tunnel-headroom"];
         assert!(
             drops.len() == 1 && drops[0].1 == 1 && ends.contains(&drops[0].0),
@@ -463,7 +463,7 @@ fn frame_in_a_vxlan_behind_a_priority_tag_is_one_without() {
     assert_eq!(answer.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
 }
 
-/// The keepalive of the remote end of a GRE tunnel: an inner GRE packet of type 0 from this end back to the remote one.
+/// The keepalive of the remote end of a GRE tunnel: an inner GRE packet of protocol type 0 from this end to the remote end.
 fn keepalive(tunnel: &Tunnel, [from, to]: [sluice_route::Address; 2], key: Option<u32>) -> Frame {
     let mut inner = tunnelled::outer(tunnel, [from, to], false, 0, &shim(key, 0)).ttl(255);
     if let Network::V4(header) = &mut inner.network {
@@ -478,7 +478,7 @@ fn keepalive(tunnel: &Tunnel, [from, to]: [sluice_route::Address; 2], key: Optio
     tunnelled::outer(tunnel, [tunnel.remote, tunnel.local], false, 0, &payload).macs(ROUTER_MAC, OUTSIDE_MAC)
 }
 
-/// A GRE header with a key for a payload of this type.
+/// A GRE header with a key, for a payload of this type.
 fn shim(key: Option<u32>, kind: u16) -> Vec<u8> {
     let flags: [u8; 2] = if key.is_some() { [0x20, 0] } else { [0, 0] };
     let key = key.map(u32::to_be_bytes);

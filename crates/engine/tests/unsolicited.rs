@@ -1,5 +1,5 @@
-//! Unsolicited SYNs from outside (RFC 5382, REQ-4): not answered for six seconds, then rejected, unless the inside host opens
-//! the same connection in the meantime.
+//! Tests of unsolicited SYNs from outside (RFC 5382, REQ-4): they get no answer for six seconds, and are then rejected unless the
+//! inside host opens the same connection in the meantime.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -35,7 +35,7 @@ fn parked(rig: &mut Rig) -> usize {
     rig.workers.iter_mut().map(|worker| worker.io_mut().parked()).sum()
 }
 
-/// Check that a port-unreachable error about a SYN was sent, and nothing else.
+/// Checks that a port-unreachable error for a SYN was sent, and nothing else.
 #[track_caller]
 fn assert_refused(rig: &Rig, sent: &[rig::Sent], cause: &Frame) {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -73,7 +73,7 @@ fn rfc5382_req4_syn_is_dropped_silently_once_its_connection_is_opened_from_insid
         ..plan()
     };
     let ours = packet::tcp4(inside(), remote()).flags(flag::SYN).numbers(100, 0);
-    // Ports are a function of the flow, so that another gateway of the same kind predicts the port.
+    // A port is a function of the flow, so that another gateway of the same kind predicts it.
     let public = Rig::new(dependent()).public(&ours);
     let mut rig = Rig::new(dependent());
     let theirs = packet::tcp4(remote(), public).flags(flag::SYN).numbers(200, 0);
@@ -98,7 +98,7 @@ fn rfc5382_req2a_simultaneous_open_whose_first_syn_came_too_early_is_established
     let theirs = packet::tcp4(remote(), public).flags(flag::SYN).numbers(200, 0);
     assert!(rig.router_sends(&theirs).is_empty());
     assert_eq!(public, rig.public(&ours.clone().flags(flag::SYN)));
-    // The SYN is retransmitted, and answered like any SYN.
+    // The SYN is retransmitted, and is answered like any other SYN.
     assert_eq!(1, rig.router_sends(&theirs).len());
     let answer = ours.numbers(100, 201).flags(flag::SYN | flag::ACK);
     assert_eq!(1, rig.host_sends(&answer).len());

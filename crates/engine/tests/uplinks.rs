@@ -1,4 +1,4 @@
-//! A gateway with two uplinks, and the selection of the uplink.
+//! Tests of a gateway with two uplinks, and of the selection of the uplink.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use sluice_testkit::packet::{self, Frame};
 use sluice_wire::echo::Echo;
 use sluice_wire::vlan::Tag;
 
-/// A second inside network and a second uplink, both VLANs.
+/// A second inside network and a second uplink. Both interfaces are VLANs.
 const OFFICE: u16 = 2;
 const SECOND: u16 = 3;
 
 const SECOND_MAC: [u8; 6] = [2, 0, 0, 0, 9, 254];
 const REMOTE: &str = "198.51.100.7:53";
 
-/// By uplink, the outside address that sources are translated to.
+/// For each uplink: the outside address to which sources are translated.
 const POOLS: [&str; 2] = ["203.0.113.10", "192.0.2.10"];
 
 fn another(like: &Interface, index: u16, vlan: u16, addresses: [&str; 2]) -> Interface {
@@ -47,7 +47,7 @@ fn interfaces(interfaces: &mut Vec<Interface>) {
     }
 }
 
-/// Sources are translated by the uplink that they leave through.
+/// Sources are translated according to the uplink through which they leave.
 fn translate(snapshot: &mut Snapshot) {
     let pool = |address: &str| Pool {
         addresses: vec![(v4(address), v4(address))],
@@ -138,7 +138,7 @@ fn rig(plan: Plan, tables: &[BySource]) -> Rig {
     rig
 }
 
-/// Send a frame of a host. Returns the frame that leaves, and its interface.
+/// Sends a frame of a host. Returns the frame that leaves, and its interface.
 fn sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Option<(u16, Vec<u8>)> {
     let frame = frame.clone().macs(HOST_MAC, INSIDE_MAC);
     let frame = if interface == OFFICE {
@@ -229,7 +229,7 @@ fn session_follows_routes_by_source() {
     commit(&mut rig, &translating(), &office());
     assert_eq!((SECOND, pool(1)), leaves(&mut rig, OFFICE, "192.168.2.10"));
     assert_eq!((OUTSIDE, pool(0)), leaves(&mut rig, INSIDE, "192.168.1.10"));
-    // If the link of the uplink is down, the router's own routes apply.
+    // If the link of the uplink is down, the router's own routes are used.
     assert!(rig.plane.set_link(SECOND, false));
     rig.pass(1_000);
     assert!(rig.plane.follow_changes(rig.now).is_some());
@@ -254,7 +254,7 @@ fn own_packets_of_the_gateway_go_by_their_source() {
     }
 }
 
-/// A default route by both uplinks, with weights.
+/// A default route over both uplinks, with weights.
 fn shared(weights: [u8; 2], balance: Balance) -> Vec<Route> {
     let adjacencies = ["203.0.113.254", "192.0.2.254"].into_iter().zip(weights);
     adjacencies
@@ -288,7 +288,7 @@ fn by_second(uplinks: &[u16]) -> usize {
     uplinks.iter().filter(|&&uplink| uplink == SECOND).count()
 }
 
-/// Set the state of the second uplink, and let sessions follow.
+/// Sets the state of the second uplink, and lets sessions follow the change.
 fn set_second(rig: &mut Rig, up: bool) {
     let gateway = (SECOND, plain("192.0.2.254"));
     assert!(rig.plane.set_gateway(gateway, up));
@@ -349,13 +349,13 @@ fn flows_of_a_lost_uplink_move_and_no_others() {
     let lost = by_second(&before) as u64;
     let (live, made) = (rig.live(), rig.plane.counters()[0].sessions_created.get());
     set_second(&mut rig, false);
-    // Flows of the other uplink keep their sessions; those of the lost one get new sessions with another address.
+    // Flows of the other uplink keep their sessions. Flows of the lost uplink get new sessions with another address.
     assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5000));
     assert_eq!(made + lost, rig.plane.counters()[0].sessions_created.get());
     assert_eq!(live, rig.live());
     // New flows use the uplink that is up.
     assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5001));
-    // When the uplink returns, sessions stay, and new flows are distributed as before.
+    // When the uplink is up again, sessions stay where they are, and new flows are distributed as before.
     let made = rig.plane.counters()[0].sessions_created.get();
     set_second(&mut rig, true);
     assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5000));
@@ -437,7 +437,7 @@ fn asks(rig: &mut Rig, probe: Probe) -> Option<Vec<u8>> {
 
 #[test]
 fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
-    // The outside address of translation is the interface's own.
+    // The outside address for translation is the interface's own address.
     fn own(all: &mut Vec<Interface>) {
         interfaces(all);
         all[usize::from(SECOND)].link.addresses[0].0 = plain(POOLS[1]);
@@ -457,12 +457,12 @@ fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
         reply.macs(SECOND_MAC, OUTSIDE_MAC).tag(0x8100, 30).build()
     };
     rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 5_000_000);
-    // The answer has a wrong number.
+    // The random number in the answer is wrong.
     assert!(rig.send(OUTSIDE, &answer([0; 8])).is_empty());
     assert_eq!(None, rig.plane.snapshot().probes.answer(4));
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
     assert_eq!(Some(5_000_000), rig.plane.snapshot().probes.answer(4));
-    // An answer that is not expected is unsolicited.
+    // An answer for which no request is pending counts as unsolicited.
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
     assert_eq!(1, rig.drops("unsolicited"), "{:?}", rig.all_drops());
     // A commit keeps the pending requests.

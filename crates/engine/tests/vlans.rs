@@ -1,4 +1,4 @@
-//! Interfaces with any number of tags on the incoming and the outgoing side.
+//! Tests of interfaces with any number of tags on the incoming and the outgoing side.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use sluice_engine::snapshot::Priority;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::vlan::Tag;
 
-/// Tags of the inside and of the outside interface: TPID and VLAN.
+/// Tags of an interface: TPID and VLAN.
 type Tags = &'static [(u16, u16)];
 
 fn tagged(frame: &Frame, tags: &[(u16, u16)]) -> Frame {
@@ -24,7 +24,7 @@ const NONE: Tags = &[];
 const ONE: Tags = &[(0x8100, 100)];
 const SERVICE: Tags = &[(0x88a8, 200)];
 const TWO: Tags = &[(0x88a8, 300), (0x8100, 30)];
-/// Tags with the older QinQ TPID.
+/// Tags with the TPID of QinQ before 802.1ad.
 const QINQ: Tags = &[(0x9100, 300), (0x8100, 30)];
 
 fn tags(tags: Tags) -> Vec<Tag> {
@@ -190,7 +190,7 @@ fn frame_of_an_unknown_vlan_is_dropped_by_name() {
     assert_eq!(vec![("unknown-vlan", 6)], rig.all_drops());
 }
 
-/// A frame with tags after its MAC addresses: TPID and control information of each, the outermost first.
+/// A frame with tags after its MAC addresses: TPID and control information of each tag, outermost first.
 fn behind(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     let tags = tags.iter().flat_map(|(protocol, control)| {
         let ([a, b], [c, d]) = (protocol.to_be_bytes(), control.to_be_bytes());
@@ -199,7 +199,7 @@ fn behind(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     [&frame[..12], &tags.collect::<Vec<_>>(), &frame[12..]].concat()
 }
 
-/// Priority tags: with and without priority, with the TPIDs of C-tags and S-tags.
+/// Priority tags, with and without a priority, with the TPIDs of C-tags and S-tags.
 const PRIORITIES: [(u16, u16); 3] = [(0x8100, 0), (0x8100, 0xa000), (0x88a8, 0xe000)];
 
 #[test]

@@ -1,4 +1,5 @@
-//! Several workers: the same input frames give the same output, in order per flow, at whichever worker they arrive.
+//! Tests with several workers: the same input frames give the same output, with the order of each flow, whichever worker receives
+//! them.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,7 +17,7 @@ fn remote(number: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, number), 80)
 }
 
-/// Frames by wire and flow, in order. Sequence numbers show the order within a flow.
+/// Sent frames in order, by wire and flow. Sequence numbers show the order within a flow.
 type Output = BTreeMap<(u16, Vec<u8>), Vec<Vec<u8>>>;
 
 /// Addresses and ports of a frame, as bytes.
@@ -49,7 +50,7 @@ fn ready(mut plan: Plan, change: impl FnOnce(&mut Plan)) -> Rig {
     rig
 }
 
-/// Traffic between eight hosts and their remotes, distributed to the workers by `deal`.
+/// Traffic between eight hosts and their remote hosts. `deal` distributes it to the workers.
 fn traffic(rig: &mut Rig, mut deal: impl FnMut(usize) -> usize) -> Output {
     let mut output = Output::new();
     let mut count = 0;
@@ -226,12 +227,12 @@ fn neighbour_unknown_is_asked_for_by_the_owner_whoever_needs_it() {
     }
 }
 
-/// Stages of a pipeline: number of workers, and the workers that receive, parse, have sessions, transmit.
+/// Pipelines: number of workers, and the workers that receive, parse, have sessions, and transmit.
 const PIPELINES: [(usize, [&[u16]; 4]); 8] = [
     (2, [&[0], &[0], &[1], &[1]]),
     (2, [&[0], &[1], &[1], &[1]]),
     (2, [&[0], &[0], &[0], &[1]]),
-    // The first and the last stage on one core, as P0 does (see `docs/performance.md`).
+    // The first and the last stage are on one core, as in P0 (see `docs/performance.md`).
     (2, [&[0], &[0], &[1], &[0]]),
     (2, [&[0], &[1], &[0], &[1]]),
     (4, [&[0], &[1], &[2], &[3]]),
@@ -303,7 +304,7 @@ fn flows_keep_their_order_through_any_pipeline() {
 fn what_a_later_stage_has_no_room_for_is_shed_where_it_enters() {
     const FRAMES: u64 = 1000;
     for (workers, stages) in PIPELINES {
-        // A worker that packets return to can't wait. It drops packets under the name of the full ring.
+        // A worker to which packets return can't wait. Such a worker drops packets, and the drop reason names the full ring.
         let comes_back = stages == PIPELINES[3].1 || stages == PIPELINES[4].1 || stages == PIPELINES[7].1;
         let mut rig = ready(pipeline(workers, stages), |plan| plan.ring = 128);
         for number in 0..FRAMES {

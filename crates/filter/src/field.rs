@@ -133,7 +133,7 @@ fields! {
     Ttl { last: 255, word: 6, bits: 16..24, plain: 64, ip: |is_v6, ip| ip[if is_v6 { 7 } else { 8 }].into(), }
 }
 
-/// Index of the header word that stores the mark. It follows the words of the fields.
+/// Index of the header word that stores the mark. The word of the mark follows the words of the fields.
 pub(crate) const MARK: usize = 13;
 
 /// IPv4 type of service or IPv6 traffic class.

@@ -54,7 +54,7 @@ impl FlagsMask {
     }
 }
 
-/// Conditions of a rule. A packet must satisfy all of them.
+/// Conditions of a rule. A packet must satisfy all conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule<A> {
     /// Source addresses.

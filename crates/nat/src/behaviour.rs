@@ -29,8 +29,8 @@ pub enum Filtering {
 pub struct Behaviour {
     /// Mapping behaviour.
     pub mapping: MappingBehaviour,
-    /// Filtering behaviour. It is ignored if the mapping is address-and-port-dependent, because filtering is then
-    /// address-and-port-dependent as well.
+    /// Filtering behaviour. The setting is ignored if the mapping is address-and-port-dependent, because filtering is
+    /// then address-and-port-dependent as well.
     pub filtering: Filtering,
 }
 
@@ -81,7 +81,7 @@ impl Default for Blocks {
 pub struct Quarantine {
     /// Duration of the quarantine in seconds; 0 disables it.
     pub seconds: u32,
-    /// Maximum number of quarantined ports and blocks in a shard. If it is reached, released ports are free
+    /// Maximum number of quarantined ports and blocks in a shard. If the maximum is reached, released ports are free
     /// immediately, and a counter records this.
     pub most: u32,
 }

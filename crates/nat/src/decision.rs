@@ -1,4 +1,4 @@
-//! Translation decision, as stored in a session's record. It takes eight bytes in addition to the two keys.
+//! Translation decision, as stored in a session's record. The decision takes eight bytes in addition to the two keys.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::checksum::Delta;
@@ -190,8 +190,8 @@ pub enum NewSource<A> {
     Static(A),
     /// Another address and port, which no pool has allocated.
     At(Lease<A>),
-    /// The original address with another port. It is used with a destination rule if another session of the client
-    /// already uses the original port towards the same target.
+    /// The original address with another port. Another port is used with a destination rule if another session of the
+    /// client already uses the original port towards the same target.
     Port(u16),
 }
 

@@ -1,9 +1,9 @@
 //! Deterministic NAT (RFC 7422). The outside address and ports of an inside address are computed, and vice versa.
 //!
 //! [`Plan`] implements the two functions of RFC 7422, section 2: [`Plan::outside`] maps an inside address to its
-//! outside ports, and [`Plan::inside`] maps an outside address and port to the inside address. Both take constant time,
-//! independent of the sizes. The unreserved ports of an outside address are numbered. The first C × P ports are
-//! assigned to inside addresses, P to each; the remaining ports are reserved for blocks on demand.
+//! outside ports, and [`Plan::inside`] maps an outside address and port to the inside address. Both functions take
+//! constant time, independent of the sizes. The unreserved ports of an outside address are numbered. The first C × P
+//! ports are assigned to inside addresses, P to each; the remaining ports are reserved for blocks on demand.
 
 mod permutation;
 mod port_set;
@@ -41,10 +41,12 @@ pub struct Deterministic<A> {
 /// Algorithm that assigns inside addresses to outside addresses and port ranges (RFC 7422, section 2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// The first C inside addresses share the first outside address. Their port ranges are in ascending order.
+    /// The first C inside addresses share the first outside address. The port ranges of these inside addresses are in
+    /// ascending order.
     #[default]
     Sequential,
-    /// The first C inside addresses share the first outside address. Each of them gets every C-th port.
+    /// The first C inside addresses share the first outside address. Each of these inside addresses gets every C-th
+    /// port.
     Staggered,
     /// The assignment runs over all outside addresses for the first port, then over all of them for the next port.
     RoundRobin,
@@ -67,8 +69,8 @@ impl Algorithm {
         }
     }
 
-    /// Whether all ports of an inside address are on one outside address. This is a requirement for pairing (RFC 4787,
-    /// REQ-2).
+    /// Whether all ports of an inside address are on one outside address. Pairing requires a single outside address
+    /// (RFC 4787, REQ-2).
     #[inline(always)]
     pub fn is_paired(self) -> bool {
         !matches!(self, Self::RoundRobin | Self::Interlaced)

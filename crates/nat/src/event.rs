@@ -1,4 +1,4 @@
-//! Binding events for logging (RFC 6888, REQ-12; RFC 8158). A shard queues them for its worker.
+//! Binding events for logging (RFC 6888, REQ-12; RFC 8158). A shard queues events for its worker.
 
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex};
@@ -113,7 +113,7 @@ pub struct Outbox {
     lost: u64,
 }
 
-/// Maximum number of queued events. It exceeds the number of events in one burst.
+/// Maximum number of queued events. The maximum exceeds the number of events in one burst.
 const WAITING: usize = 512;
 
 impl Outbox {

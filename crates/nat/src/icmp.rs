@@ -1,11 +1,11 @@
 //! Translation of ICMP errors that quote a translated packet (RFC 5508, section 4; RFC 4443 for IPv6).
 //!
-//! An error has the direction of the answers to the packet that it quotes. Its session is found with the reversed key
-//! of the quoted packet ([`quoted_flow4`], [`quoted_flow6`]), and the direction found is that of the error. The header,
-//! ports and checksums of the quoted packet are rewritten to those that the packet had on the other side. The error is
-//! sent to the source address of the rewritten quote. If the destination of the quote was translated, the source of the
-//! error becomes that destination. An ICMP error never changes the state or the timers of the session (RFC 5508,
-//! REQ-6).
+//! An error has the direction of the answers to the packet that it quotes. The session of the error is found with the
+//! reversed key of the quoted packet ([`quoted_flow4`], [`quoted_flow6`]), and the direction found is that of the
+//! error. The header, ports and checksums of the quoted packet are rewritten to those that the packet had on the other
+//! side. The error is sent to the source address of the rewritten quote. If the destination of the quote was
+//! translated, the source of the error becomes that destination. An ICMP error never changes the state or the timers of
+//! the session (RFC 5508, REQ-6).
 
 use sluice_wire::checksum::Delta;
 use sluice_wire::icmp::kind::SOURCE_QUENCH;

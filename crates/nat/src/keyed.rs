@@ -57,8 +57,8 @@ fn round(v: &mut [u64; 4]) {
     v[2] = v[2].rotate_left(32);
 }
 
-/// Keyed hash of two words by folded multiplication. It is used if the result need not be hard to guess: the outside
-/// address of a host is visible to every peer anyway.
+/// Keyed hash of two words by folded multiplication. The function is used if the result need not be hard to guess: the
+/// outside address of a host is visible to every peer anyway.
 #[inline(always)]
 pub(crate) fn fold(secret: Secret, a: u64, b: u64) -> u64 {
     let [k0, k1] = secret.0;

@@ -42,7 +42,7 @@ pub enum Pairing {
 pub struct Pool<A> {
     /// The virtual router to which the outside addresses belong. In other virtual routers they are ordinary addresses.
     pub context: Context,
-    /// Ranges of addresses (first, last). They need not be contiguous (RFC 6888, REQ-3).
+    /// Ranges of addresses (first, last). The ranges need not be contiguous (RFC 6888, REQ-3).
     pub addresses: Vec<(A, A)>,
     /// Range of ports and ICMP identifiers.
     pub ports: RangeInclusive<u16>,
@@ -75,8 +75,8 @@ pub struct Pool<A> {
     /// Whether the gateway assigns a new IP ID to datagrams that are fragments or may be fragmented (RFC 6864, section
     /// 5.3.1).
     pub renumber: bool,
-    /// Protocols without ports that are translated by address alone. Their sessions are distinguished only by
-    /// addresses, so two hosts that share an outside address can't use such a protocol with the same remote host
+    /// Protocols without ports that are translated by address alone. The sessions of such a protocol are distinguished
+    /// only by addresses, so two hosts that share an outside address can't use it with the same remote host
     /// simultaneously.
     pub protocols: Vec<u8>,
 }
@@ -135,7 +135,7 @@ pub struct ValidPool<A> {
     /// Bitmap of the protocols that are translated by address alone.
     protocols: [u64; 4],
     queried: Derived,
-    /// Port sets that shards share. They are set by [`Pools::share`].
+    /// Port sets that shards share. The port sets are set by [`Pools::share`].
     shared: SharedOf,
 }
 
@@ -361,8 +361,8 @@ impl<A: Address> ValidPool<A> {
         &self.limits
     }
 
-    /// Whether a bitmap records the free ports. There is no bitmap if sessions may share a port, or if all ports of an
-    /// address belong to one shard.
+    /// Whether a bitmap records the free ports. A pool has no bitmap if sessions may share a port, or if all ports of
+    /// an address belong to one shard.
     #[inline(always)]
     pub(crate) fn has_bits(&self) -> bool {
         self.queried.bits
@@ -376,8 +376,8 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether sessions have only a separate port, without mapping or subscriber. Such a port can be taken over by
-    /// another pool.
+    /// Whether sessions have only a separate port, without mapping or subscriber. A port without mapping and subscriber
+    /// can be taken over by another pool.
     pub fn is_plain(&self) -> bool {
         self.has_bits()
             && self.plan.is_none()

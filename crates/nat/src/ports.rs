@@ -97,7 +97,7 @@ pub struct LeaseRequest {
     pool: PoolIndex,
     class: PortClass,
     range: Range,
-    /// Preferred ports. If none of them is free, other ports are allocated.
+    /// Preferred ports. If no preferred port is free, other ports are allocated.
     suits: PortPreference,
     /// Preferred ports of the first word.
     first: u64,
@@ -109,7 +109,7 @@ struct PortPreference {
     /// Mask of the ports in a word that have the preferred parity.
     parity: u64,
     /// Value that a port must contribute to the RSS hash of the session's answers (computed with outside address 0) so
-    /// that RSS delivers them to this shard. `None` if any port can be used.
+    /// that RSS delivers the answers to this shard. `None` if any port can be used.
     required_hash: Option<u32>,
 }
 
@@ -152,9 +152,9 @@ pub struct Ports<'m, A> {
 }
 
 impl<'m, A: Address> Ports<'m, A> {
-    /// Number of memory lines for the ports of one shard. It is the same for all shards. It includes `spare` further
-    /// addresses, and space for two layouts, because a migration writes the next layout while the current one is in
-    /// use.
+    /// Number of memory lines for the ports of one shard. The number is the same for all shards. The number includes
+    /// `spare` further addresses, and space for two layouts, because a migration writes the next layout while the
+    /// current one is in use.
     pub fn lines(layout: &Layout<A>, spare: u32) -> usize {
         2 * (layout.lines() + Layout::<A>::lines_of_spare(spare, layout.shards))
     }
@@ -184,7 +184,7 @@ impl<'m, A: Address> Ports<'m, A> {
         self.fitting = Some(fitting);
     }
 
-    /// Schedules a migration to the layout of other pools. It runs before the next allocation, or when
+    /// Schedules a migration to the layout of other pools. The migration runs before the next allocation, or when
     /// [`Ports::migrate`] is called. The layout must fit into the memory.
     pub fn prepare_migration(&mut self, next: &Layout<A>) {
         debug_assert!(next.words() <= self.other.len());
@@ -420,8 +420,8 @@ impl<'m, A: Address> Ports<'m, A> {
     }
 }
 
-/// Mask of the ports in a word that have the parity of the inside port. It includes all ports unless the class is UDP
-/// and the pool preserves parity (RFC 4787, REQ-4).
+/// Mask of the ports in a word that have the parity of the inside port. The mask includes all ports unless the class is
+/// UDP and the pool preserves parity (RFC 4787, REQ-4).
 #[inline(always)]
 fn parity_of<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, inside_port: u16) -> u64 {
     match pool.keeps_parity() && class == PortClass::Udp {

@@ -1,5 +1,5 @@
-//! Mapping of an outside address and port to the shard that owns it. It is a pure function that is evaluated for every
-//! packet from outside.
+//! Mapping of an outside address and port to the shard that owns it. The mapping is a pure function that is evaluated
+//! for every packet from outside.
 
 use core::fmt;
 
@@ -100,8 +100,8 @@ impl Shards {
         }
     }
 
-    /// First unit of an address, at or after `from`, that `shard` owns. Its other units follow at a distance of
-    /// [`Shards::count`] units.
+    /// First unit of an address, at or after `from`, that `shard` owns. The other units of the shard follow at a
+    /// distance of [`Shards::count`] units.
     #[inline(always)]
     pub(crate) fn first_unit<A: Address>(self, address: A, from: u32, shard: u32) -> u32 {
         let unit = match self.apart {

@@ -221,7 +221,7 @@ impl Schedule {
         self.seconds[(class.0 & 15) as usize]
     }
 
-    /// Timeout class of UDP to a destination port. It is determined once for each session.
+    /// Timeout class of UDP to a destination port. The class is determined once for each session.
     #[inline]
     pub fn udp(&self, destination_port: u16) -> TimeoutClass {
         let known = self

@@ -63,8 +63,8 @@ impl TcpState {
     }
 }
 
-/// Tracking state of a session. It has 20 bytes, which are all zero before the first packet. Arrays are indexed by
-/// direction.
+/// Tracking state of a session. The state has 20 bytes, which are all zero before the first packet. Arrays are indexed
+/// by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Tracking {
@@ -87,7 +87,7 @@ pub struct Tracking {
 const FORWARD_SEEN: u8 = 1;
 const REVERSE_SEEN: u8 = 2;
 const SEEN: u8 = FORWARD_SEEN | REVERSE_SEEN;
-/// Flag: a packet of the reverse direction was received. It applies to all protocols.
+/// Flag: a packet of the reverse direction was received. The flag applies to all protocols.
 const ANSWERED: u8 = 4;
 /// Flag: the server has opened the connection, with the ports of an earlier connection that had ended.
 const TURNED: u8 = 8;
@@ -146,7 +146,7 @@ fn beyond(a: u32, b: u32) -> bool {
 }
 
 impl Tracking {
-    /// Creates the state for a session whose protocol is not TCP. Its timer class never changes.
+    /// Creates the state for a session whose protocol is not TCP. The timer class of such a session never changes.
     pub fn of_datagrams(protocol: u8, destination_port: u16, schedule: &Schedule) -> Self {
         let class = match protocol {
             17 => schedule.udp(destination_port),
@@ -159,8 +159,8 @@ impl Tracking {
         }
     }
 
-    /// Creates the state for a TCP session that is picked up midstream, for example after a restart. It counts as
-    /// established, and the sequence numbers are learned from the first packets.
+    /// Creates the state for a TCP session that is picked up midstream, for example after a restart. The session counts
+    /// as established, and the sequence numbers are learned from the first packets.
     pub fn midstream() -> Self {
         Self {
             state: TcpState::Established as u8,
@@ -311,7 +311,7 @@ impl Tracking {
         end.wrapping_sub(segment.sequence) <= length
     }
 
-    /// Whether a FIN belongs to the connection. It must pass the test for a reset or, if earlier data was lost or
+    /// Whether a FIN belongs to the connection. The FIN must pass the test for a reset or, if earlier data was lost or
     /// reordered, acknowledge new data.
     fn fin_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
@@ -419,7 +419,7 @@ impl Tracking {
         }
     }
 
-    /// Whether a SYN is acknowledged. If it has data, the acknowledgment may include the data or not (RFC 7413).
+    /// Whether a SYN is acknowledged. If the SYN has data, the acknowledgment may include the data or not (RFC 7413).
     fn acknowledges_syn_data(&self, segment: &Segment) -> bool {
         let opener = usize::from(self.flags & TURNED != 0);
         let from = self.acknowledged[1 - opener];

@@ -54,7 +54,7 @@ struct FamilyChanges {
     any: bool,
 }
 
-/// Destinations whose routes have changed. Sessions to them are revalidated.
+/// Destinations whose routes have changed. Sessions to changed destinations are revalidated.
 #[derive(Clone, Debug, Default)]
 pub struct RouteChanges([FamilyChanges; 2]);
 

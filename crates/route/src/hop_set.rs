@@ -91,7 +91,7 @@ impl From<NextHop> for HopSet {
     }
 }
 
-/// Next-hop index for each bucket. The buckets are written before a route refers to them, and are not modified until no
+/// Next-hop index for each bucket. Buckets are written before a route refers to them, and are not modified until no
 /// reader can hold them.
 #[derive(Debug)]
 struct Buckets {
@@ -168,8 +168,8 @@ impl HopSets {
     }
 }
 
-/// Number of buckets for each member. It is proportional to the weight and at least one. The buckets that remain after
-/// rounding down go to the members with the largest remainders.
+/// Number of buckets for each member. The number is proportional to the weight and at least one. The buckets that
+/// remain after rounding down go to the members with the largest remainders.
 fn shares(members: &[(u32, u8)]) -> Vec<usize> {
     let all: usize = members.iter().map(|(_, weight)| *weight as usize).sum();
     let exact = |place: usize| members[place].1 as usize * BUCKETS;

@@ -90,7 +90,8 @@ const ATTACHED: u32 = 2;
 const GATEWAY4: u32 = 3;
 const GATEWAY6: u32 = 4;
 
-/// One next hop. Its words are written before a route refers to it, and are not modified until no reader can hold it.
+/// One next hop. The words of a next hop are written before a route refers to it, and are not modified until no reader
+/// can hold it.
 #[derive(Debug, Default)]
 #[repr(align(32))]
 struct Slot {

@@ -15,7 +15,7 @@ pub enum ControlClass {
     Icmp,
     /// ICMP errors that the gateway sends (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f).
     IcmpError,
-    /// Routing protocols. The connectivity of the network depends on them.
+    /// Routing protocols. The connectivity of the network depends on routing protocols.
     Routing,
     /// Management access of the operator, and services of the gateway.
     Management,

@@ -176,7 +176,7 @@ fn apply(rib: &mut Rib, wanted: &RouteSet, now: Time) {
         rib.begin_replay(origin);
     }
     for (prefix, offer) in wanted.iter() {
-        // This fails only if the router has reached its maximum number of sets, and such failures are counted.
+        // The offer fails only if the router has reached its maximum number of sets, and such failures are counted.
         let _ = rib.offer(prefix, &offer, now);
     }
     for origin in [Origin::Connected, Origin::Static] {

@@ -29,8 +29,8 @@ impl Interface {
                 .any(|(own, length)| Prefix::new(*own, *length).contains(address))
     }
 
-    /// Whether a neighbour can have this address. It must be a host address on the link, and neither an address of the
-    /// gateway nor a broadcast address of a network.
+    /// Whether a neighbour can have this address. The address must be a host address on the link, and neither an
+    /// address of the gateway nor a broadcast address of a network.
     pub fn has_neighbour(&self, address: Address) -> bool {
         let broadcast = self
             .addresses
@@ -73,7 +73,7 @@ pub enum Via {
         /// Interface of the gateway, if given.
         interface: Option<InterfaceIndex>,
     },
-    /// A gateway on the link of this interface. It need not be in a network of the interface.
+    /// A gateway on the link of this interface. The gateway need not be in a network of the interface.
     OnLink {
         /// Address of the gateway.
         address: Address,
@@ -106,7 +106,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// A route with a single next hop. It is preferred over all learned routes.
+    /// A route with a single next hop. The route is preferred over all learned routes.
     pub const fn new(prefix: Prefix, via: Via) -> Self {
         Self {
             prefix,
@@ -148,7 +148,8 @@ pub enum RouteError {
     #[error("network {0} is attached to two interfaces of the same virtual router")]
     NetworkTwice(Prefix),
     /// The same next hop occurs twice, a forwarding next hop is combined with a drop, or a route with the prefix of an
-    /// attached network has the default distance. Such a route must have a higher distance, as a backup.
+    /// attached network has the default distance. A route to an attached network must have a higher distance, as a
+    /// backup.
     #[error("route {0} is configured twice, or is that of an attached network")]
     RouteTwice(Prefix),
     /// The route has too many next hops.
@@ -204,8 +205,9 @@ pub struct RouteSet {
 }
 
 impl RouteSet {
-    /// Creates the routes to the interfaces' addresses and networks, and the configured routes. Unless one of them
-    /// covers 169.254.0.0/16, a route that drops packets to IPv4 link-local addresses is added (RFC 3927, section 2.7).
+    /// Creates the routes to the interfaces' addresses and networks, and the configured routes. Unless one of these
+    /// routes covers 169.254.0.0/16, a route that drops packets to IPv4 link-local addresses is added (RFC 3927,
+    /// section 2.7).
     pub fn new(interfaces: &[Interface], configured: &[Route]) -> Result<Self, RouteError> {
         let mut set = Self::default();
         for interface in interfaces {
@@ -228,8 +230,8 @@ impl RouteSet {
         }
         // Sets are compared by their sorted next hops, so that the order in the configuration is irrelevant.
         set.routes.values_mut().for_each(|hops| hops.sort_unstable());
-        // 169.254.0.0/16. If another route has this prefix, the drop route gets the lowest preference. It drops packets
-        // while the link of the other route is down, so that they don't use the default route.
+        // 169.254.0.0/16. If another route has this prefix, the drop route gets the lowest preference. The drop route
+        // drops packets while the link of the other route is down, so that they don't use the default route.
         let link_local = Prefix::new(Address::V4(0xa9fe_0000), 16);
         let distance = if set.contains(link_local) { u8::MAX } else { CONNECTED };
         let refused = vec![WeightedNextHop::new(OfferedNextHop::Drop(DropKind::LinkLocal))];

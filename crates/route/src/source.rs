@@ -7,7 +7,7 @@ use crate::{Address, DropKind, FibReader, InterfaceIndex, NextHop, NextHops, Rea
 pub enum SourceValidation {
     /// The best route to the source must use the interface through which the packet arrived (RFC 3704, section 2.2).
     Strict,
-    /// A route to the source must exist. It may be the default route (RFC 3704, section 2.4).
+    /// A route to the source must exist. The route may be the default route (RFC 3704, section 2.4).
     Loose,
     /// The source is not checked.
     #[default]

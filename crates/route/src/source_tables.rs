@@ -1,8 +1,8 @@
 //! Source-based routing tables (RFC 8043, section 4; `ip rule from` in Linux). Packets from certain networks are looked
 //! up in such a table before the table of their router.
 //!
-//! The table of the longest network that contains the source is searched first. If it has no route to the destination,
-//! the table of the next longest network is searched. The router's own table is the last.
+//! The table of the longest network that contains the source is searched first. If that table has no route to the
+//! destination, the table of the next longest network is searched. The router's own table is the last.
 
 use crate::{Address, Prefix, RouterIndex};
 
@@ -14,7 +14,7 @@ pub struct SourceTables {
 }
 
 impl SourceTables {
-    /// Creates tables for these networks of routers. Their numbers begin with `routers`.
+    /// Creates tables for these networks of routers. The numbers of the tables begin with `routers`.
     pub fn new(routers: usize, networks: impl IntoIterator<Item = (RouterIndex, Prefix)>) -> Self {
         let mut networks: Vec<_> = networks.into_iter().collect();
         networks.sort_unstable_by_key(|&(router, network)| (router, u8::MAX - network.length(), network));
@@ -80,7 +80,7 @@ impl Lookup<'_> {
         self.router
     }
 
-    /// Hash of the source host. It does not change with a restart, so that a host keeps its uplink.
+    /// Hash of the source host. The hash does not change with a restart, so that a host keeps its uplink.
     #[inline]
     pub fn host_hash(&self) -> u64 {
         let number = self.source.number();

@@ -216,7 +216,7 @@ fn scan_of_an_empty_network_displaces_no_neighbour_that_answers() {
     }
     assert_eq!(9, bench.writer.len());
     assert_eq!(State::Reachable, bench.state());
-    // The burst is the number of requests in a tenth of a second. The first host has used one of them.
+    // The burst is the number of requests in a tenth of a second. The first host has used one request.
     let requests = bench
         .actions
         .iter()

@@ -1,9 +1,9 @@
 //! A compact index that maps a hash to the number of a record, with 32 bits per entry.
 //!
-//! A bucket is one cache line. It contains fifteen entries, the number of its overflow entries (entries that belong to
-//! it but are stored in a following bucket), and their maximum distance. The bits of an entry that are not needed for
-//! the record number contain bits of the hash, so that a lookup rejects nearly all wrong entries without reading their
-//! records. Several kinds of keys may share one index. The caller provides a keyed hash.
+//! A bucket is one cache line. A bucket contains fifteen entries, the number of its overflow entries (entries that
+//! belong to it but are stored in a following bucket), and their maximum distance. The bits of an entry that are not
+//! needed for the record number contain bits of the hash, so that a lookup rejects nearly all wrong entries without
+//! reading their records. Several kinds of keys may share one index. The caller provides a keyed hash.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -159,7 +159,7 @@ impl<'m> CompactIndex<'m> {
         }
     }
 
-    /// Tag of a hash. It is never 0, so that it does not match free entries.
+    /// Tag of a hash. The tag is never 0, so that it does not match free entries.
     #[inline(always)]
     fn tag(&self, hash: u64) -> u32 {
         let tag = (hash >> 32) as u32 & !self.numbers;

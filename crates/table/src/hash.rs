@@ -1,8 +1,8 @@
 //! Keyed hashes of flow keys.
 //!
 //! Attackers can choose the keys of flows. Therefore the hash has a secret seed and is not linear: it applies AES
-//! rounds to the tuple. It distributes evenly even those keys that collide under CRC32 or Toeplitz with any seed. With
-//! the same seed, every little-endian processor computes the same values, with or without AES instructions.
+//! rounds to the tuple. The hash distributes evenly even those keys that collide under CRC32 or Toeplitz with any seed.
+//! With the same seed, every little-endian processor computes the same values, with or without AES instructions.
 
 use crate::simd::aes::{Unit, software};
 use sluice_wire::key::{FlowKey4, FlowKey6};
@@ -36,7 +36,7 @@ impl Hasher {
         }
     }
 
-    /// Creates a hasher that uses no AES instructions. It is slower and computes the same values.
+    /// Creates a hasher that uses no AES instructions. Such a hasher is slower and computes the same values.
     pub fn in_software(seed: [u64; 2]) -> Self {
         Hasher {
             keys: Self::expand(seed),

@@ -1,4 +1,5 @@
-//! Memory that the caller provides. It consists of whole cache lines, and may come from huge pages or a mapped file.
+//! Memory that the caller provides. The memory consists of whole cache lines, and may come from huge pages or a mapped
+//! file.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -75,7 +75,7 @@ impl Key {
         (at..at + 64).fold(0, |word, at| word << 1 | u64::from(self.bit(at)))
     }
 
-    /// Hash of an input of at most 48 bytes, as a NIC reports it. It is computed bit by bit.
+    /// Hash of an input of at most 48 bytes, as a NIC reports it. The hash is computed bit by bit.
     pub fn hash(&self, input: &[u8]) -> u32 {
         let bits = input.iter().enumerate().flat_map(|(place, byte)| {
             (0..8)

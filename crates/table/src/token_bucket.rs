@@ -86,8 +86,8 @@ impl TokenBucket {
 /// 100 Gbit/s is represented with an error of at most 1 %.
 const WORD_DIGITS: u32 = 5;
 
-/// Number of additional binary digits in the duration of a token. With them, rates in bits are as exact as rates in
-/// packets.
+/// Number of additional binary digits in the duration of a token. The additional digits make rates in bits as exact as
+/// rates in packets.
 const TOKEN_DIGITS: u32 = 29;
 
 /// Added to a duration before the additional digits are removed, so that the result is rounded up.
@@ -251,7 +251,7 @@ const fn debt(full_at: u64, now: u64) -> u64 {
     if full_at == 0 || debt > 2 * MAX_TIME { 0 } else { debt }
 }
 
-/// Word of a bucket that will be full at `now + debt`. It is never 0.
+/// Word of a bucket that will be full at `now + debt`. The word is never 0.
 #[inline]
 const fn word(now: u64, debt: u64) -> u64 {
     match now.wrapping_add(debt) {
@@ -297,8 +297,8 @@ impl SharedTokenBucket {
             .is_ok()
     }
 
-    /// Number of whole tokens in the bucket. If several workers read it simultaneously, each may take all of them with
-    /// [`SharedTokenBucket::charge`]; the resulting debt is repaid later.
+    /// Number of whole tokens in the bucket. If several workers read the number simultaneously, each may take all
+    /// tokens with [`SharedTokenBucket::charge`]; the resulting debt is repaid later.
     #[inline]
     pub fn tokens(&self, now: u64) -> u64 {
         self.rate.tokens(self.full_at.load(Ordering::Relaxed), now)

@@ -2,9 +2,9 @@
 //!
 //! The wheel neither sorts nor scans records. Records are linked into lists, one for each span of time. For each
 //! packet, the fast path only stores the time in the record. When the span of a record begins, the wheel queries a
-//! callback, which lets the record expire or rearms it. A record may be queried early, because distant timeouts are in
-//! coarse spans from which they are rearmed into finer ones. It is never queried late: `advance` queries all records
-//! that are due, as far as its budget permits, and continues in the next call.
+//! callback, which lets the record expire or rearms it. A record may be queried early: records with distant timeouts are in
+//! long spans, and move to shorter spans when they are rearmed. A record is never queried late: `advance` queries all
+//! records that are due, as far as its budget permits, and continues in the next call.
 //!
 //! Time is counted in ticks. The caller chooses their duration; 10 to 100 ms are suitable for timeouts from one second
 //! to several days. The wheel has three levels of 64 spans, which are 1, 64 and 4,096 ticks long. Records that are due

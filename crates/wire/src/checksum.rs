@@ -38,7 +38,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
     ))
 }
 
-/// Internet checksum of bytes. Their checksum field must be zero.
+/// Internet checksum of bytes. The checksum field must be zero.
 #[inline]
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)

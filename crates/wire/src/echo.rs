@@ -6,7 +6,7 @@ use crate::layers::{Class, Fragment, Layers};
 use crate::packet::Packet;
 use crate::{checksum, icmp, icmpv6, ipv6};
 
-/// Number of data bytes in a request. The reply repeats them.
+/// Number of data bytes in a request. The reply repeats these bytes.
 const DATA: usize = 8;
 
 /// Length of a message in bytes.

@@ -125,7 +125,7 @@ impl Error {
 /// Maximum length in bytes of an IPv4 datagram that carries an ICMP error (RFC 1812, section 4.3.2.3).
 pub const MAX_ERROR: usize = 576;
 
-/// Whether an ICMP error may be sent for an IPv4 packet (RFC 1812, section 4.3.2.7). It must not be sent for an ICMP
+/// Whether an ICMP error may be sent for an IPv4 packet (RFC 1812, section 4.3.2.7). No error must be sent for an ICMP
 /// error, a fragment other than the first, a packet to a group address, or a packet whose source is not a single host.
 pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
     let datagram = layers.datagram(frame);

@@ -97,10 +97,10 @@ pub const fn packet_too_big(mtu: u32) -> Error {
 /// Maximum length in bytes of an IPv6 packet that carries an ICMP error: the minimum MTU (RFC 4443, section 2.4 c).
 pub const LONGEST_ERROR: usize = 1280;
 
-/// Whether an ICMPv6 error may be sent for an IPv6 packet (RFC 4443, section 2.4 e). It must not be sent for an ICMPv6
-/// error or a redirect, for a packet whose source is not a single host, or for a packet to a group address unless
-/// `too_big` is set. Unlike in IPv4 (RFC 1812, section 4.3.2.7), it may be sent for a fragment other than the first;
-/// errors and redirects are never fragmented (RFC 4443, section 2.4 c; RFC 6980).
+/// Whether an ICMPv6 error may be sent for an IPv6 packet (RFC 4443, section 2.4 e). No error must be sent for an
+/// ICMPv6 error or a redirect, for a packet whose source is not a single host, or for a packet to a group address
+/// unless `too_big` is set. Unlike in IPv4 (RFC 1812, section 4.3.2.7), it may be sent for a fragment other than the
+/// first; errors and redirects are never fragmented (RFC 4443, section 2.4 c; RFC 6980).
 pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
     let datagram = layers.datagram(frame);
     let source = ipv6::SOURCE.read(datagram);

@@ -53,8 +53,8 @@ impl Flags {
     pub const BROADCAST: Flags = Flags(0x04);
     /// An ICMP or ICMPv6 error, which quotes another packet.
     pub const ICMP_ERROR: Flags = Flags(0x08);
-    /// An ICMP query, an ICMPv6 echo request, or a reply to one. Its identifier is used as the port of the requesting
-    /// host.
+    /// An ICMP query, an ICMPv6 echo request, or a reply to one. The identifier of the message is used as the port of
+    /// the requesting host.
     pub const ICMP_QUERY: Flags = Flags(0x10);
     /// Set together with [`Flags::ICMP_QUERY`] if the message is a reply.
     pub const ICMP_REPLY: Flags = Flags(0x20);

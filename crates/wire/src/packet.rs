@@ -6,7 +6,7 @@ use crate::ethernet;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Checksums {
-    /// The device has not verified the checksums. The validity check computes them.
+    /// The device has not verified the checksums. The validity check computes the checksums.
     #[default]
     Unverified = 0,
     /// The device has verified the L3 and L4 checksums.

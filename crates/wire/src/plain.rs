@@ -1,7 +1,7 @@
 //! Fast path: parses and validates the most common packets in one pass.
 //!
-//! Both functions accept only packets that are valid under every policy. They return `None` for all other packets,
-//! which [`crate::layers::parse`] and [`crate::validity::validate`] handle.
+//! Both functions of this module accept only packets that are valid under every policy. Other packets yield `None`;
+//! [`crate::layers::parse`] and [`crate::validity::validate`] handle them.
 
 use core::hint::select_unpredictable;
 
@@ -29,8 +29,8 @@ pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Opt
     good.then(|| shifted(layers, tags))
 }
 
-/// The frame without its VLAN tags, and whether it is addressed to `mac`. The first 12 bytes of the result are not its
-/// MAC addresses. Its length fits the offsets in `Layers`.
+/// The frame without its VLAN tags, and whether it is addressed to `mac`. The first 12 bytes of the result must not
+/// be read as MAC addresses. The length of the result fits the offsets in `Layers`.
 #[inline(always)]
 fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool)> {
     let ours = frame.first_chunk()? == mac;
@@ -53,9 +53,9 @@ fn shifted(layers: Layers, tags: usize) -> Layers {
 
 /// Check whether a packet needs only routing. Returns its destination, and whether the frame has bytes after the
 /// datagram. The packet follows `tags` VLAN tags, is not fragmented, is addressed to `mac`, is IPv4 without options,
-/// has a unicast destination, has at least 20 bytes after the IP header, and has a TTL that permits another hop.
-/// Neither the VLAN tags nor the payload are checked, except for the payload's checksum if the device has not verified
-/// it.
+/// has a unicast destination, has at least 20 bytes after the IP header, and has a TTL that permits another hop. The
+/// function checks neither the VLAN tags nor the payload, except for the payload's checksum if the device has not
+/// verified it.
 #[inline(always)]
 pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, bool)> {
     let link = u64::from_le_bytes(*frame.first_chunk()?);

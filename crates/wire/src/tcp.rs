@@ -107,8 +107,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
         true
     }
 }
-/// Contents of a reset (RFC 9293, sections 3.5.1 and 3.10.7.1) that answers a segment. Its source is the destination of
-/// that segment.
+/// Contents of a reset (RFC 9293, sections 3.5.1 and 3.10.7.1) that answers a segment. The source of the reset is the
+/// destination of that segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reset {
     /// Source port and destination port.

@@ -16,7 +16,8 @@ use crate::{arp, checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
 pub struct Policy {
     /// Reject addresses that are not permitted as source or destination (martians).
     pub martians: bool,
-    /// Also reject addresses of 240.0.0.0/4. If not set, they count as host addresses, except for 255.255.255.255.
+    /// Also reject addresses of 240.0.0.0/4. If not set, addresses of 240.0.0.0/4 count as host addresses, except for
+    /// 255.255.255.255.
     pub reserved: bool,
     /// Reject IPv4 source routes. IPv6 routing headers of type 0 are always rejected (RFC 5095).
     pub source_routes: bool,

@@ -108,7 +108,7 @@ pub enum ControlPlaneError {
         /// Memory in bytes that is reserved.
         reserved: usize,
     },
-    /// A pool has mappings, subscribers or computed ports. These require that all flows of a host belong to one shard.
+    /// A pool has mappings, subscribers or computed ports. Such pools require that all flows of a host belong to one shard.
     #[error(
         "steering distributes the flows of a host over shards, but a pool or a destination rule needs them in one shard"
     )]
@@ -146,7 +146,7 @@ pub struct ControlPlane {
     conflicts: Arc<Conflicts>,
     /// Capacity of each shard for allocations of IPv4 and IPv6 pools.
     room: [Capacity; 2],
-    /// The previous port layouts. They are kept so that this thread frees them, and not the last worker that uses them.
+    /// The previous port layouts, kept so that the control thread frees their memory, and not a worker.
     before: PortLayouts,
     /// How often the link of each interface has come up.
     ups: Arc<[AtomicU32]>,
@@ -591,7 +591,7 @@ impl ControlPlane {
     }
 
     /// Whether pool migration is complete: all shards allocate from the new pools, and no session uses a port that no pool
-    /// contains. Until then, pools can't be changed.
+    /// contains. While pool migration is incomplete, pools can't be changed.
     pub fn is_migrated(&self) -> bool {
         let generation = u64::from(self.snapshot.current().leases.generation);
         self.counters

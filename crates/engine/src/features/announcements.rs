@@ -1,5 +1,6 @@
-//! Announcements of the gateway's addresses: gratuitous ARP and unsolicited neighbour advertisements. They are sent at start,
-//! when a link comes up, and when an address or the MAC of an interface changes (RFC 5227, 2.3; RFC 4861, 7.2.6).
+//! Announcements of the gateway's addresses: gratuitous ARP and unsolicited neighbour advertisements. The gateway sends
+//! announcements at start, when a link comes up, and when an address or the MAC of an interface changes (RFC 5227, 2.3; RFC
+//! 4861, 7.2.6).
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -18,8 +19,8 @@ const ANNOUNCE: (u8, u64) = (2, 2_000_000_000);
 /// Limits of one step: number of examined addresses, number of sent announcements, and nanoseconds until the next step.
 const STEP: (usize, usize, u64) = (64, 4, 1_000_000);
 
-/// Minimum prefix length of networks that are searched for translated outside addresses. It limits the search to 65,536
-/// addresses.
+/// Minimum prefix length of networks that are searched for translated outside addresses. The minimum limits the search
+/// to 65,536 addresses.
 const SEARCHED: u8 = 16;
 
 impl AddressPosition {

@@ -78,8 +78,7 @@ impl OwnerState {
 /// Maximum number of sessions that a burst revalidates, in addition to overdue sessions.
 const MAX_REVALIDATIONS: usize = 4;
 
-/// Nanoseconds for which a session of an older snapshot may be used. After that it is overdue, and its next packet revalidates
-/// it.
+/// Nanoseconds for which a session of an older snapshot may be used. An overdue session is revalidated by its next packet.
 const OVERDUE: u64 = 500_000_000;
 
 /// The generations of the last [`OVERDUE`] nanoseconds, each with the time at which it was first seen. Commits are so infrequent

@@ -141,8 +141,8 @@ pub enum CreationState<F: Family> {
     Decided,
     /// The flow already has a session.
     Known,
-    /// An earlier packet of the batch belongs to the same flow. This packet shares its result. The value is the position of that
-    /// flow.
+    /// An earlier packet of the batch belongs to the same flow. The later packet shares the result of the earlier one. The value
+    /// is the position of that flow.
     Follows(u8),
     /// No session is created, for this reason.
     Refused(Refusal),
@@ -192,7 +192,7 @@ impl<F: Family> NewFlow<F> {
 pub struct NewFlows<F: Family> {
     /// The new flows of the batch.
     pub flows: ArrayVec<NewFlow<F>, BURST_BUFFERS>,
-    /// Keys of the flows, at the same positions. They are contiguous, so that they are hashed together.
+    /// Keys of the flows, at the same positions. The keys are contiguous, so that they are hashed together.
     pub keys: ArrayVec<F::Key, BURST_BUFFERS>,
     /// Number of leading flows that were added with their decision.
     pub classified: usize,

@@ -15,7 +15,7 @@ use crate::packet::reason::Own;
 use crate::session::family::{Family, Session, Tracked};
 
 /// Hairpins a packet from one inside host to the outside address of another (RFC 4787, REQ-9): translates its source, and
-/// processes it as if it were received from outside. Its TTL is decremented only when it leaves.
+/// processes it as if it were received from outside. The TTL of the packet is decremented only when the packet leaves.
 #[cold]
 pub fn hairpin<F: Family>(
     slot: BufferIndex,

@@ -1,8 +1,8 @@
 //! The input filter: filter rules with `out = "gateway"`, for packets to the gateway itself.
 //!
-//! These packets have no session. Instead, [`GatewayFlows`] has an entry for each flow that a rule has accepted, and for each
-//! flow that the gateway's own host has started. Packets of such flows pass without an evaluation of rules, even if the filter
-//! for forwarded packets is stateless.
+//! Packets to the gateway itself have no session. Instead, [`GatewayFlows`] has an entry for each flow that a rule has
+//! accepted, and for each flow that the gateway's own host has started. Packets of such flows pass without an evaluation of
+//! rules, even if the filter for forwarded packets is stateless.
 
 use sluice_filter::{Field, Filter, Filters, Header, NONE, Reason as Denied};
 use sluice_nat::{TimeoutClass, Tuple};
@@ -180,7 +180,7 @@ fn may_be_of_flow(layers: &Layers) -> bool {
     }
 }
 
-/// Whether a packet of an unknown flow may be part of a flow that its sender started. This includes midstream packets. A reset or
+/// Whether a packet of an unknown flow may be part of a flow that its sender started. Midstream packets are included. A reset or
 /// SYN-ACK is excluded, because a host may send it in response to packets that rules reject.
 fn may_begin(layers: &Layers) -> bool {
     layers.protocol != TCP || layers.tcp_flags & RST == 0 && layers.tcp_flags & (SYN | ACK) != SYN | ACK

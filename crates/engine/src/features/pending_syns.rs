@@ -1,12 +1,12 @@
 //! Unsolicited SYNs from outside, and the responses to them (RFC 5382, REQ-4).
 //!
-//! An inside host may be about to open the same connection (simultaneous open). Such a SYN is therefore parked for at least 6
-//! seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender gets an ICMP port
-//! unreachable error, subject to the rate limit of ICMP errors. Retransmissions are dropped in the meantime.
+//! An inside host may be about to open the same connection (simultaneous open). An unsolicited SYN is therefore parked for at
+//! least 6 seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender gets an ICMP
+//! port unreachable error, subject to the rate limit of ICMP errors. Retransmissions are dropped in the meantime.
 //!
 //! Each worker stores the SYNs of its shards, and each shard has the same capacity, independent of the number of workers. SYNs
-//! beyond the capacity are dropped silently, and so are parked SYNs whose shard moves to another worker. This bounds the memory
-//! and the buffers that a SYN flood can occupy.
+//! beyond the capacity are dropped silently, and so are parked SYNs whose shard moves to another worker. The limits bound the
+//! memory and the buffers that a SYN flood can occupy.
 
 use std::collections::VecDeque;
 

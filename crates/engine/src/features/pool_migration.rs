@@ -1,9 +1,9 @@
 //! Pool migration: after a change of pools, shards allocate from the new pools, and sessions end whose ports are in no pool any
 //! longer.
 //!
-//! The allocations of each shard are migrated before its next allocation, or otherwise in turn, one shard per round. Then all
-//! sessions are checked, a few per round. Only after that does the control plane permit the next change of pools, so that a port
-//! that a pool loses and regains is never allocated twice.
+//! The allocations of each shard are migrated before its next allocation, or otherwise in turn, one shard per round. After all
+//! shards, all sessions are checked, a few per round. The control plane permits the next change of pools only after these
+//! checks, so that a port that a pool loses and regains is never allocated twice.
 
 use sluice_nat::pool::ValidPool;
 use sluice_nat::{PoolIndex, PortClass, Tuple};
@@ -59,7 +59,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     if pools.get(then).is_some_and(includes) {
         return PortOwner::Pool(then);
     }
-    // Mappings and blocks stay with their pool. Only a port without them can move to another pool.
+    // Mappings and blocks stay with their pool. Only a port without a mapping or block can move to another pool.
     let heir = pools.includes(public.context(), address, port, port).filter(|&heir| {
         let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
         session.nat().resources().allocated() == Resources::PORT && pools.get(heir).is_some_and(takes)

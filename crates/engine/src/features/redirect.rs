@@ -101,7 +101,8 @@ fn emit4(
     icmp::emit_error(message, link, own, sender, error, layers.datagram(frame))
 }
 
-/// Makes the IPv6 redirect. Its target is the destination itself, or the link-local address of a router.
+/// Makes the IPv6 redirect. The target of the redirect is the destination itself, or the link-local address of a
+/// router.
 fn emit6(
     message: &mut Packet<'_>,
     (layers, frame): (&Layers, &[u8]),

@@ -108,8 +108,8 @@ fn view<F: Family>(snapshot: &Snapshot, plan: &FlowDecision<F>, tuple: &F::Tuple
 enum SiteOwner {
     /// The session belongs to no site.
     Nobodys,
-    /// The current state of the terminal, and whether it sent the packet. There is no state if the terminal's lease has ended, or
-    /// if the public address of the site has changed since the session was created.
+    /// The current state of the terminal, and whether it sent the packet. The state is `None` if the terminal's lease has ended,
+    /// or if the public address of the site has changed since the session was created.
     Sites(Option<View>, bool),
 }
 

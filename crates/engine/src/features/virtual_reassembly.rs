@@ -113,7 +113,7 @@ impl VirtualReassembly {
         }
     }
 
-    /// The entry of a datagram. It is created if it doesn't exist; `None` if the table is full.
+    /// The entry of a datagram. The entry is created if it doesn't exist; `None` if the table is full.
     fn entry(&mut self, key: &DatagramKey, now: Now) -> Option<usize> {
         let home = key.hash(&self.hasher) as usize;
         let mask = self.entries.len() - 1;

@@ -1,5 +1,5 @@
-//! admit: enforces the rate limits of routers on received packets and, while the worker is overloaded, the fair division among
-//! routers. It runs before any other work is done for the packets. The port and the VLAN tags determine the router of a packet.
+//! admit: enforces the rate limits of routers on received packets and, while the worker is overloaded, the fair division among routers. The node runs
+//! before any other work is done for the packets. The port and the VLAN tags determine the router of a packet.
 
 use std::ops::Range;
 
@@ -245,8 +245,8 @@ impl Kinds {
         bits
     }
 
-    /// Counts refused packets as received. They are also counted as dropped here, unless they are dropped through the graph,
-    /// which counts them.
+    /// Counts refused packets as received. Refused packets are also counted as dropped here, unless they are dropped through
+    /// the graph, which counts them.
     fn count(&self, ctx: &NodeContext<'_, '_>, reason: Own, is_watched: bool) {
         for kind in 0..usize::from(self.count) {
             let refused = [0, 1].map(|by: usize| u64::from(self.refused[by][kind]));

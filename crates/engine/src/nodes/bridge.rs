@@ -48,7 +48,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Receives the packets of `slots`. All arrived on `port`, which is interface `number` of a bridge.
+/// Receives the packets of `slots`. All packets arrived on `port`, which is interface `number` of a bridge.
 #[inline(never)]
 pub fn receive(
     batch: &mut Batch<'_, '_>,
@@ -114,7 +114,7 @@ pub fn receive(
     tally.flush(ctx);
 }
 
-/// Receives those packets of a slot mask that have the tags of a bridge's interface. All arrived on `port`. Returns the mask of the others.
+/// Receives those packets of a slot mask that have the tags of a bridge's interface. All packets arrived on `port`. Returns the mask of the others.
 #[inline(never)]
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,
@@ -170,7 +170,7 @@ fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
         .or_else(|| of(None))
 }
 
-/// Forwards frames between two interfaces with different tags: pops the tags of one and pushes those of the other. Such frames are not inspected.
+/// Forwards frames, without inspection, between two interfaces with different tags: pops the tags of one and pushes those of the other.
 #[inline(never)]
 pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.bridge) {
@@ -183,7 +183,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             lists.drop_packet(slot, Own::InterfaceGone);
             continue;
         };
-        // The priority tag precedes the tags of the VLAN. It is popped, so that the frame is forwarded as if it had arrived without the priority tag.
+        // The priority tag precedes the tags of the VLAN. It is popped, so that the frame is forwarded as if it had arrived without one.
         let outer = vlan::tag(packet.bytes(), 0);
         vlan::pop_priority(packet);
         for _ in &interface.tags {
@@ -199,7 +199,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             Err(reason) => spare(meta, reason, ctx),
         }
         let peer = ctx.snapshot.interface(bridge.peer);
-        // If the interface has no tags, only a preceding priority tag belongs to the bridge. All other tags belong to the customer.
+        // If the interface has no tags, only a preceding priority tag belongs to the bridge; other tags belong to the customer.
         let outer = outer.filter(|tag| tag.is_priority() || !interface.tags.is_empty());
         match peer.is_none_or(|peer| peer.push_tags_after(packet, outer)) {
             true => send(slot, bridge.peer, batch, lists, ctx),
@@ -211,7 +211,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
 /// The fault to which inspection's policy for bad checksums applies.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
-/// Applies the policy for bad checksums to a packet with a wrong transport checksum. Its receiver would discard the packet.
+/// Applies the policy for bad checksums to a packet with a wrong transport checksum. The receiver of such a packet would discard it.
 fn wrong_checksum(
     slot: BufferIndex,
     bridge: Bridge,
@@ -268,7 +268,7 @@ fn is_of_addresses(reason: Reason) -> bool {
     matches!(reason, Reason::Wire(MartianSource | MartianDestination | SourceRoute))
 }
 
-/// Repeats the checks of [`look`], except those of addresses and source routes, for a packet that failed one of these.
+/// Repeats the checks of [`look`] for a packet that failed a check of addresses or source routes. These checks are left out.
 #[cold]
 fn look_at_the_rest(
     packet: &mut Packet<'_>,
@@ -333,8 +333,8 @@ fn look_by(
     Ok(layers)
 }
 
-/// Passes packets of flows that are inspected, or whose application is being identified, to session lookup. All other packets are
-/// forwarded to the peer interface.
+/// Passes packets of flows that are inspected, or whose application is being identified, to session lookup. Packets of other
+/// flows are forwarded to the peer interface.
 fn onward(
     slot: BufferIndex,
     bridge: Bridge,
@@ -586,7 +586,7 @@ pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
     [0, 1].map(|k| meta.layers.tag(frame, k))
 }
 
-/// Sends an answer that was made in the buffer of a received frame. It leaves through the interface and with the tags of that frame.
+/// Sends an answer that was made in the buffer of a received frame. The answer leaves through the interface and with the tags of that frame.
 pub fn answer(
     slot: BufferIndex,
     tags: [Option<Tag>; 2],

@@ -15,7 +15,7 @@ use crate::session::family::{V4, V6};
 pub trait Observer {
     /// Called after a node has run.
     fn after(&mut self, node: NodeIndex, lists: &Lists);
-    /// Called before packets leave through inter-router links. Their frames are still unchanged.
+    /// Called before packets leave through inter-router links. The frames of the packets are still unchanged.
     fn crosses(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>);
     /// Called after packets have been decapsulated.
     fn arrives(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>);

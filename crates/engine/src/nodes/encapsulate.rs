@@ -73,8 +73,8 @@ pub fn encapsulate(
     }
 }
 
-/// Encapsulates a frame and returns the layers of the outer packet. Their source port depends on the flow, so that equal-cost
-/// multipath routing distributes flows on the way to the remote end.
+/// Encapsulates a frame and returns the layers of the outer packet. The source port of the outer packet depends on the flow,
+/// so that equal-cost multipath routing distributes flows on the way to the remote end.
 fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     let inner = layers::parse(packet.bytes())?;
     let kind = match inner.class {

@@ -100,7 +100,7 @@ pub fn forward<F: Family>(
     adjacencies.flush(&exit);
 }
 
-/// Looks up source-based routes. They take precedence over the routes of their router.
+/// Looks up source-based routes. Source-based routes take precedence over the routes of their router.
 #[inline(never)]
 fn look_up_by_source<F: Family>(
     batch: &Batch<'_, '_>,
@@ -324,8 +324,8 @@ fn refuse(slot: BufferIndex, reason: Route, lists: &mut Lists) {
     }
 }
 
-/// Decides about a packet to a link-local address, which has no route. It is an address of the gateway, or of a neighbour to
-/// which the gateway sends an answer (RFC 4291, 2.5.6).
+/// Decides about a packet to a link-local address, which has no route. A link-local address belongs to the gateway, or to a
+/// neighbour to which the gateway sends an answer (RFC 4291, 2.5.6).
 #[cold]
 fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &NodeContext<'_, '_>) -> ForwardingDecision {
     let plain = F::address(address);

@@ -1,6 +1,7 @@
 //! fragmentation: fragments IPv4 datagrams that exceed the MTU of the next link (RFC 791; RFC 4787, REQ-13).
 //!
-//! The node runs in the second half of a burst. It allocates buffers for the fragments, which are appended to the burst buffers.
+//! The node runs in the second half of a burst. The node allocates buffers for the fragments, which are appended to the burst
+//! buffers.
 
 use sluice_wire::fragments::Fragments;
 

@@ -102,7 +102,8 @@ fn spread(hash: u32, count: usize) -> usize {
     ((u64::from(hash) * count as u64) >> 32) as usize
 }
 
-/// Hash of the addresses in a frame that has not been parsed. With it, the packets of a flow go to one worker and stay in order.
+/// Hash of the addresses in a frame that has not been parsed. The hash distributes packets so that those of a flow go to one
+/// worker and stay in order.
 fn hash(frame: &[u8]) -> u32 {
     let kind = |at: usize| {
         frame

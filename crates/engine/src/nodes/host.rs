@@ -219,7 +219,7 @@ pub fn decide<F: Family>(
     })
 }
 
-/// Translates a packet that a host sends in a session. Its TTL is not decremented.
+/// Translates a packet that a host sends in a session. The TTL of the packet is not decremented.
 #[cold]
 pub fn answer<F: Family>(
     slot: BufferIndex,

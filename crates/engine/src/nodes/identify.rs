@@ -85,8 +85,8 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
     }
 }
 
-/// Stores the application of a session. If it is final, and no other node needs the session's packets, they bypass this node from
-/// now on.
+/// Stores the application of a session. If the application is final, and no other node needs the session's packets, they bypass
+/// this node from now on.
 pub fn set<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, application: Application) {
     let Some(session) = F::table(shard).get_mut(index) else {
         return;

@@ -1,5 +1,5 @@
-//! inspect: reassembles the streams of inspected sessions, searches them for patterns, and evaluates the inspection rules. It
-//! processes packets before their translation.
+//! inspect: reassembles the streams of inspected sessions, searches them for patterns, and evaluates the inspection rules.
+//! The node processes packets before their translation.
 
 use sluice_inspect::evaluate::PacketFields;
 use sluice_inspect::inspector::{BurstContext, DetectionContext, FlowHandle, FlowPacket, RuleMatch, Settings, Verdict};
@@ -336,7 +336,7 @@ fn fragment<F: Family>(
     }
 }
 
-/// Inspects a datagram whose fragments are complete. Its last fragment is in the current burst.
+/// Inspects a datagram whose fragments are complete. The last fragment of the datagram is in the current burst.
 #[cold]
 fn whole<F: Family>(
     look: &mut InspectContext<'_, '_, F>,
@@ -419,7 +419,7 @@ fn finish<F: Family>(
     }
 }
 
-/// Forwards a packet after the other fragments of its datagram. If some are parked, all of them are sent in a later burst.
+/// Forwards a packet after the other fragments of its datagram. If some of the fragments are parked, all are sent in a later burst.
 fn forward_fragment<F: Family>(
     slot: BufferIndex,
     meta: &Meta,
@@ -535,7 +535,7 @@ fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &Sessi
     }
 }
 
-/// The inspection flow of a session. It is created if it does not exist.
+/// The inspection flow of a session. The flow is created if it does not exist.
 fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session, now: Now) -> Option<FlowHandle> {
     let inspector = shard.inspector.as_deref_mut()?;
     let gave_way = match session.inspect() {

@@ -1,5 +1,5 @@
-//! ip4-fast-forward: forwards plain IPv4 packets of interfaces whose router only routes. It decrements the TTL, writes the MAC
-//! addresses, and sends the packet.
+//! ip4-fast-forward: forwards plain IPv4 packets of interfaces whose router only routes. The node decrements the TTL, writes
+//! the MAC addresses, and sends the packet.
 //!
 //! In a router without sessions, most packets are of this kind and need only a route lookup.
 

@@ -171,7 +171,7 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
             && (stands_in_for(interface, snapshot, address) || own())
 }
 
-/// Whether the gateway answers as a proxy for an address. This requires that every next hop of the address's route is on another interface.
+/// Whether the gateway answers as a proxy for an address. The gateway does so only if every next hop of the address's route is on another interface.
 fn answers_as_proxy<F: Family>(interface: &Interface, forwarding: &ForwardingState, address: F::Address) -> bool {
     if !interface.neighbours.proxy[usize::from(F::IS_V6)] || !F::address(address).is_host() {
         return false;
@@ -197,7 +197,7 @@ fn receive_arp(
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
     let asks = message.operation() == arp::REQUEST;
     let ours = answers_for(interface, snapshot, target);
-    // An ARP probe, which checks whether an address is in use, has no sender address (RFC 5227). It gets no proxy answer.
+    // An ARP probe, which checks whether an address is in use, has no sender address (RFC 5227). No proxy answer is sent to an ARP probe.
     let proxied =
         !ours && asks && sender != 0 && sender != target && answers_as_proxy::<V4>(interface, forwarding, target);
     let for_us = ours || proxied;

@@ -32,15 +32,15 @@ pub const NODE: Node = Node {
 /// How a finished packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputResult {
-    /// This worker transmits it on this port.
+    /// This worker transmits the packet on this port.
     Transmit(PortIndex),
-    /// It is handed to the worker that has a queue of the interface's port.
+    /// The packet is handed to the worker that has a queue of the interface's port.
     HandOver(WorkerIndex, u16),
     /// The packet can't be sent and is dropped.
     Drop(Own),
 }
 
-/// The data with which `output` sends to a next hop. It is computed once and cached while packets use the next hop.
+/// The data with which `output` sends to a next hop. The data is computed once and cached while packets use the next hop.
 #[derive(Clone, Copy, Debug)]
 pub struct Adjacency {
     hop: AdjacencyIndex,
@@ -96,7 +96,7 @@ pub struct AdjacencyCache([Adjacency; CACHE_SIZE]);
 /// Number of entries in an adjacency cache.
 pub const CACHE_SIZE: usize = 4;
 
-/// Marks an adjacency without a next-hop index. It is neither a valid index nor the index that means "no route".
+/// Marks an adjacency without a next-hop index. The value is neither a valid index nor the index that means "no route".
 const NO_NEXT_HOP: u32 = u32::MAX - 1;
 
 impl Default for AdjacencyCache {
@@ -315,11 +315,11 @@ impl Adjacency {
 
 impl Adjacency {
     /// Writes the MAC addresses and tags of a frame in a site's session. The frame arrived with this number of tags, and is sent
-    /// to its terminal, or `upstream` with the site's virtual MAC. It is counted as sent unless it must still be fragmented.
-    /// Returns `false`, without effect, if there is no space for more tags.
+    /// to its terminal, or `upstream` with the site's virtual MAC. The frame is counted as sent unless it must still be
+    /// fragmented. Returns `false`, without effect, if there is no space for more tags.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        // The header is built in registers, in little-endian words. If it were built in memory, its loads would be delayed by store forwarding.
+        // The header is built in registers, in little-endian words: store forwarding would delay the loads of a header in memory.
         let word = |at: usize| {
             let bytes = self.head.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -462,7 +462,7 @@ pub fn output(
     as_it_is(packet, hop, exit)
 }
 
-/// How a frame with a finished link header leaves through the interface of a hop. It is counted as sent if this worker transmits it.
+/// How a frame with a finished link header leaves through the interface of a hop. The frame is counted as sent if this worker transmits it.
 pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
         return OutputResult::Drop(Own::InterfaceGone);

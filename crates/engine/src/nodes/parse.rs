@@ -513,8 +513,8 @@ pub(super) fn parse_other(
     }
 }
 
-/// Whether a frame has a priority tag that must be popped. This is one in front of two other tags or, if sites exist, any
-/// priority tag, because sites are identified by their tags. All other priority tags stay, and their priority is forwarded.
+/// Whether a frame has a priority tag that must be popped. Such a tag precedes two other tags. If sites exist, every priority tag must be popped,
+/// because sites are identified by their tags. Priority tags in other positions stay, and their priority is forwarded.
 #[inline(always)]
 fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {
@@ -544,7 +544,7 @@ fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     }
 }
 
-/// Whether a packet is addressed to an end of a tunnel, or is an ICMP error for a packet that a tunnel end sent. Such packets have no session.
+/// Whether a packet is addressed to an end of a tunnel, or is an ICMP error for a packet that a tunnel end sent. Packets of tunnels have no session.
 #[inline(always)]
 fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
     snapshot.tunnels.end_in(interface.router)

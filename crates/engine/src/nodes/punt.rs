@@ -71,7 +71,8 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
     }
 }
 
-/// Delivers a packet of a session that a rule translates to the router's host. Its TTL is not decremented.
+/// Delivers a packet of a session that a rule translates to the router's host. The TTL of the packet is not
+/// decremented.
 #[cold]
 pub fn deliver<F: Family>(
     slot: BufferIndex,

@@ -131,9 +131,9 @@ pub fn revalidate<F: Family>(
 /// Whether the filter was already evaluated with the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplicationCheck {
-    /// The first evaluation. It increments hit counters of rules.
+    /// The first evaluation. The first evaluation increments hit counters of rules.
     First,
-    /// A repeated evaluation. It does not increment hit counters of rules.
+    /// A repeated evaluation. A repeated evaluation does not increment hit counters of rules.
     Again,
 }
 
@@ -163,7 +163,7 @@ pub fn follow_application<F: Family>(
     let now = match refuses {
         Some(with) => InspectState::Denied(with),
         None if !is_denied => return,
-        // Inspection has missed the packets that were dropped in the meantime. It continues midstream.
+        // Inspection has missed the packets that were dropped in the meantime. Inspection continues midstream.
         None if is_inspected(snapshot, &session, session.adjacency(Direction::Forward)) => InspectState::Enabled,
         None if class_of_session::<F>(snapshot, shard.number, index).is_some() => InspectState::Remarked,
         None => InspectState::Nothing,
@@ -258,8 +258,8 @@ pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> b
         && !routes_may_concern::<F>(session, snapshot, generations)
 }
 
-/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. If not, the
-/// session must be decided again.
+/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. A session
+/// for which this is false must be decided again.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -527,8 +527,8 @@ fn reverse_adjacency<F: Family>(
     }
 }
 
-/// Whether the filter still permits a session that has no route. Its outgoing interface is known only for a limited time; after
-/// that, only changed rules are evaluated.
+/// Whether the filter still permits a session that has no route. The outgoing interface of the session is known only for a
+/// limited time; after that, only changed rules are evaluated.
 fn may_stay<F: Family>(
     ctx: &NodeContext<'_, '_>,
     (session, mark): (&F::Session, u32),

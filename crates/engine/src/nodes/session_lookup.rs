@@ -376,8 +376,8 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         }
     }
     if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
-        // The packet takes the slow path as the first of a flow, and its session replaces this one. It waits until no node of
-        // this burst has packets of this session.
+        // The packet takes the slow path as the first of a flow, and its session replaces this one. The packet waits until no
+        // node of this burst has packets of the replaced session.
         let waits = session.diverts() && needs_session_pass::<F>(lists, index);
         put(
             if waits {

@@ -63,7 +63,8 @@ pub fn slow_path<F: Family>(
     }
 }
 
-/// The last two steps: creates sessions for the flows that are permitted. Their packets return to session lookup, or are dropped.
+/// The last two steps: creates sessions for the flows that are permitted. The packets of these flows return to session lookup;
+/// other packets are dropped.
 pub(super) fn create<F: Family>(
     flows: &mut NewFlows<F>,
     batch: &mut Batch<'_, '_>,
@@ -223,7 +224,7 @@ pub(super) fn count_host<F: Family>(
     }
 }
 
-/// Consecutive flows that one rule decided. They are counted together.
+/// Consecutive flows that one rule decided. The flows are counted together.
 #[derive(Default)]
 struct RuleHits {
     rule: Option<RuleId>,

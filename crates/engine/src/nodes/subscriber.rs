@@ -1,5 +1,5 @@
-//! subscriber: queues packets for the subscriber service in the control plane. These are DHCP messages of terminals and for the
-//! sites' own addresses, and ARP messages with which another host claims a site's address.
+//! subscriber: queues packets for the subscriber service in the control plane. The queued packets are DHCP messages of
+//! terminals and for the sites' own addresses, and ARP messages with which another host claims a site's address.
 
 use sluice_nat::sites::{RequestKind, View, site};
 use sluice_wire::Packet;
@@ -101,8 +101,8 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
     }
 }
 
-/// Sends an answer to the terminal of a site, in the buffer of the received packet. It is sent to `mac`. If `tags` is given, they
-/// are added to the untagged frame; otherwise the tags of the received frame are used.
+/// Sends an answer to the terminal of a site, in the buffer of the received packet. The answer is sent to the MAC `mac`. If
+/// `tags` is given, they are added to the untagged frame; otherwise the tags of the received frame are used.
 pub fn answer(
     slot: BufferIndex,
     mac: [u8; 6],
@@ -159,7 +159,7 @@ pub fn send(
     }
 }
 
-/// Passes a packet with a finished link header to fragmentation. Its fragments get the same link header.
+/// Passes a packet with a finished link header to fragmentation. The fragments of the packet get the same link header.
 #[cold]
 fn fragment_site(slot: BufferIndex, hop: AdjacencyIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists) {
     match layers::parse(packet.bytes()) {

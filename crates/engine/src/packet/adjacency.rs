@@ -44,14 +44,14 @@ impl AdjacencyIndex {
         let is_one = self.neighbour() & Self::TERMINAL != 0 && self.neighbour() != Self::BRIDGED;
         (is_one && self.interface() < Self::MAX_INTERFACES).then_some(self.neighbour() & !Self::TERMINAL)
     }
-    /// Number of the terminal if the terminal bit is set. Some other adjacencies have this bit, too, so the result is only a
-    /// hint.
+    /// Number of the terminal if the terminal bit is set. Some other adjacencies have the terminal bit, too, so the result
+    /// is only a hint.
     #[inline(always)]
     pub fn terminal_bits(self) -> Option<u32> {
         (self.0 & Self::TERMINAL != 0).then_some(self.0 & (Self::TERMINAL - 1))
     }
-    /// The adjacency of a terminal without the terminal's number, because the terminal's link header is stored elsewhere. Other
-    /// adjacencies are returned unchanged.
+    /// The adjacency of a terminal without the terminal's number, because the terminal's link header is stored elsewhere.
+    /// Adjacencies that are not of terminals are returned unchanged.
     #[inline(always)]
     pub fn without_terminal(self) -> Self {
         match self.0 & Self::TERMINAL != 0 && self.interface() < Self::MAX_INTERFACES {

@@ -12,15 +12,16 @@ pub type BufferIndices = ArrayVec<BufferIndex, BURST_BUFFERS>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Origin {
-    /// It was received.
+    /// The packet was received.
     #[default]
     Received,
-    /// The gateway itself made it. Its TTL is not decremented, and it is neither validated nor translated.
+    /// The gateway itself made it. The TTL of such a packet is not decremented, and the packet is neither validated nor
+    /// translated.
     Own,
-    /// It was received from inside and is addressed to the outside address of an inside host. It is processed as if it had been
-    /// received from outside (RFC 4787, REQ-9).
+    /// The packet was received from inside and is addressed to the outside address of an inside host. The packet is processed
+    /// as if it had been received from outside (RFC 4787, REQ-9).
     Hairpinned,
-    /// It was received, and a chain of its router forwards it without a session.
+    /// The packet was received, and a chain of its router forwards it without a session.
     Routed,
 }
 
@@ -38,7 +39,7 @@ impl Origin {
     }
 }
 
-/// Metadata of a packet. `parse` determines them once for all later nodes.
+/// Metadata of a packet. `parse` determines the metadata once for all later nodes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub struct Meta {

@@ -1,4 +1,4 @@
-//! Copies of received frames. They are stored until buffers for sending them are allocated.
+//! Copies of received frames. The copies are stored until buffers for sending them are allocated.
 
 use arrayvec::ArrayVec;
 

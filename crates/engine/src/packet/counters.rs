@@ -1,4 +1,4 @@
-//! Counters. Each is written by one worker, and any thread may read it.
+//! Counters. Each counter is written by one worker, and any thread may read it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -153,8 +153,8 @@ macro_rules! kind {
     };
 }
 
-/// Declares a struct of counters. Those in `fields` have a kind, a name and a help text; those in `sums` are computed from
-/// others. Lists show both in the order of declaration.
+/// Declares a struct of counters. Counters in `fields` have a kind, a name and a help text; those in `sums` are computed
+/// from other counters. Lists show both in the order of declaration.
 macro_rules! counters {
     (
         $(#[doc = $doc:literal])+
@@ -234,8 +234,8 @@ counters! {
         pub sessions_moved: Counter,
         /// Current number of IPv6 sessions.
         pub sessions_six: Counter,
-        /// Sessions that ended because the public address of their site, or the private address of their terminal, was lost. They
-        /// are included in [`Self::sessions_ended`].
+        /// Sessions that ended because the public address of their site, or the private address of their terminal, was lost.
+        /// Sessions with a lost lease are included in [`Self::sessions_ended`].
         pub sessions_lost_lease: Counter,
         /// Last generation for which this worker has completed pool migration.
         pub leases_settled: Counter,
@@ -405,7 +405,7 @@ named! {
 }
 
 impl WorkerCounters {
-    /// Creates counters for `interfaces` interfaces and `shards` shards. All are 0.
+    /// Creates counters for `interfaces` interfaces and `shards` shards. All counters are 0.
     pub fn new(interfaces: usize, shards: usize) -> Self {
         Self {
             nodes: NodeIndex::ALL.iter().map(|_| NodeCounters::default()).collect(),
@@ -465,9 +465,9 @@ impl WorkerCounters {
         self.handed_over.iter().map(Counter::get).sum()
     }
 
-    /// Number of packets that have not left through a counted exit. It is 0 whenever no burst is being processed.
+    /// Number of packets that have not left through a counted exit. The number is 0 whenever no burst is being processed.
     ///
-    /// It is received + unparsed + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
+    /// The formula is: received + unparsed + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
     pub fn imbalance(&self) -> i64 {
         let mut balance = self.taken_over.get() as i64 + self.unparsed.get() as i64 - self.all_handed_over() as i64;
         for i in &self.interfaces {

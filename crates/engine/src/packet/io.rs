@@ -1,10 +1,10 @@
 //! Packet I/O: the interface between the engine and the drivers.
 //!
 //! A [`PacketIo`] belongs to one worker and owns every buffer that the worker uses. The *burst buffers* contain the packets that
-//! were received, made, unparked or taken over and have not been disposed of. They are an ordered list of at most
+//! were received, made, unparked or taken over and have not been disposed of. The burst buffers are an ordered list of at most
 //! [`BURST_BUFFERS`] buffers, addressed by [`BufferIndex`]. Nodes see the burst buffers as borrowed [`Packet`]s; they choose the
-//! next node of each packet and never own it. Afterwards the worker disposes of every buffer exactly once: it transmits, frees,
-//! parks or hands it over. [`PacketIo::end`] ends the burst and empties the burst buffers.
+//! next node of each packet and never own it. At the end of the burst the worker disposes of every buffer exactly once: it
+//! transmits, frees, parks or hands it over. [`PacketIo::end`] ends the burst and empties the burst buffers.
 //!
 //! Every method is called once per burst, never per packet, except `park` and `unpark`, which are rare.
 
@@ -20,7 +20,7 @@ pub const BURST_SIZE: usize = 64;
 /// fragments, ARP requests).
 pub const BURST_BUFFERS: usize = 2 * BURST_SIZE;
 
-/// Index of a buffer among the burst buffers, in the order of arrival. It is valid until [`PacketIo::end`].
+/// Index of a buffer among the burst buffers, in the order of arrival. The index is valid until [`PacketIo::end`].
 pub type BufferIndex = u8;
 
 /// Number of a port of this worker. Ports are in the order of the configured interfaces.
@@ -55,14 +55,14 @@ pub trait PacketIo: Send {
     fn packets<'a>(&'a mut self, into: &mut Packets<'a>);
 
     /// Sends the packets of these slots in order. Returns the number of packets that the device accepted, which are the first
-    /// ones in `slots`. The others stay in the burst buffers.
+    /// ones in `slots`. The other slots stay in the burst buffers.
     fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize;
 
     /// Frees the buffers of these slots.
     fn free(&mut self, slots: &[BufferIndex]);
 
-    /// Appends up to `count` buffers to the burst buffers. Each is an empty frame with at least 128 bytes of headroom. Returns
-    /// the number of buffers, which is 0 if the burst buffers are full or the pool is exhausted.
+    /// Appends up to `count` buffers to the burst buffers. Each appended buffer is an empty frame with at least 128 bytes of
+    /// headroom. Returns the number of buffers, which is 0 if the burst buffers are full or the pool is exhausted.
     fn allocate(&mut self, count: usize) -> usize;
 
     /// Removes a slot from the burst buffers and keeps its buffer. Returns `None`, without effect, if no more buffers can be
@@ -112,7 +112,7 @@ pub enum ReceiveError {
 /// Passes packets between workers, in bursts, through bounded rings.
 pub trait Handover: PacketIo {
     /// Moves slots to another worker, each with its note (`carried[k]` belongs to `slots[k]`). Returns the number of slots that
-    /// the ring accepted, which are the first ones in `slots`. The others stay in the burst buffers.
+    /// the ring accepted, which are the first ones in `slots`. The other slots stay in the burst buffers.
     fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize;
 
     /// Number of free entries in the ring to a worker.

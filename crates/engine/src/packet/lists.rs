@@ -197,7 +197,7 @@ macro_rules! lists {
             pub park_syn: ArrayVec<UnsolicitedSyn, BURST_BUFFERS>,
             /// Packets to hold until their shard arrives.
             pub hold: BufferIndices,
-            /// Packets of a shard that has arrived. They are queued until they can be processed.
+            /// Packets of a shard that has arrived. The packets are queued until they can be processed.
             pub queue: BufferIndices,
             /// Packets received by the gateway itself.
             pub taken: BufferIndices,

@@ -28,9 +28,9 @@ pub enum PuntClass {
     Bfd,
     /// DHCPv4 and DHCPv6.
     Dhcp,
-    /// ARP. It is only counted, because Sluice answers ARP itself.
+    /// ARP. ARP is only counted, because Sluice answers it itself.
     Arp,
-    /// All other packets: management access of the operator, services, ICMP errors.
+    /// Packets of no other class: management access of the operator, services, ICMP errors.
     Other,
 }
 
@@ -116,8 +116,8 @@ fn full_bucket((rate, burst): (u64, u64)) -> SharedTokenBucket {
     SharedTokenBucket::new(TokenRate::new(rate, burst))
 }
 
-/// A router's host, as workers use it. It is kept over commits as long as its settings don't change; its counters are always
-/// kept.
+/// A router's host, as workers use it. The host's state is kept over commits as long as its settings don't change; its
+/// counters are always kept.
 #[derive(Debug)]
 pub struct Host {
     limits: Limits,
@@ -136,7 +136,7 @@ impl Default for Host {
 }
 
 impl Host {
-    /// Creates a host with these limits for this number of interfaces. Its buckets are full.
+    /// Creates a host with these limits for this number of interfaces. The token buckets of the host are full.
     pub fn new(limits: Limits, multicast: Multicast, interfaces: usize) -> Self {
         let shared =
             limits.map(|(rate, burst)| (rate.saturating_mul(ROUTER_SHARE), burst.saturating_mul(ROUTER_SHARE)));
@@ -185,7 +185,8 @@ impl Host {
     }
 }
 
-/// Number of bytes in each queue. It is enough for the routing packets that arrive between two polls of the serving thread.
+/// Number of bytes in each queue. The size is enough for the routing packets that arrive between two polls of the serving
+/// thread.
 pub const QUEUE_BYTES: usize = 1 << 20;
 
 /// Flag in the interface number of a frame that the subscriber service sends. The frame contains an IPv4 packet of the gateway,

@@ -29,7 +29,7 @@ fn sorted(cores: &[Core], topology: &Topology, siblings_last: bool) -> Vec<Core>
     sorted
 }
 
-/// All ways to divide the four parts into adjacent stages. Each is given by the number of parts in each stage.
+/// All ways to divide the four parts into adjacent stages. Each division is given by the number of parts in each stage.
 fn groupings() -> impl Iterator<Item = Vec<usize>> {
     (0..8u32).map(|cuts| {
         let mut sizes = vec![1];
@@ -132,8 +132,8 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
                 found.extend(pipeline(order, &parts, &sizes));
             }
         }
-        // The receiving workers also transmit, so that buffers return to the workers that need them. The other workers have the
-        // parts in between.
+        // The receiving workers also transmit, so that buffers return to the workers that need them. Workers that don't receive
+        // have the parts in between.
         let last = parts.len() - 1;
         if parts.len() > 2 && (1..last).contains(&rest) {
             let adjacencies = divisions(order.len(), last, rest).into_iter();

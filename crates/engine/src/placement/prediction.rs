@@ -99,7 +99,7 @@ impl Prediction {
         self.workers.get(self.busiest)
     }
 
-    /// Fraction of a worker's time that is used at a rate in packets per second. It is 1 at the maximum rate of the busiest worker.
+    /// Fraction of a worker's time that is used at a rate in packets per second. The fraction is 1 at the maximum rate of the busiest worker.
     pub fn busy(&self, worker: &WorkerLoad, hz: f64, rate: f64) -> f64 {
         worker.cycles() * rate / hz.max(1.0)
     }
@@ -463,7 +463,7 @@ mod tests {
         assert_eq!([80.0, 140.0], cycles(&sends));
         // If the fraction x is taken over: 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
         assert_eq!([98.0, 98.0], cycles(&sends.with_assist().unwrap()));
-        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20. With it: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
+        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20. With assistance: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
         assert_eq!([40.0, 140.0], cycles(&inspects));
         assert_eq!([81.7, 81.7], cycles(&inspects.with_assist().unwrap()));
     }

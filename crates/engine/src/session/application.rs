@@ -20,7 +20,8 @@ pub enum Application {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingIndex(pub(crate) u32);
 
-/// Maximum number of sessions that a worker identifies simultaneously. It is limited by the number of bits in the record's field.
+/// Maximum number of sessions that a worker identifies simultaneously. The number is limited by the number of bits in the
+/// record's field.
 pub const MAX_PENDING: u32 = 1 << SLOT_BITS;
 /// Number of bits of the entry's index.
 pub(crate) const SLOT_BITS: u32 = 20;

@@ -6,7 +6,7 @@ use sluice_wire::Direction;
 use crate::packet::adjacency::AdjacencyIndex;
 
 /// The protocol of a session and, for each direction, the interface on which its packets arrive and whether they refresh the
-/// session (RFC 4787, REQ-6). All are stored in one word.
+/// session (RFC 4787, REQ-6). All of these values are stored in one word.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct BoundInterfaces(u32);

@@ -1,4 +1,4 @@
-//! Translation events. A bounded queue passes them from a worker to the logger and never blocks the worker.
+//! Translation events. A bounded queue passes events from a worker to the logger and never blocks the worker.
 
 use std::cell::RefCell;
 

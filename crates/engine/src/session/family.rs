@@ -58,7 +58,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_generation(&mut self, generation: u32) {
         self.verdict_mut().generation = generation;
     }
-    /// State of application identification. It is [`Application::Nothing`] for ICMP sessions, which are never identified.
+    /// State of application identification. The state is [`Application::Nothing`] for ICMP sessions, which are never identified.
     #[inline(always)]
     fn application(&self) -> Application {
         match protocol::is_icmp(self.protocol()) {
@@ -235,7 +235,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn hash_one(hasher: &Hasher, key: &Self::Key) -> u64;
     /// An address as an integer.
     fn number(address: Self::Address) -> Self::Number;
-    /// The addresses as integers. They are stored in `numbers`, unless the addresses are integers already.
+    /// The addresses as integers. The integers are stored in `numbers`, unless the addresses are integers already.
     fn numbers<'a>(
         addresses: &'a [Self::Address],
         numbers: &'a mut [Self::Number; BURST_BUFFERS],
@@ -337,7 +337,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         if Self::IS_V6 {
             high >> 56 == 0xff
         } else {
-            // 240.0.0.0/4 without the broadcast address contains no groups. Its addresses are used only if they are configured for hosts.
+            // 240.0.0.0/4 without the broadcast address contains no groups. Addresses of 240.0.0.0/4 are used only if they are configured for hosts.
             low as u32 >= 0xe000_0000 && ((low as u32) < 0xf000_0000 || low as u32 == u32::MAX)
         }
     }

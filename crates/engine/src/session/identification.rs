@@ -1,8 +1,9 @@
 //! Application identification of sessions: the field of the session record, the settings of a commit, and the state of a worker.
 //!
 //! A worker passes the first packets of a session to nDPI, with a flow state from the worker's pool. During identification, the
-//! record contains the index of the flow state. Afterwards it contains the result, which moves with the shard. Before a shard
-//! leaves its worker, the worker ends all identifications in progress, so that no record refers to another worker's pool.
+//! record contains the index of the flow state. After identification, the record contains the result, which moves with the
+//! shard. Before a shard leaves its worker, the worker ends all identifications in progress, so that no record refers to
+//! another worker's pool.
 
 use std::cell::RefCell;
 use std::sync::Arc;

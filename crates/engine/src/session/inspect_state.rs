@@ -16,7 +16,8 @@ pub enum InspectState {
     Left,
     /// The session is not inspected, but its application is being identified.
     Pending,
-    /// The session is not inspected, but its packets are remarked. Its application may be identified, too.
+    /// The session is not inspected, but its packets are remarked. The application of the session may be identified,
+    /// too.
     Remarked,
     /// A filter rule denies the application, so that packets are dropped. The value is the kind of rejection.
     Denied(Option<RejectKind>),
@@ -28,7 +29,7 @@ const LEFT: u32 = 1;
 const PENDING: u32 = 2;
 /// Encoding of [`InspectState::Remarked`].
 const REMARKED: u32 = 3;
-/// First encoding of [`InspectState::Denied`]. There is one for each kind of rejection.
+/// First encoding of [`InspectState::Denied`]. Each kind of rejection has an encoding.
 const DENIED: u32 = 4;
 const RESET: u32 = 5;
 const PORT_UNREACHABLE: u32 = 6;

@@ -5,11 +5,12 @@
 //! ID to whatever a receiver may have to reassemble: fragments, and datagrams that may still be fragmented. Unfragmented
 //! datagrams with the Don't Fragment flag are atomic; receivers ignore their IP ID, and they keep it.
 //!
-//! - An unfragmented datagram gets its IP ID from a counter of outside address, destination and protocol: numbers below
-//!   [`FRAGMENTS`], from the [`IpIds`] of its shard, which draws ranges from counters shared by all shards.
-//! - A fragmented datagram gets its IP ID from a counter of destination and protocol, since virtual reassembly does not know
-//!   the outside address yet: numbers from [`FRAGMENTS`] on, from [`crate::features::virtual_reassembly`], which gives all
-//!   fragments of a datagram the same IP ID, in whatever order they arrive.
+//! - An unfragmented datagram gets its IP ID from the [`IpIds`] of its shard, which draws ranges of numbers from counters
+//!   shared by all shards. The numbers are below [`FRAGMENTS`]. The counter is selected by outside address, destination and
+//!   protocol.
+//! - A fragmented datagram gets its IP ID from [`crate::features::virtual_reassembly`], which gives all fragments of a
+//!   datagram the same IP ID, in whatever order they arrive. Its numbers start at [`FRAGMENTS`]. Its counters are selected by
+//!   destination and protocol only, since virtual reassembly does not know the outside address yet.
 //!
 //! A counter is selected by a keyed hash, so several flows may share a counter, but one flow never uses several. A number
 //! repeats after 32,768 others of its counter. RFC 6864 requires 120 s between repetitions, which holds up to 273 non-atomic
@@ -19,9 +20,9 @@
 //! Numbers follow the order in which the datagrams of all flows arrive: a capture that is replayed frame by frame gets the same
 //! numbers on any number of workers.
 //!
-//! Datagrams from outside keep their IP ID. Their sender has numbered all datagrams to one outside address, so those to one
-//! inside host differ, too. An ICMP error keeps the IP ID of the packet that it quotes, which is the one seen outside: hosts
-//! match errors by addresses and ports, and the gateway doesn't store earlier IP IDs.
+//! Datagrams from outside keep their IP ID. The sender of datagrams from outside has numbered all datagrams to one outside
+//! address, so those to one inside host differ, too. An ICMP error keeps the IP ID of the packet that it quotes, which is
+//! the one seen outside: hosts match errors by addresses and ports, and the gateway doesn't store earlier IP IDs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -41,10 +42,10 @@ const COUNTERS: usize = 2048;
 /// Number of IP IDs in a range that a shard draws at a time.
 const RUN: u16 = 32;
 
-/// Number of ticks after which the rest of a range is discarded. By then the shared counter may have wrapped around to it.
+/// Number of ticks after which the rest of a range is discarded. After this time, other ranges may contain the same numbers.
 const STALE: u32 = 30 * TICKS_PER_SECOND as u32;
 
-/// Counters that all shards share. Each shard draws ranges of numbers from them.
+/// Counters that all shards share. Each shard draws ranges of numbers from the shared counters.
 #[derive(Debug)]
 pub struct IpIdCounters(Box<[AtomicU16]>);
 

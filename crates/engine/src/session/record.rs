@@ -1,8 +1,8 @@
 //! The session record and its memory layout.
 //!
-//! A record has two cache lines for IPv4 and three for IPv6. The first line is written by the slow path. It contains the keys of
-//! both directions, which are also the translated tuples, and all decisions. The last line contains the state that is updated by
-//! packets.
+//! A record has two cache lines for IPv4 and three for IPv6. The first line is written by the slow path. The first line contains
+//! the keys of both directions, which are also the translated tuples, and all decisions. The last line contains the state that
+//! is updated by packets.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_nat::{Decision, Tracking};

@@ -1,5 +1,5 @@
-//! Log records of inspected flows: dropped packets, transactions and ends of flows. A worker passes them to the logger by a
-//! bounded queue that never blocks the worker.
+//! Log records of inspected flows: dropped packets, transactions, and ends of flows. A bounded queue passes records from a worker
+//! to the logger and never blocks the worker.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -17,34 +17,35 @@ use sluice_wire::ipv4::protocol;
 use crate::packet::counters::WorkerCounters;
 use crate::session::record::Track;
 
-/// Kinds of records that are written, apart from alerts and transactions. [`sluice_inspect::inspector::Settings`] selects the
+/// Kinds of log records to write, except for alerts and transactions. [`sluice_inspect::inspector::Settings`] selects the
 /// transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Records {
-    /// Write a record for each packet that inspection drops.
+    /// Whether to write a record for each packet that inspection drops.
     pub drops: bool,
-    /// Write a record for each flow that ends.
+    /// Whether to write a record for each flow that ends.
     pub flows: bool,
-    /// Capacity of each worker's queue; further records are counted as lost. 0: no queue.
+    /// Capacity of each worker's queue. Further records are counted as lost. If 0, there is no queue.
     pub most: usize,
 }
 
-/// Subject of a record.
+/// The packet or flow that a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     /// Time in nanoseconds since the start.
     pub at: u64,
-    /// Number of the flow, unique and equal in all of its records. 0 if the packet belongs to no flow.
+    /// Number of the flow. The number is unique and equal in all records of the flow; 0 if the packet belongs to no
+    /// flow.
     pub flow: u64,
-    /// Source and destination of the packet as inside hosts see them; for a flow, client and server.
+    /// Source and destination address of the packet, as inside hosts see them; for a flow, those of client and server.
     pub addresses: [IpAddr; 2],
-    /// Source and destination port, or client and server port.
+    /// Source and destination port of the packet; for a flow, those of client and server.
     pub ports: [u16; 2],
     /// IP protocol of the flow.
     pub protocol: u8,
-    /// The packet was sent by the client.
+    /// Whether the client sent the packet.
     pub to_server: bool,
-    /// Interface that the packet, or the first packet of the flow, arrived on.
+    /// Interface on which the packet, or the first packet of the flow, arrived.
     pub interface: u16,
     /// The application protocol, if known.
     pub service: Option<Service>,
@@ -56,7 +57,7 @@ pub fn flow_number(shard: u16, number: u64) -> u64 {
 }
 
 impl About {
-    /// The subject for a packet between two endpoints.
+    /// The description of a packet between two endpoints.
     pub fn packet(at: u64, flow: u64, ends: &Endpoints, interface: u16) -> Self {
         Self {
             at,
@@ -70,7 +71,7 @@ impl About {
         }
     }
 
-    /// The subject for a flow, or for its packet in a direction. `None` if the endpoints of the flow are not known.
+    /// The description of a flow, or of a packet of the flow in a direction. `None` if the endpoints of the flow are not known.
     pub fn flow(at: u64, shard: u16, summary: &FlowSummary, direction: Direction) -> Option<Self> {
         let ends = summary.ends?;
         let ends = match direction {
@@ -90,17 +91,17 @@ impl About {
 pub struct Ended {
     /// Time of the first and of the last inspected packet, in nanoseconds.
     pub seen: [u64; 2],
-    /// Packets of the client, and of the server.
+    /// Number of packets from the client, and number of those from the server.
     pub packets: [u64; 2],
-    /// Bytes of the client, and of the server.
+    /// Number of bytes from the client, and number of those from the server.
     pub bytes: [u64; 2],
     /// State of the flow at its end.
     pub state: FlowState,
-    /// Reason why the flow ended.
+    /// Why the flow ended.
     pub why: EndReason,
-    /// A rule has raised an alert.
+    /// Whether a rule has raised an alert.
     pub alerted: bool,
-    /// The flow's application by nDPI, if identified.
+    /// The application of the flow according to nDPI; `None` if it was not identified.
     pub application: Option<ProtocolPair>,
 }
 
@@ -120,16 +121,16 @@ pub enum FlowState {
 /// Why a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// No packet arrived for the timeout of its session.
+    /// The session of the flow timed out.
     Timeout,
-    /// Its session was ended, by an operator or by a change of configuration.
+    /// The session of the flow was ended by an operator or by a change of configuration.
     Forced,
-    /// It continues without inspection, because it is clean or by policy.
+    /// The flow continues without inspection, because it is clean or because of a policy.
     Bypass,
 }
 
 impl Ended {
-    /// The end of a flow and its session.
+    /// The end of a flow, described by the flow and its session.
     pub fn of(
         summary: &FlowSummary,
         protocol: u8,
@@ -166,11 +167,11 @@ impl Ended {
 pub enum RecordKind {
     /// A packet was dropped.
     Drop {
-        /// The reason of the drop.
+        /// Reason of the drop.
         reason: Reason,
-        /// The rule that dropped the packet.
+        /// Number of the rule that dropped the packet, if any.
         rule: Option<RuleNumber>,
-        /// Bytes of its IP datagram; 0 if no longer known.
+        /// Length of the packet's IP datagram in bytes; 0 if it is no longer known.
         length: u32,
     },
     /// A flow ended.
@@ -182,7 +183,7 @@ pub enum RecordKind {
 /// A log record of an inspected flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// Subject of the record.
+    /// The packet or flow that the record describes.
     pub about: About,
     /// Content of the record.
     pub said: RecordKind,
@@ -199,7 +200,7 @@ pub struct RecordQueue {
 }
 
 impl RecordQueue {
-    /// A queue and its consumer. Without a capacity there is no queue.
+    /// Creates a queue and its consumer. If `wanted` contains no capacity, there is no queue.
     pub fn new(wanted: Records) -> (Self, Option<Taken>) {
         if wanted.most == 0 {
             return Default::default();
@@ -209,7 +210,7 @@ impl RecordQueue {
         (Self { queue, wanted }, Some(consumer))
     }
 
-    /// Queue a record. Records that don't fit are counted as lost.
+    /// Queues a record. If the queue is full, the record is counted as lost.
     pub fn push(&self, about: About, said: RecordKind, counters: &WorkerCounters) {
         let Some(queue) = &self.queue else { return };
         match queue.borrow_mut().push(Record { about, said }) {
@@ -218,7 +219,7 @@ impl RecordQueue {
         }
     }
 
-    /// Queue a record of a dropped packet, if enabled.
+    /// Queues a record of a dropped packet, if such records are enabled.
     pub fn push_drop(
         &self,
         about: impl FnOnce() -> Option<About>,
@@ -234,7 +235,7 @@ impl RecordQueue {
         }
     }
 
-    /// Queue a record of the end of a flow, if enabled.
+    /// Queues a record of the end of a flow, if such records are enabled.
     pub fn push_end(
         &self,
         about: Option<About>,

@@ -1,12 +1,12 @@
-//! The way of other rules from the control thread to a shard or worker, and of those that are over back to it.
+//! The channel by which new inspection rules get from the control thread to a shard or worker, and retired rules back.
 
-/// Nanoseconds for which flows that are under way go by the rules that they began with.
+/// Nanoseconds for which existing flows continue to use the rules with which they began.
 pub const GRACE_PERIOD: u64 = 10_000_000_000;
 
-/// Changes that may wait for a worker that sleeps.
+/// Maximum number of changes that can wait for a sleeping worker.
 const MAX_PENDING: usize = 4;
 
-/// The control thread's end.
+/// The control thread's end of the channel.
 pub struct RuleSender<T> {
     fresh: rtrb::Producer<(u32, Box<T>)>,
     spent: rtrb::Consumer<Box<T>>,
@@ -18,10 +18,10 @@ pub struct RuleReceiver<T> {
     spent: rtrb::Producer<Box<T>>,
 }
 
-/// Both ends.
+/// Creates both ends of a channel.
 pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
     let (give, fresh) = rtrb::RingBuffer::new(MAX_PENDING);
-    // With those that are in use, and those that are over.
+    // In addition to the pending rules, one set is in use and one is retired.
     let (spent, back) = rtrb::RingBuffer::new(MAX_PENDING + 2);
     (
         RuleSender {
@@ -33,24 +33,25 @@ pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
 }
 
 impl<T> RuleSender<T> {
-    /// Whether another change can wait.
+    /// Whether another change can be sent.
     pub fn has_room(&self) -> bool {
         self.fresh.slots() > 0
     }
 
-    /// Give the receiver what is of a generation; without room, it is dropped.
+    /// Sends the rules of a generation to the receiver. If the channel is full, they are dropped.
     pub fn send(&mut self, generation: u32, fresh: Box<T>) {
         let _ = self.fresh.push((generation, fresh));
     }
 
-    /// Free what came back.
+    /// Frees the rules that the receiver has retired.
     pub fn collect(&mut self) {
         while self.spent.pop().is_ok() {}
     }
 }
 
 impl<T> RuleReceiver<T> {
-    /// The next that was given, of a generation and those before: what is for later ones goes with what those are told.
+    /// The next rules that were sent, if their generation is `generation` or an earlier one. Rules of later generations stay in
+    /// the channel.
     pub fn take(&mut self, generation: u32) -> Option<Box<T>> {
         let &(next, _) = self.fresh.peek().ok()?;
         let is_due = generation.wrapping_sub(next).cast_signed() >= 0;
@@ -58,7 +59,7 @@ impl<T> RuleReceiver<T> {
         Some(taken)
     }
 
-    /// It is no longer used. There is room for all that were ever given and not freed.
+    /// Returns rules that are no longer used. The channel has space for all rules that were sent and not freed.
     pub fn retire(&mut self, spent: Box<T>) {
         let _ = self.spent.push(spent);
     }

@@ -1,4 +1,4 @@
-//! A shard: the sessions, timers and port allocations that one worker at a time writes.
+//! A shard: the sessions, timers and port allocations that only one worker at a time modifies.
 
 use sluice_inspect::Inspector;
 use sluice_inspect::inspector::RulesetState;
@@ -29,14 +29,14 @@ pub struct Shard<'m> {
     pub bindings6: Bindings<'m, [u64; 2]>,
     /// IP IDs of outbound IPv4 datagrams.
     pub numbers: IpIds,
-    /// Inspection, if configured.
+    /// State of inspection, if configured.
     pub inspector: Option<Box<Inspector<'m>>>,
-    /// Receives new inspection rule sets.
+    /// Receiver of new inspection rule sets.
     pub renewals: Option<RuleReceiver<RulesetState>>,
 }
 
 impl<'m> Shard<'m> {
-    /// Let new flows be inspected by rules of a generation.
+    /// Lets new flows be inspected with the rules of a generation.
     #[inline(always)]
     pub fn follow_rules(&mut self, generation: u32, now: Now) {
         if let Some(inspector) = &mut self.inspector
@@ -58,7 +58,7 @@ impl<'m> Shard<'m> {
         }
     }
 
-    /// Release earlier rules once no flow uses them, or their grace period is over.
+    /// Retires earlier rules when no flow uses them any longer, or when their grace period is over.
     pub fn retire_rules(&mut self, now: Now) {
         let (Some(inspector), Some(renewals)) = (&mut self.inspector, &mut self.renewals) else {
             return;
@@ -68,7 +68,7 @@ impl<'m> Shard<'m> {
         }
     }
 
-    /// Number of IPv4 and of IPv6 sessions.
+    /// Number of IPv4 sessions, and number of IPv6 sessions.
     pub fn sessions(&self) -> [u64; 2] {
         [self.sessions4.len() as u64, self.sessions6.len() as u64]
     }

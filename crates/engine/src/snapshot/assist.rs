@@ -1,13 +1,13 @@
-//! Assistance: workers that receive take over whole shards from overloaded session workers, and give them back.
+//! Assistance: receiving workers take over whole shards from overloaded session workers, and return them later.
 //!
-//! If receive and parse run on other workers (I/O workers) than the sessions, the sessions may overload their workers. Then an
-//! I/O worker requests a shard from a session worker and processes it itself: see [`controller`] for the conditions. The shard
-//! moves as described in [`owners`](crate::snapshot::shard_owners), but the workers make all steps themselves: the requester
-//! writes its request where the other worker reads it once a round, and round counters tell when every worker has seen a
-//! change.
+//! If receiving and parsing run on other workers (I/O workers) than the sessions, the session workers may become overloaded. In
+//! case of overload, an I/O worker requests a shard from a session worker and processes it; see [`controller`] for the
+//! conditions. The shard moves as described in [`owners`](crate::snapshot::shard_owners), but the workers make all steps
+//! themselves. The requester writes its request to a location that the other worker reads once a round, and round counters show
+//! when every worker has seen a change.
 //!
-//! Operations of the control thread on all shards (a commit) or on one (a move) must not overlap: the control thread
-//! [`pause`](Assist::pause)s assistance, and no worker takes part in two moves.
+//! Operations of the control thread on all shards (a commit) or on one (a move) must not overlap with assistance: the control
+//! thread [`pause`](Assist::pause)s it, and no worker takes part in two moves.
 
 pub mod controller;
 
@@ -20,7 +20,8 @@ use crate::packet::io::WorkerIndex;
 pub struct Settings {
     /// Number of packets in the ring from an I/O worker to a session worker above which the I/O worker takes over a shard.
     pub threshold: u32,
-    /// Cycles, by the worker's cycle counter, that an I/O worker spends on borrowed shards before it receives again.
+    /// Number of cycles, according to the worker's cycle counter, that an I/O worker processes borrowed shards before it receives
+    /// again.
     pub slice: u64,
 }
 
@@ -29,25 +30,25 @@ pub struct Settings {
 pub struct Assist {
     settings: Settings,
     posts: Box<[Post]>,
-    /// Number of requests to pause, and number of shards in transit.
+    /// Number of requests to pause, and number of shards that are moving.
     paused: AtomicU32,
     under_way: AtomicU32,
 }
 
-/// State of one worker, on cache lines of its own.
+/// State of one worker, in separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Post {
     /// Number of rounds that the worker has begun.
     rounds: AtomicU64,
-    /// The request of another worker, or the answer to it; 0 if there is none.
+    /// Request from another worker, or the answer to it; 0 if there is none.
     queried: AtomicU64,
 }
 
-/// A request of an I/O worker to a session worker.
+/// Request of an I/O worker to a session worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssistRequest {
-    /// Direction of the move.
+    /// Direction of the requested move.
     pub what: ShardMove,
     /// The shard to move.
     pub shard: u16,
@@ -55,7 +56,7 @@ pub struct AssistRequest {
     pub by: WorkerIndex,
 }
 
-/// Direction of a move.
+/// Direction in which a shard moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardMove {
     /// To the requesting worker.
@@ -91,7 +92,7 @@ impl AssistRequest {
 }
 
 impl Assist {
-    /// State for a number of workers.
+    /// Creates the state for a number of workers.
     pub fn new(workers: usize, settings: Settings) -> Self {
         Self {
             settings,
@@ -106,25 +107,25 @@ impl Assist {
         self.settings
     }
 
-    /// Prevent shards from departing until [`resume`](Self::resume). Shards in transit still arrive: see
+    /// Prevents further moves from starting until [`resume`](Self::resume). Shards that are moving still arrive; see
     /// [`is_quiet`](Self::is_quiet).
     pub fn pause(&self) {
         self.paused.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Undo one [`pause`](Self::pause).
+    /// Revokes one [`pause`](Self::pause).
     pub fn resume(&self) {
         self.paused.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether no shard is in transit.
+    /// Whether no shard is moving.
     pub fn is_quiet(&self) -> bool {
         self.under_way.load(Ordering::SeqCst) == 0
     }
 
-    /// Record that a shard departs. Returns `false` if assistance is paused.
+    /// Records that a shard starts to move. Returns `false` if assistance is paused.
     pub(crate) fn depart(&self) -> bool {
-        // Both sides write first and then read, so that either this call or a concurrent pause sees the other.
+        // Both sides write before they read, so that this call or a concurrent pause sees the other.
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let may = self.paused.load(Ordering::SeqCst) == 0;
         if !may {
@@ -133,33 +134,33 @@ impl Assist {
         may
     }
 
-    /// Record that a shard has arrived, or has not departed after all.
+    /// Records that a shard has arrived, or that its move did not start.
     pub(crate) fn arrive(&self) {
         self.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Record that a worker begins a round: all packets that it has handed off are in the rings, and from now on it acts on
-    /// whatever others had published before they read its round counter.
+    /// Records that a worker begins a round. At this point, all packets that the worker has handed off are in the rings. From
+    /// now on, the worker uses all changes that other workers had published before they read its round counter.
     #[inline(always)]
     pub(crate) fn begin_round(&self, own: WorkerIndex) {
         if let Some(post) = self.posts.get(usize::from(own)) {
             let rounds = post.rounds.load(Ordering::Relaxed);
             post.rounds.store(rounds.wrapping_add(1), Ordering::Release);
-            // The owners of shards must be read after this point: see `observe_rounds`.
+            // The owners of shards must be read after this point; see `observe_rounds`.
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Record the round of each worker, after publishing a change that all must see.
+    /// Records the current round of each worker. Called after a change was published that all workers must see.
     pub(crate) fn observe_rounds(&self, rounds: &mut [u64]) {
-        // Either this thread sees a round that begins concurrently, or that round sees the published change.
+        // If a round begins concurrently, either this thread sees it, or that round sees the published change.
         fence(Ordering::SeqCst);
         for (post, rounds) in self.posts.iter().zip(rounds) {
             *rounds = post.rounds.load(Ordering::Acquire);
         }
     }
 
-    /// Whether every other worker has ended the round that it was in.
+    /// Whether every other worker has completed the round that was recorded in `rounds`.
     pub(crate) fn have_ended(&self, own: WorkerIndex, rounds: &[u64]) -> bool {
         let mut all = self.posts.iter().zip(rounds).enumerate();
         all.all(|(worker, (post, then))| worker == usize::from(own) || post.rounds.load(Ordering::Acquire) != *then)
@@ -170,7 +171,7 @@ impl Assist {
         self.posts.len()
     }
 
-    /// Send a request to a worker. Returns `false` if another request is pending there.
+    /// Sends a request to a worker. Returns `false` if the worker has another pending request.
     pub(crate) fn request(&self, whom: WorkerIndex, ask: AssistRequest) -> bool {
         let queried = self.posts.get(usize::from(whom)).map(|post| &post.queried);
         queried.is_some_and(|queried| {
@@ -179,20 +180,20 @@ impl Assist {
         })
     }
 
-    /// The request to a worker.
+    /// The pending request to a worker.
     #[inline(always)]
     pub(crate) fn requested(&self, own: WorkerIndex) -> Option<AssistRequest> {
         AssistRequest::unpack(self.posts.get(usize::from(own))?.queried.load(Ordering::Acquire))
     }
 
-    /// Answer the request to this worker.
+    /// Answers the request to this worker.
     pub(crate) fn answer(&self, own: WorkerIndex, yes: bool) {
         if let Some(post) = self.posts.get(usize::from(own)) {
             post.queried.store(if yes { YES } else { NO }, Ordering::Release);
         }
     }
 
-    /// The answer to a request, once it is available. This frees the worker for other requests.
+    /// The answer to a request, if it is available. When the answer was read, the worker accepts other requests.
     pub(crate) fn answered(&self, whom: WorkerIndex) -> Option<bool> {
         let queried = &self.posts.get(usize::from(whom))?.queried;
         let yes = match queried.load(Ordering::Acquire) {

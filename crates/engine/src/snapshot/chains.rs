@@ -1,7 +1,7 @@
-//! Chains: steps that a router's packets pass before session lookup, or before they are routed without a session.
+//! Chains: steps that a router's packets go through before session lookup, or before they are routed without a session.
 //!
-//! Chains are configured by name and compiled into one array in which steps only jump forwards: a batch of packets passes it
-//! once, from front to back.
+//! Chains are configured by name. All chains of a router are compiled into one array in which steps only jump forward, so that
+//! a batch of packets goes through the array once, from front to back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ mod compile;
 
 pub use compile::{Action, ChainError, ChainText, ClassText};
 
-/// The chain at which packets begin.
+/// Name of the chain at which packets begin.
 pub const ENTRY: &str = "input";
 
-/// Maximum number of steps of all chains of a router.
+/// Maximum number of steps in all chains of a router.
 pub const MAX_STEPS: usize = 256;
 
 /// Index of a step in a router's array.
@@ -33,22 +33,22 @@ pub type TallyIndex = u16;
 pub enum Step {
     /// Count packets.
     Count(TallyIndex),
-    /// Jump to the target of the first matching class.
+    /// Continue at the target of the first matching class.
     Classify(Box<Classify>),
     /// Police packets.
     Police {
         /// Index of the policer.
         policer: u16,
-        /// Counts packets above the rate.
+        /// Tally of packets that exceed the rate.
         tally: TallyIndex,
-        /// Where packets above the rate continue; `None`: they are dropped.
+        /// Step at which packets continue that exceed the rate; if `None`, they are dropped.
         exceed: Option<StepIndex>,
     },
-    /// Send copies.
+    /// Send copies of packets.
     Mirror {
-        /// The interface that copies are sent by.
+        /// The interface through which copies are sent.
         interface: u16,
-        /// Counts packets that were copied.
+        /// Tally of the packets that were copied.
         tally: TallyIndex,
     },
     /// Continue at another step.
@@ -68,16 +68,16 @@ pub struct Classify {
     pub four: Finder<u32>,
     /// Matcher for IPv6.
     pub six: Finder<u128>,
-    /// By class: its target, and its tally.
+    /// For each class: its target and its tally.
     pub targets: Vec<(StepIndex, TallyIndex)>,
 }
 
-/// Finds the first class that matches.
+/// Finds the first class that matches a packet.
 #[derive(Debug)]
 pub enum Finder<A: Address> {
-    /// Linear search.
+    /// Linear search over a few hyperrectangles.
     Few(Vec<(RuleNumber, Rule<A>)>),
-    /// The matcher of the packet filter.
+    /// The matcher of the packet filter, for many hyperrectangles.
     Many(Box<CutTree<A>>),
 }
 
@@ -85,7 +85,7 @@ pub enum Finder<A: Address> {
 const FEW: usize = 8;
 
 impl<A: Address> Finder<A> {
-    /// A matcher for hyperrectangles with the numbers of their classes, in order.
+    /// Creates a matcher for sorted hyperrectangles, each with the number of its class.
     fn new(boxes: Vec<(RuleNumber, Rule<A>)>) -> Self {
         match boxes.len() {
             0..=FEW => Self::Few(boxes),
@@ -93,7 +93,7 @@ impl<A: Address> Finder<A> {
         }
     }
 
-    /// Find the class of each packet.
+    /// Finds the class of each packet.
     pub fn find(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         match self {
             Self::Few(boxes) => {
@@ -109,7 +109,7 @@ impl<A: Address> Finder<A> {
     }
 }
 
-/// Counters of one worker for a tally.
+/// Counts of one worker for a tally.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct WorkerTally {
@@ -117,7 +117,7 @@ struct WorkerTally {
     bytes: Counter,
 }
 
-/// Counter of a step: packets, and bytes of their frames. Each worker writes its own part.
+/// Counter of a step: packets, and bytes of their frames. Each worker writes a separate part of the counter.
 #[derive(Debug)]
 pub struct Tally(Box<[WorkerTally]>);
 
@@ -126,7 +126,7 @@ impl Tally {
         Self((0..workers).map(|_| WorkerTally::default()).collect())
     }
 
-    /// Add to the part of the worker `own`.
+    /// Adds to the part of worker `own`.
     #[inline]
     pub fn add(&self, own: WorkerIndex, packets: u64, bytes: u64) {
         if let Some(share) = self.0.get(usize::from(own)) {
@@ -145,22 +145,22 @@ impl Tally {
 /// Unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicerRate {
-    /// Packets a second, and burst size in packets.
+    /// Packets per second, and burst size in packets.
     Packets(u64, u64),
-    /// Bits a second, and burst size in bytes.
+    /// Bits per second, and burst size in bytes.
     Bits(u64, u64),
 }
 
-/// A policer that all workers share: one word, which holds the time at which the bucket is full again.
+/// A policer that all workers share. The state of a policer is one word, the time at which the bucket will be full.
 #[derive(Debug)]
 pub struct Policer {
     rate: PolicerRate,
-    /// Of packets, or of bits.
+    /// Token bucket of packets or of bits.
     bucket: SharedTokenBucket,
 }
 
 impl Policer {
-    /// A policer with a full bucket.
+    /// Creates a policer with a full bucket.
     pub fn new(rate: PolicerRate) -> Self {
         let bucket = match rate {
             PolicerRate::Packets(rate, burst) => TokenRate::new(rate.max(1), burst),
@@ -172,7 +172,7 @@ impl Policer {
         }
     }
 
-    /// Whether a packet of this many bytes conforms to the rate, at a time in nanoseconds.
+    /// Whether the rate permits a packet of this many bytes at a time in nanoseconds.
     #[inline]
     pub fn admits(&self, bytes: u64, now: u64) -> bool {
         match self.rate {
@@ -182,29 +182,29 @@ impl Policer {
     }
 }
 
-/// A step as lists show it.
+/// A step, as shown in lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedStep {
     /// Name of the step's chain.
     pub chain: String,
     /// Text of the step in the configuration.
     pub text: String,
-    /// The chain where all or some of its packets continue.
+    /// The chain at which all or some of the step's packets continue, if any.
     pub to: Option<String>,
-    /// Tally of the step.
+    /// Tally of the step, if it has one.
     pub tally: Option<TallyIndex>,
 }
 
-/// Identity of a policer over commits.
+/// Identity of a policer, by which its state is kept over commits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum PolicerName {
-    /// Place and text: the policer belongs to one step.
+    /// Position and text. The policer belongs to one step.
     Text(String),
-    /// A name, by which steps of any router share it.
+    /// A name. Steps of any router with this name share the policer.
     Name(String),
 }
 
-/// Policers that steps of several routers share, by name.
+/// Policers with names, which steps of several routers share.
 #[derive(Debug, Default)]
 pub struct NamedPolicers(HashMap<String, Arc<Policer>>);
 
@@ -212,14 +212,14 @@ pub struct NamedPolicers(HashMap<String, Arc<Policer>>);
 #[derive(Debug, Default)]
 pub struct Chains {
     steps: Vec<Step>,
-    /// Tallies, with their identities over commits.
+    /// Tallies, with the identities by which their counts are kept over commits.
     tallies: Vec<(String, Arc<Tally>)>,
     policers: Vec<(PolicerName, Arc<Policer>)>,
     listed: Vec<ListedStep>,
 }
 
 impl Chains {
-    /// The steps; packets begin at the first one.
+    /// The steps. Packets begin at the first step.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -241,7 +241,7 @@ impl Chains {
         &self.listed
     }
 
-    /// Keep the counts of tallies and the state of policers that were in the previous chains.
+    /// Keeps the counts of tallies and the state of policers that the previous chains contain.
     pub fn adopt(&mut self, before: &Self) {
         let tallies: HashMap<_, _> = before.tallies.iter().map(|(key, tally)| (key, tally)).collect();
         for (key, tally) in &mut self.tallies {
@@ -257,7 +257,7 @@ impl Chains {
         }
     }
 
-    /// Add the named policers to the map.
+    /// Adds the named policers of these chains to the map.
     pub fn note_named(&self, named: &mut NamedPolicers) {
         for (called, policer) in &self.policers {
             if let PolicerName::Name(name) = called {
@@ -266,7 +266,7 @@ impl Chains {
         }
     }
 
-    /// Use the named policers of the map. Add those that are missing or have a new rate.
+    /// Replaces the named policers by those of the map. Adds policers that are missing there, or that have a new rate.
     pub fn share_named(&mut self, named: &mut NamedPolicers) {
         for (called, policer) in &mut self.policers {
             let PolicerName::Name(name) = called else { continue };
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn policer_of_packets_admits_its_burst_then_its_rate() {
-        // Including times at which the policer's own clock wraps around.
+        // The start times include some at which the policer's clock wraps around.
         for start in [0, 1_000, u64::MAX / 32 - SECOND / 2, 1_700_000_000 * SECOND] {
             let policer = Policer::new(PolicerRate::Packets(1_000, 20));
             let admitted = |from: u64, count: u64, step: u64| {
@@ -295,9 +295,9 @@ mod tests {
                     .count()
             };
             assert_eq!(20, admitted(0, 100, 0), "{start}");
-            // Ten times the rate for a second: one packet of ten conforms.
+            // Packets arrive for a second at ten times the rate: one of ten packets is admitted.
             assert_eq!(1_000, admitted(SECOND / 10_000, 10_000, SECOND / 10_000), "{start}");
-            // The bucket holds no more than the burst.
+            // The bucket holds at most the burst.
             assert_eq!(20, admitted(9 * SECOND, 100, 0), "{start}");
         }
     }
@@ -307,7 +307,7 @@ mod tests {
         let policer = Policer::new(PolicerRate::Bits(8_000_000, 3_000));
         let admitted = |at: u64, bytes: u64| (0..100).filter(|_| policer.admits(bytes, at)).count();
         assert_eq!(2, admitted(SECOND, 1_500));
-        // 1 ms at 8 Mbit/s is 1,000 bytes.
+        // In 1 ms, 8 Mbit/s permit 1,000 bytes.
         assert_eq!(0, admitted(SECOND + 1_000_000, 1_001));
         assert_eq!(10, admitted(SECOND + 1_000_000, 100));
     }

@@ -1,4 +1,4 @@
-//! Forwarding state: routes and neighbours as a worker looks them up.
+//! Forwarding state: routes and neighbours, as workers look them up.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::session::family::{Family, PerFamily};
 /// Result of a route lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardingDecision {
-    /// A neighbour that has an entry.
+    /// Send to a neighbour that has an entry in the neighbour table.
     Hop(AdjacencyIndex),
-    /// A neighbour that has no entry yet.
+    /// Send to a neighbour that has no entry in the neighbour table.
     Unknown(UnresolvedNeighbour),
-    /// The gateway itself.
+    /// Deliver to the gateway itself.
     Local,
-    /// No usable route.
+    /// No usable route exists.
     Refused(Reason),
 }
 
-/// One worker's view of routes and neighbours, always in their newest state.
+/// A worker's access to routes and neighbours, whose current state it always reads.
 #[derive(Clone, Debug)]
 pub struct ForwardingState {
-    /// The FIB, as this worker reads it.
+    /// Access to the FIB.
     pub fib: FibReader,
     /// Next hops of routes.
     pub next_hops: Arc<NextHops>,
@@ -45,14 +45,14 @@ impl PerFamily for AllRoutes {
 }
 
 impl ForwardingState {
-    /// The value of a router's longest matching route for an address; [`NO_ROUTE`] if there is none.
+    /// The value of the longest route of a router that matches an address, or [`NO_ROUTE`] if there is none.
     #[inline(always)]
     pub fn route_value<F: Family>(&self, router: RouterIndex, address: F::Address) -> u32 {
         let routes = F::select::<AllRoutes>(&self.fib.v4, &self.fib.v6);
         routes.lookup(router, F::number(address)).unwrap_or(NO_ROUTE)
     }
 
-    /// The values of the routes for several addresses, each in its router.
+    /// The values of the routes for several addresses, each in a router.
     #[inline(always)]
     pub fn route_values<F: Family>(&self, routers: &[RouterIndex], addresses: &[F::Address], values: &mut [u32]) {
         let mut numbers = [F::Number::default(); BURST_BUFFERS];
@@ -61,7 +61,7 @@ impl ForwardingState {
         routes.lookup_batch(routers, numbers, values);
     }
 
-    /// The route for an address: a source-based route if one matches, otherwise that of the router.
+    /// The route for an address: a source-based route if one matches, otherwise a route of the router.
     #[inline]
     pub fn route<F: Family>(&self, lookup: Lookup<'_>, address: F::Address) -> u32 {
         match lookup.is_plain() {
@@ -76,7 +76,7 @@ impl ForwardingState {
         routes.find(|&route| route != NO_ROUTE).unwrap_or(NO_ROUTE)
     }
 
-    /// Look up an address. With several next hops, the hash of the flow, or of its source, selects one.
+    /// Looks up an address. If its route has several next hops, the hash of the flow or of its source selects one.
     #[inline]
     pub fn find<F: Family>(
         &self,
@@ -93,7 +93,7 @@ impl ForwardingState {
         self.destination::<F>(route, address)
     }
 
-    /// Whether an adjacency is one of those that flows to an address use.
+    /// Whether flows to an address use an adjacency, according to the current routes.
     pub fn is_offered<F: Family>(&self, lookup: Lookup<'_>, address: F::Address, hop: AdjacencyIndex) -> bool {
         let route = self.route::<F>(lookup, address);
         self.next_hops
@@ -101,7 +101,7 @@ impl ForwardingState {
             .any(|member| self.destination::<F>(member, address) == ForwardingDecision::Hop(hop))
     }
 
-    /// Look up an address with the next hops on one interface. `None` if its route has none there.
+    /// Looks up an address, restricted to next hops on one interface; `None` if its route has no next hop there.
     pub fn find_by_interface<F: Family>(
         &self,
         lookup: Lookup<'_>,
@@ -117,7 +117,7 @@ impl ForwardingState {
         })
     }
 
-    /// The result for a next hop that is the route of `address`.
+    /// The forwarding decision for a next hop of the route to `address`.
     #[inline(always)]
     pub fn destination<F: Family>(&self, route: u32, address: F::Address) -> ForwardingDecision {
         match self.resolved_gateway(route) {
@@ -126,7 +126,7 @@ impl ForwardingState {
         }
     }
 
-    /// The adjacency of a resolved gateway, which is the common case.
+    /// The adjacency of a resolved gateway, which is the most common next hop.
     #[inline(always)]
     pub fn resolved_gateway(&self, route: u32) -> Option<AdjacencyIndex> {
         let (interface, neighbour) = self.next_hops.adjacency(route)?;
@@ -152,7 +152,7 @@ impl ForwardingState {
         }
     }
 
-    /// The result for a neighbour that is given by interface and address.
+    /// The forwarding decision for a neighbour, given by interface and address.
     pub fn neighbour(&self, wanted: UnresolvedNeighbour) -> ForwardingDecision {
         match self.neighbours.find(wanted.interface, wanted.address) {
             Some(neighbour) => ForwardingDecision::Hop(AdjacencyIndex::new(wanted.interface, neighbour.0)),
@@ -169,13 +169,13 @@ impl ForwardingState {
         })
     }
 
-    /// The MAC address of the neighbour, if known.
+    /// The MAC of the neighbour, if known.
     #[inline(always)]
     pub fn mac(&self, hop: AdjacencyIndex) -> Option<[u8; 6]> {
         self.neighbours.mac_to_send(NeighbourIndex(hop.neighbour()))
     }
 
-    /// Add a session's reference to an adjacency's neighbour. Returns `false` if the entry has been reused for another
+    /// Adds a session's reference to the neighbour of an adjacency. Returns `false` if the entry was reused for another
     /// neighbour.
     pub fn acquire(&self, hop: AdjacencyIndex) -> bool {
         !hop.has_neighbour()
@@ -185,7 +185,7 @@ impl ForwardingState {
             })
     }
 
-    /// Remove a session's reference to a neighbour.
+    /// Removes a session's reference to a neighbour.
     pub fn release(&self, hop: AdjacencyIndex) {
         if !hop.has_neighbour() {
             return;
@@ -207,14 +207,14 @@ impl ForwardingState {
     }
 }
 
-/// By direction: an adjacency, and the number of consecutive sessions with it that are not yet added to the neighbour's
-/// reference count.
+/// For each direction: an adjacency, and the number of consecutive sessions with this adjacency that have not been added to the
+/// neighbour's reference count.
 type Counts = [(AdjacencyIndex, u32); 2];
 
 const NO_COUNTS: Counts = [(AdjacencyIndex::NONE, 0); 2];
 
-/// References of a batch's new sessions to neighbours. They are counted and written together, because each update of a
-/// neighbour's reference count is an atomic read-modify-write.
+/// References from a batch's new sessions to neighbours. The references are counted and written together, because each
+/// update of a neighbour's reference count is an atomic read-modify-write operation.
 #[derive(Debug)]
 pub struct NeighbourReferences(Counts);
 
@@ -225,8 +225,8 @@ impl Default for NeighbourReferences {
 }
 
 impl NeighbourReferences {
-    /// Add references for the adjacencies of one more session. Returns `false`, without changes, if an entry has been reused
-    /// for another neighbour.
+    /// Adds references for the adjacencies of one more session. Returns `false`, without effect, if an entry was reused for
+    /// another neighbour.
     #[inline(always)]
     pub fn take(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2]) -> bool {
         for (place, hop) in hops.into_iter().enumerate() {
@@ -240,8 +240,8 @@ impl NeighbourReferences {
         true
     }
 
-    /// Switch to another adjacency. Its first reference is written immediately, so that the neighbour can't be removed before
-    /// the others are written.
+    /// Starts counting for another adjacency. The first reference is written immediately, so that the neighbour can't be removed
+    /// before the others are written.
     #[inline(never)]
     fn begin(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2], place: usize) -> bool {
         Self::write(forwarding, &mut self.0[place]);
@@ -253,14 +253,14 @@ impl NeighbourReferences {
         false
     }
 
-    /// Remove the references of the last session.
+    /// Removes the references of the session that was added last.
     #[cold]
     pub fn release(&mut self, forwarding: &ForwardingState, hops: &[AdjacencyIndex]) {
         self.flush(forwarding);
         hops.iter().for_each(|&hop| forwarding.release(hop));
     }
 
-    /// Write the counted references to the neighbour table.
+    /// Writes the counted references to the neighbour table.
     pub fn flush(&mut self, forwarding: &ForwardingState) {
         self.0.iter_mut().for_each(|counted| Self::write(forwarding, counted));
     }
@@ -273,7 +273,7 @@ impl NeighbourReferences {
     }
 }
 
-/// References that ending sessions release. They are counted and written together.
+/// References to neighbours that ending sessions release. The releases are counted and written together.
 #[derive(Debug)]
 pub struct NeighbourReleases(Counts);
 
@@ -284,7 +284,7 @@ impl Default for NeighbourReleases {
 }
 
 impl NeighbourReleases {
-    /// Release the references of one more session.
+    /// Releases the references of one more session.
     #[inline(always)]
     pub fn release(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2]) {
         for (counted, hop) in self.0.iter_mut().zip(hops) {
@@ -296,7 +296,7 @@ impl NeighbourReleases {
         }
     }
 
-    /// Write the counted releases to the neighbour table.
+    /// Writes the counted releases to the neighbour table.
     pub fn flush(&mut self, forwarding: &ForwardingState) {
         self.0.iter_mut().for_each(|counted| Self::write(forwarding, counted));
     }

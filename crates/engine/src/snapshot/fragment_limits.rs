@@ -1,18 +1,18 @@
-//! Limits of what waits for the other fragments of a datagram.
+//! Limits of fragments that wait for the other fragments of their datagram.
 
-/// Limits of the table of datagrams in fragments.
+/// Limits of the table of fragmented datagrams in virtual reassembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentLimits {
-    /// Datagrams under way.
+    /// Maximum number of incomplete datagrams.
     pub datagrams: usize,
-    /// Fragments that wait, of all datagrams together.
+    /// Maximum number of parked fragments of all datagrams together.
     pub parked: usize,
-    /// How long a datagram is remembered, in nanoseconds.
+    /// Time for which a datagram is kept, in nanoseconds.
     pub patience: u64,
 }
 
 impl Default for FragmentLimits {
-    /// With the patience of RFC 6146 (FRAGMENT_MIN).
+    /// The default time is that of RFC 6146 (FRAGMENT_MIN).
     fn default() -> Self {
         Self {
             datagrams: 4_096,
@@ -22,14 +22,14 @@ impl Default for FragmentLimits {
     }
 }
 
-/// How much waits in one worker at most.
+/// Limits of the reassembly for inspection in one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReassemblyLimits {
-    /// Datagrams, each in a buffer of 64 KiB.
+    /// Maximum number of datagrams. Each datagram has a buffer of 64 KiB.
     pub datagrams: usize,
-    /// Bytes of the fragments of all of them.
+    /// Maximum number of bytes in the fragments of all datagrams together.
     pub bytes: usize,
-    /// How long the fragments of one wait, in nanoseconds.
+    /// Time for which the fragments of a datagram wait, in nanoseconds.
     pub patience: u64,
 }
 

@@ -6,9 +6,9 @@ use bytemuck::allocation::zeroed_slice_box;
 
 use crate::packet::time::{Now, TICKS_PER_SECOND};
 
-/// Number of flows of a table.
+/// Number of flows in a table.
 const FLOWS: usize = 32_768;
-/// Number of flows of a set. A new flow replaces the one that has been silent for longest.
+/// Number of flows in a set. A new flow replaces the flow in its set that has had no packet for the longest time.
 const WAYS: usize = 8;
 
 /// Known flows to and from the gateway itself.
@@ -18,27 +18,27 @@ pub struct GatewayFlows {
     pub begun: FlowSet,
     /// Flows that rules have accepted.
     pub admitted: FlowSet,
-    /// Datagrams whose first fragment has passed.
+    /// Fragmented datagrams whose first fragment has passed.
     pub datagrams: FlowSet,
 }
 
-/// Flows by the keyed hash of the direction towards the gateway.
+/// Flows, by the keyed hash of the direction towards the gateway.
 #[derive(Debug)]
 pub struct FlowSet(Box<[[Entry; WAYS]]>);
 
-/// The hash (0: none), and a word with the time of the last packet in its high half and the generation of the snapshot in its
-/// low half. The two words are written one after the other. A reader in between may see a flow that is being recorded as older
-/// or newer than it is, but never as another flow.
+/// The hash (0 if the entry is free), and a word with the time of the last packet in its high half and the generation of the
+/// snapshot in its low half. While the writer records a flow, a concurrent reader may see a wrong age for it, but never the data
+/// of another flow.
 type Entry = [AtomicU64; 2];
 
 impl Default for FlowSet {
     fn default() -> Self {
-        // The memory is zeroed on demand, so that unused pages take no memory.
+        // The memory is zeroed on demand, so that unused pages occupy no memory.
         Self(zeroed_slice_box(FLOWS / WAYS))
     }
 }
 
-/// Time of the last packet of a flow, and its generation.
+/// Time of a flow's last packet, and generation of the flow.
 fn state([_, state]: &Entry) -> (u32, u32) {
     let state = state.load(Ordering::Relaxed);
     ((state >> 32) as u32, state as u32)
@@ -66,8 +66,8 @@ impl FlowSet {
         (u64::from(silent) <= u64::from(seconds) * TICKS_PER_SECOND).then_some(entry)
     }
 
-    /// Refresh a flow whose last packet is at most this number of seconds old. Returns the generation of the snapshot by which
-    /// the flow was recorded.
+    /// Refreshes a flow whose last packet is at most `seconds` old. Returns the generation of the snapshot under which the flow
+    /// was recorded.
     pub fn generation(&self, hash: u64, now: Now, seconds: u32) -> Option<u32> {
         let entry = self.find(hash, now, seconds)?;
         let (_, generation) = state(entry);
@@ -75,12 +75,12 @@ impl FlowSet {
         Some(generation)
     }
 
-    /// Refresh a flow if it is known, and return whether it is.
+    /// Refreshes a flow if it is known. Returns whether it is known.
     pub fn is_known(&self, hash: u64, now: Now, seconds: u32) -> bool {
         self.generation(hash, now, seconds).is_some()
     }
 
-    /// Record a flow, or its new generation.
+    /// Records a flow with its current generation.
     pub fn note(&self, hash: u64, now: Now, generation: u32) {
         let (entries, hash) = (self.set(hash), hash.max(1));
         let age = |entry: &&Entry| match entry[0].load(Ordering::Relaxed) {
@@ -114,7 +114,7 @@ mod tests {
         flows.note(7, after(171), 4);
         assert_eq!(Some(4), flows.generation(7, after(171), 60));
         assert!(!flows.is_known(8, after(171), 60));
-        // A hash of 0 works like any other.
+        // A flow with the hash 0 is handled like any other.
         assert!(!flows.is_known(0, after(171), 60));
         flows.note(0, after(171), 4);
         assert!(flows.is_known(0, after(171), 60));

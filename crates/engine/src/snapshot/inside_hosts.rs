@@ -1,5 +1,5 @@
 //! Networks of inside hosts, derived from the translation rules. If untranslated flows have sessions, both directions of a flow
-//! must map to the same shard, whichever interfaces they arrive on.
+//! must belong to the same shard, independent of the interfaces on which they arrive.
 
 use sluice_nat::Address;
 use sluice_nat::rule::{DestinationAction, Prefix};
@@ -8,15 +8,16 @@ use sluice_wire::Context;
 use crate::session::family::Family;
 use crate::snapshot::{Interface, Nat};
 
-/// Minimum prefix length of a source rule that describes networks of hosts. A shorter prefix stands for all sources.
+/// Minimum prefix length with which a source rule describes networks of hosts. A rule with a shorter prefix applies to all
+/// sources.
 const SHORTEST: u8 = 4;
 
-/// Disjoint ranges of each virtual router, in ascending order.
+/// Disjoint address ranges of each virtual router, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InsideHosts<A>(Vec<(Context, A, A)>);
 
 impl<A: Address> InsideHosts<A> {
-    /// Merge ranges given in any order.
+    /// Merges ranges, which may be in any order.
     pub fn new(mut ranges: Vec<(Context, A, A)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(Context, A, A)> = Vec::new();
@@ -29,8 +30,8 @@ impl<A: Address> InsideHosts<A> {
         Self(merged)
     }
 
-    /// The hosts whose addresses rules translate, and the targets of rules. For a rule with any source on certain outside
-    /// interfaces, `all` selects all addresses; otherwise only those on links of inside interfaces are included.
+    /// The hosts whose addresses rules translate, and the targets of rules. If a rule for any source has certain outside
+    /// interfaces, the flag `all` includes all addresses; otherwise only those on links of inside interfaces are included.
     pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface], all: bool) -> Self {
         let mut ranges = Vec::new();
         let range = |context: Context, prefix: Prefix<A>| {
@@ -83,7 +84,7 @@ impl<A: Address> InsideHosts<A> {
         Self::new(ranges)
     }
 
-    /// Whether an address belongs to a host.
+    /// Whether an address belongs to an inside host.
     #[inline(always)]
     pub fn has(&self, context: Context, address: A) -> bool {
         let after = self.0.partition_point(|range| (range.0, range.1) <= (context, address));
@@ -91,8 +92,8 @@ impl<A: Address> InsideHosts<A> {
         before.is_some_and(|range| range.0 == context && address <= range.2)
     }
 
-    /// The host's endpoint and the other endpoint of a flow, by address and port. The order of the arguments makes no
-    /// difference.
+    /// The endpoints of a flow (address and port) in a defined order: the inside host first. The result does not depend on the
+    /// order of the arguments.
     #[inline(always)]
     pub fn ends<P: Ord>(&self, context: Context, one: (A, P), other: (A, P)) -> ((A, P), (A, P)) {
         let in_order = match (self.has(context, one.0), self.has(context, other.0)) {

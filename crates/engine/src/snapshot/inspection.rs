@@ -1,4 +1,4 @@
-//! What a commit says of inspection.
+//! Inspection settings of a commit.
 
 use std::sync::Arc;
 
@@ -15,48 +15,48 @@ use crate::session::records::Records;
 use crate::snapshot::fragment_limits::ReassemblyLimits;
 use crate::snapshot::overload::{Class, Overload};
 
-/// What a commit says.
+/// Inspection settings of a commit.
 #[derive(Clone, Debug)]
 pub struct InspectionPolicy {
-    /// What is configured.
+    /// Settings of the inspector.
     pub settings: Settings,
-    /// How often rules matched, for all workers.
+    /// Number of rule matches by host, shared by all workers.
     pub rates: Arc<HostTable>,
-    /// The rules in force.
+    /// The rules to evaluate.
     pub rules: Arc<Ruleset>,
-    /// Alerts that wait in each worker's queue at most.
+    /// Maximum number of alerts in each worker's queue.
     pub alerts: usize,
-    /// Records beside them.
+    /// Log records to write in addition to alerts.
     pub records: Records,
-    /// By interface: flows that come or go by it are inspected.
+    /// For each interface: whether flows are inspected that enter or leave through it.
     pub interfaces: Vec<bool>,
-    /// Datagrams in fragments that each worker puts together.
+    /// Limits of datagram reassembly in each worker.
     pub fragments: ReassemblyLimits,
-    /// What is done while a worker has more to do than it can.
+    /// Actions while a worker is overloaded.
     pub overload: Overload,
-    /// Classes of flows that are not inspected: what they say of overload does not matter.
+    /// Classes of flows that are never inspected. The overload actions of these classes are ignored.
     pub bypass: Vec<Class>,
 }
 
 impl InspectionPolicy {
-    /// Whether an interface's flows are inspected.
+    /// Whether the flows of an interface are inspected.
     #[inline(always)]
     pub fn is_on(&self, interface: u16) -> bool {
         self.interfaces.get(interface as usize).is_some_and(|&on| on)
     }
 
-    /// Whether a TCP segment may begin the session of a connection whose beginning was not seen, for inspection to say what
-    /// becomes of it.
+    /// Whether a TCP segment may create a session for a connection whose beginning was not seen. The session is inspected
+    /// midstream.
     pub fn accepts_midstream(&self, layers: &Layers) -> bool {
         let said = self.settings.policy(Exception::Midstream);
         layers.protocol == TCP
             && matches!(said, Policy::Pass | Policy::Bypass)
-            // An answer to a SYN, or a reset, says nothing about who called.
+            // A SYN-ACK or a reset does not show which endpoint opened the connection.
             && layers.tcp_flags & (SYN | RST) == 0
             && layers.fragment != Fragment::Later
     }
 
-    /// Whether a frame that no rule can look into goes on over a bridge.
+    /// Whether a bridge forwards a frame that can't be parsed for inspection.
     pub fn passes_unparsable(&self) -> bool {
         matches!(
             self.settings.policy(Exception::Unparsable),
@@ -64,8 +64,8 @@ impl InspectionPolicy {
         )
     }
 
-    /// Whether a packet with a wrong checksum comes to inspection at all: it is dropped before, unless something else is
-    /// to be done about it.
+    /// Whether packets with a wrong checksum are passed to inspection. If the policy is to drop such packets, they are
+    /// dropped before they reach inspection.
     pub fn takes_wrong_checksums(&self, reason: Fault) -> bool {
         let said = self.settings.policies.of(Exception::BadChecksum);
         reason == Fault::BadTransportChecksum && said != Policy::DropPacket

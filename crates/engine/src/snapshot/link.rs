@@ -1,4 +1,5 @@
-//! What the fast path needs of an interface, in half a cache line, because a gateway may have hundreds of VLANs.
+//! The data of an interface that the fast path needs. The data takes half a cache line, because a gateway may have hundreds of
+//! VLANs.
 
 use sluice_route::{RouterIndex, SourceValidation};
 use sluice_wire::ethernet;
@@ -10,32 +11,32 @@ use crate::packet::io::{NO_PORT, PortIndex};
 /// Maximum number of tags that the fast path supports.
 const TAGS: usize = 2;
 
-/// An interface as the fast path sees it.
+/// The data of an interface that the fast path needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// MAC address of the interface, and its tags in wire format.
+    /// MAC of the interface, and its tags as in frames.
     head: [u8; 6 + 4 * TAGS],
     /// Number of tags of the interface.
     pub tags: u8,
-    /// See [`super::Priority::kept`].
+    /// Priority bits that frames keep; see [`super::Priority::kept`].
     pub keeps: u8,
-    /// Plain IPv4 packets that arrive need only a route.
+    /// Whether arriving plain IPv4 packets need only a route.
     pub passes: bool,
-    /// Plain packets that arrive are routed, and no tunnel ends here.
+    /// Whether arriving plain packets are routed, and no tunnel ends here.
     pub places: bool,
-    /// Packets that arrive may need sessions, by family: see [`Interface::stateful`].
+    /// Whether arriving packets may need sessions, for IPv4 and for IPv6; see [`Interface::stateful`].
     pub stateful: [bool; 2],
-    /// Sources of received packets must be validated.
+    /// Whether the sources of arriving packets must be validated.
     pub validated: bool,
-    /// Virtual router of the interface.
+    /// Virtual router to which the interface belongs.
     pub router: RouterIndex,
     /// Port of the interface.
     pub port: PortIndex,
-    /// Maximum length of an L3 datagram; for a tunnel an upper bound.
+    /// Maximum length of an L3 datagram. For a tunnel it is an upper bound.
     pub mtu: u16,
-    /// The interface is a tunnel, whose path MTU may be lower.
+    /// Whether the interface is a tunnel, whose path MTU may be lower than `mtu`.
     pub tunnel: bool,
-    /// Each worker has its own transmit queue of the port.
+    /// Whether each worker has its own transmit queue of the port.
     pub queued: bool,
 }
 
@@ -56,7 +57,7 @@ impl Link {
         queued: false,
     };
 
-    /// The fast path's view of an interface.
+    /// Creates the fast path's data of an interface.
     pub(super) fn of(interface: &Interface, snapshot: &Snapshot) -> Self {
         let senders = snapshot.senders.get(usize::from(interface.port));
         let mut head = [0; _];
@@ -85,7 +86,7 @@ impl Link {
         }
     }
 
-    /// Whether the fast path supports its number of tags.
+    /// Whether the fast path supports the interface's number of tags.
     #[inline(always)]
     pub fn is_shallow(&self) -> bool {
         usize::from(self.tags) <= TAGS
@@ -97,7 +98,7 @@ impl Link {
         self.head.first_chunk().unwrap_or(&[0; 6])
     }
 
-    /// The header before the EtherType in frames to `mac`. Only the bytes for the addresses and actual tags are used.
+    /// The header of frames to `mac`, up to the EtherType. Only the bytes for the MACs and the actual tags are meaningful.
     #[inline(always)]
     pub fn head(&self, mac: Mac) -> [u8; HEAD] {
         let mut head = [0; HEAD];
@@ -107,7 +108,7 @@ impl Link {
     }
 }
 
-/// Length of the addresses and the maximum number of tags.
+/// Length of the MAC addresses and the maximum number of tags, in bytes.
 pub const HEAD: usize = ethernet::LENGTH - 2 + 4 * TAGS;
 
 const _: () = assert!(size_of::<Link>() <= 32);

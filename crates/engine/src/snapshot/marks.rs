@@ -1,5 +1,5 @@
-//! Marks and code points of sessions, if filter rules set any. They are stored separately from the records, so that sessions
-//! without them cost nothing.
+//! Marks and code points of sessions, if filter rules set any. Marks are not part of the session records, so that sessions
+//! without them need no memory for them.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,21 +13,21 @@ use crate::session::family::Family;
 use crate::snapshot::StartParameters;
 use crate::snapshot::shared_capacity;
 
-/// A mark for every possible record, by family: 4 bytes each.
+/// A table with a mark of 4 bytes for every possible session record of both families.
 #[derive(Debug)]
 pub struct Marks {
     marks: [Box<[AtomicU32]>; 2],
-    /// Maximum number of records of a shard, including the shared capacity.
+    /// Maximum number of records in a shard for each family, including the shared capacity.
     records: [usize; 2],
 }
 
 impl Marks {
-    /// A table with all marks 0.
+    /// Creates a table in which all marks are 0.
     pub fn new(start: &StartParameters) -> Self {
         let (own, records) = (start.sessions_per_shard(), shared_capacity::sessions_at_most(start));
         let shards = start.steering.shards().count() as usize;
         let marks = [0, 1].map(|family| {
-            // Marks of records in the shared capacity take no physical memory until a shard uses them.
+            // The marks of records in the shared capacity occupy no physical memory until a shard uses these records.
             let marks: Box<[AtomicU32]> = zeroed_slice_box(records[family] * shards);
             for shard in marks.chunks(records[family].max(1)) {
                 let own = shard.iter().take(own[family]);
@@ -51,8 +51,8 @@ impl Marks {
             .map_or(0, |mark| mark.load(Ordering::Relaxed))
     }
 
-    /// Set the mark of a session. A new session without a mark needs this, too, because its record may have belonged to a
-    /// session with one.
+    /// Sets the mark of a session. The mark of a new session must be set even if it is 0, because the record may have belonged
+    /// to a session with a mark.
     pub fn set<F: Family>(&self, shard: u16, index: RecordIndex, mark: u32) {
         if let Some(of) = self.of::<F>(shard, index) {
             of.store(mark, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Marks {
     }
 }
 
-/// Encode a traffic class: the mask of the bits that it sets, and their values; 0 if it sets none.
+/// Encodes a traffic class as the mask of the bits that it sets and their values; 0 if it sets none.
 pub fn of_class(class: TrafficClass) -> u32 {
     let (value, mask) = class.parts();
     u16::from_be_bytes([mask, value]).into()
@@ -73,7 +73,8 @@ pub fn class_of(kept: u32) -> Option<TrafficClass> {
     (!class.is_any()).then_some(class)
 }
 
-/// Set the traffic class of a packet. The IPv4 checksum is updated incrementally (RFC 1624), so that a wrong one stays wrong.
+/// Sets the traffic class of a packet. The IPv4 checksum is updated incrementally (RFC 1624), so that a wrong checksum stays
+/// wrong.
 pub fn set_class<F: Family>(frame: &mut [u8], layers: &Layers, class: TrafficClass) {
     let header = frame.get_mut(usize::from(layers.l3)..).unwrap_or_default();
     let Some(first) = header.first_chunk_mut() else { return };

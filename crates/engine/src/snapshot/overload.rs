@@ -1,39 +1,40 @@
-//! What is done while a worker has more to do than it can: by class of traffic, before work is spent on it.
+//! Actions while a worker is overloaded. Overload actions depend on the class of traffic and are applied before work is done
+//! for a packet.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use sluice_inspect::scope::Endpoints;
 
-/// What is done about a packet of a class under overload.
+/// Action for a packet of a class under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shed {
-    /// It is inspected.
+    /// Inspect the packet.
     #[default]
     Inspect,
-    /// It is inspected, unless so many bytes of its flow have been.
+    /// Inspect the packet, unless this number of bytes of its flow was already inspected.
     Less(u64),
-    /// It goes on uninspected; a TCP connection for good, for what it lacks can't be put in order later.
+    /// Forward the packet without inspection. A TCP connection is never inspected again, because its stream is then incomplete.
     Bypass,
-    /// It is dropped.
+    /// Drop the packet.
     Drop,
 }
 
-/// A class of traffic. What is left empty says nothing.
+/// A class of traffic. Conditions that are empty match all packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
-    /// Protocol over IP.
+    /// IP protocol number.
     pub protocol: Option<u8>,
-    /// Ports that either end has.
+    /// Port ranges, one of which must contain the port of either endpoint.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Networks that either end is in, as the inside sees it: address and length.
+    /// Networks (address and prefix length), one of which must contain either endpoint, as inside hosts see it.
     pub networks: Vec<(IpAddr, u8)>,
-    /// What is done about it.
+    /// Action for packets of the class.
     pub shed: Shed,
 }
 
 impl Class {
-    /// Whether a packet between two ends is of this class.
+    /// Whether a packet between these endpoints belongs to the class.
     pub fn has(&self, ends: &Endpoints) -> bool {
         let is_port = |port| self.ports.iter().any(|ports| ports.contains(port));
         let is_in = |address| {
@@ -58,19 +59,19 @@ fn contains(network: &(IpAddr, u8), address: IpAddr) -> bool {
     differ.checked_shr(width - u32::from(length)).unwrap_or(0) == 0
 }
 
-/// What is configured.
+/// Configuration of overload handling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overload {
-    /// A worker is overloaded from so many waiting packets on; 0: it never is.
+    /// Number of waiting packets from which on a worker is overloaded; 0 disables overload handling.
     pub begins: u64,
-    /// Until so few wait.
+    /// Number of waiting packets below which a worker is no longer overloaded.
     pub ends: u64,
-    /// The first that a packet is of says what is done about it. What is of none is inspected.
+    /// Classes of traffic. The first class that matches a packet determines the action; packets without a class are inspected.
     pub classes: Vec<Class>,
 }
 
 impl Overload {
-    /// What is done about a packet.
+    /// The action for a packet between these endpoints.
     pub fn shed(&self, ends: &Endpoints) -> Shed {
         let mut classes = self.classes.iter();
         classes

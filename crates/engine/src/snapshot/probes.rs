@@ -1,6 +1,7 @@
-//! Echo requests for health checks of uplinks. They are sent to the gateway of an uplink, independently of routes.
+//! Echo requests for health checks of uplinks. The requests are sent to the gateway of an uplink, independent of
+//! routes.
 //!
-//! The control plane numbers the requests, and a worker records the times of the request and of the answer. A random number in
+//! The control plane numbers the requests, and a worker records the times of the request and of its answer. A random number in
 //! the request authenticates the answer.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -14,15 +15,15 @@ pub const PROBES: usize = 512;
 /// An echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Index among the pending requests.
+    /// Index of the request among the pending requests.
     pub number: usize,
-    /// The interface that it is sent by, which also determines its source address.
+    /// The interface through which the request is sent. The interface determines the source address.
     pub interface: InterfaceIndex,
-    /// The gateway that the request is sent to.
+    /// The gateway to which the request is sent.
     pub gateway: Address,
     /// Destination of the request.
     pub target: Address,
-    /// Identifier and data that the answer returns.
+    /// Identifier and data of the request, which the answer returns.
     pub echo: Echo,
 }
 
@@ -32,7 +33,7 @@ struct Slot {
     /// The identifier of the request plus 1; 0 if the entry is free.
     identifier: AtomicU32,
     data: AtomicU64,
-    /// Times of the request and of the answer in nanoseconds; 0 if not yet.
+    /// Time of the request, and time of the answer, in nanoseconds; 0 if it has not happened.
     sent: AtomicU64,
     answered: AtomicU64,
 }
@@ -55,7 +56,7 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// Expect the answer to a request that is about to be sent. The previous request of this index is forgotten.
+    /// Prepares for the answer to a request that is about to be sent. Replaces the previous request with this index.
     pub fn expect(&self, probe: &Probe) {
         let Some(slot) = self.slots.get(probe.number) else {
             return;
@@ -69,7 +70,7 @@ impl Probes {
         self.used.fetch_max(probe.number + 1, Ordering::Relaxed);
     }
 
-    /// No longer expect an answer.
+    /// Cancels a pending request.
     pub fn forget(&self, number: usize) {
         if let Some(slot) = self.slots.get(number) {
             slot.identifier.store(0, Ordering::Relaxed);
@@ -77,7 +78,7 @@ impl Probes {
         }
     }
 
-    /// Round-trip time of an answer in nanoseconds. `None` if it has not arrived.
+    /// Round-trip time of an answer in nanoseconds; `None` if the answer has not arrived.
     pub fn answer(&self, number: usize) -> Option<u64> {
         let slot = self.slots.get(number)?;
         let answered = slot.answered.load(Ordering::Relaxed);
@@ -91,20 +92,20 @@ impl Probes {
         all.filter(move |slot| slot.identifier.load(Ordering::Acquire) == wanted)
     }
 
-    /// Whether an answer with an identifier is expected.
+    /// Whether a request with this identifier is pending.
     #[inline]
     pub fn expects(&self, identifier: u16) -> bool {
         self.waiting(identifier).next().is_some()
     }
 
-    /// Record the time at which a request was sent.
+    /// Records the time at which a request was sent.
     pub fn sent(&self, number: usize, now: u64) {
         if let Some(slot) = self.slots.get(number) {
             slot.sent.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Record the time of an answer. Returns `false` if it is not expected.
+    /// Records the time of an answer. Returns `false` if no such request is pending.
     pub fn answered(&self, echo: &Echo, now: u64) -> bool {
         let is_it = |slot: &&Slot| slot.data.load(Ordering::Relaxed) == echo.data;
         let found = self.waiting(echo.identifier).find(is_it);

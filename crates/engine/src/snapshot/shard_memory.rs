@@ -1,4 +1,4 @@
-//! Memory of a shard, and an empty shard in it.
+//! Sizes of a shard's memory, and creation of an empty shard in it.
 
 use std::sync::Arc;
 
@@ -17,40 +17,40 @@ use crate::session::record::{Session4, Session6};
 use crate::session::shard::Shard;
 use crate::snapshot::{Snapshot, StartParameters};
 
-/// Why a shard can't be made.
+/// Why a shard can't be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
-    /// Its memory does not fit its tables.
+    /// The memory is too small for the session tables.
     #[error(transparent)]
     Table(#[from] TableSizeError),
-    /// Its memory does not fit its pools.
+    /// The memory is too small for the pools.
     #[error(transparent)]
     Ports(#[from] TooSmall),
-    /// There is no memory to inspect with.
+    /// The memory for inspection can't be allocated.
     #[error(transparent)]
     Inspection(#[from] sluice_inspect::inspector::Error),
-    /// There is no memory to search with.
+    /// The memory for pattern matching can't be allocated.
     #[error(transparent)]
     Search(#[from] sluice_inspect::bindings::vectorscan::Error),
 }
 
-/// Memory of one shard, in lines of 64 bytes.
+/// Sizes of the memory of one shard, in lines of 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardMemory {
-    /// IPv4 sessions.
+    /// Lines for IPv4 sessions.
     pub sessions4: usize,
-    /// IPv6 sessions.
+    /// Lines for IPv6 sessions.
     pub sessions6: usize,
-    /// What IPv4 pools lend.
+    /// Lines for ports and mappings of IPv4 pools.
     pub bindings4: usize,
-    /// What IPv6 pools lend.
+    /// Lines for ports and mappings of IPv6 pools.
     pub bindings6: usize,
-    /// Streams that are inspected.
+    /// Lines for inspected streams.
     pub streams: usize,
 }
 
 impl ShardMemory {
-    /// What one shard of `start` takes; for leases of IPv4 with room for the spare addresses.
+    /// The sizes for one shard, according to `start`. The ports of IPv4 pools include space for the spare addresses.
     pub fn of(start: &StartParameters, snapshot: &Snapshot) -> Self {
         let [four, six] = start.sessions_per_shard();
         Self {
@@ -66,14 +66,14 @@ impl ShardMemory {
         }
     }
 
-    /// All of it.
+    /// Number of all lines.
     pub fn total(&self) -> usize {
         self.sessions4 + self.sessions6 + self.bindings4 + self.bindings6 + self.streams
     }
 }
 
 impl<'m> Shard<'m> {
-    /// An empty shard in `memory` of [`ShardMemory::total`] lines.
+    /// Creates an empty shard in `memory`, which has [`ShardMemory::total`] lines.
     pub fn new(
         number: u16,
         start: &StartParameters,

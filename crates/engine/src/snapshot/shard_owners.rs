@@ -1,11 +1,12 @@
 //! The owner of each shard, and the protocol by which a shard moves to another worker.
 //!
-//! Only the owner gives a shard away. It publishes the new owner here, and from then on hands packets that it receives for the
-//! shard to the new owner, which holds them. Once every worker has seen the change (a full round of each) and the devices are
-//! steered, the old owner empties its device queues and rings. It processes the packets of its rings itself, and waits until
-//! other workers have taken what it handed to them: a worker reads one ring after another, and could otherwise take later
-//! packets of a flow first. Then the shard moves, and the new owner processes first the packets from rings, then those that it
-//! received itself. So no packet is lost, and flows keep their order.
+//! Only the owner can give a shard away. The owner publishes the new owner here. The owner then hands packets that it receives
+//! for the shard to the new owner, which holds them. When every worker has seen the change (after a full round of each) and the
+//! devices are steered accordingly, the old owner empties its device queues and rings. The old owner processes the packets of
+//! its rings itself, and waits until other workers have taken the packets that it handed to them: a worker reads one ring after
+//! another, and could otherwise take later packets of a flow first. After all of these packets are processed, the shard moves.
+//! The new owner first processes the packets from rings, and then those that it received itself. With this protocol no packet
+//! is lost, and flows keep their order.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +21,7 @@ use crate::session::shard::Shard;
 pub struct ShardOwners(Box<[AtomicU16]>);
 
 impl ShardOwners {
-    /// Distribute shards to workers in turn.
+    /// Distributes shards to workers round-robin.
     pub fn dealt(shards: Shards, workers: &[WorkerIndex]) -> Self {
         let turns = workers.iter().cycle().map(|&worker| AtomicU16::new(worker));
         Self(turns.take(shards.count() as usize).collect())
@@ -47,12 +48,12 @@ impl ShardOwners {
         self.0.len()
     }
 
-    /// Whether there are no shards, which never happens.
+    /// Whether there are no shards. The number of shards is never 0.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Set the owner of a shard. Only the present owner may call this.
+    /// Sets the owner of a shard. Only the present owner may call this.
     pub(crate) fn set(&self, shard: u16, worker: WorkerIndex) {
         if let Some(owner) = self.0.get(usize::from(shard)) {
             owner.store(worker, Ordering::Release);
@@ -60,19 +61,19 @@ impl ShardOwners {
     }
 }
 
-/// A shard, and the worker that it is for. A worker whose move is being cancelled may still expect it.
+/// A shard, and the worker for which it is stored. A worker whose move is being cancelled may still expect the shard.
 type Place<'m> = Option<(WorkerIndex, Box<Shard<'m>>)>;
 
-/// A place for each shard in transit. The lock is only held while a shard is put or taken, never while a packet is processed.
+/// One place for each moving shard. A lock is held only while a shard is stored or taken, never while a packet is processed.
 pub struct ShardExchange<'m> {
     places: Box<[Mutex<Place<'m>>]>,
-    /// Number of rings to one worker, and the capacity of each.
+    /// Number of rings to one worker, and capacity of each ring.
     rings: usize,
     pub(crate) ring: usize,
 }
 
 impl<'m> ShardExchange<'m> {
-    /// An exchange for a number of shards, with this number of rings to one worker and this capacity of each ring.
+    /// Creates places for a number of shards. `rings` is the number of rings to one worker, and `packets` their capacity.
     pub fn new(shards: usize, rings: usize, packets: usize) -> Self {
         Self {
             places: (0..shards).map(|_| Mutex::new(None)).collect(),
@@ -81,25 +82,26 @@ impl<'m> ShardExchange<'m> {
         }
     }
 
-    /// Maximum number of packets to take until none of those that all rings to one worker held before is left.
+    /// Number of packets after which all earlier packets in the rings to one worker are processed, if all rings were full.
     pub(crate) fn in_rings(&self) -> usize {
         self.of_waiting(self.ring)
     }
 
-    /// Maximum number of packets to take until the rings are empty if no ring holds more than `packets`.
+    /// Number of packets after which all earlier packets in the rings to one worker are processed, if no ring held more than
+    /// `packets` packets.
     pub(crate) fn of_waiting(&self, packets: usize) -> usize {
-        // Each ring is read in turn for a burst, and an incomplete burst takes a turn, too.
+        // Each ring is read for one burst in turn, and an incomplete burst takes a turn as well.
         self.rings * packets.min(self.ring).next_multiple_of(BURST_SIZE)
     }
 
-    /// Put a shard for a worker.
+    /// Stores a shard for a worker.
     pub(crate) fn put(&self, shard: Box<Shard<'m>>, to: WorkerIndex) {
         if let Some(place) = self.places.get(usize::from(shard.number)) {
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((to, shard));
         }
     }
 
-    /// Take a shard, if it is there for this worker.
+    /// Takes a shard, if it is stored for this worker.
     pub(crate) fn take(&self, shard: u16, own: WorkerIndex) -> Option<Box<Shard<'m>>> {
         let mut place = self.places.get(usize::from(shard))?.try_lock().ok()?;
         let (_, shard) = place.take_if(|(to, _)| *to == own)?;
@@ -113,7 +115,7 @@ mod tests {
 
     #[test]
     fn rings_of_no_whole_batches_are_through_after_as_many_turns_as_begun_batches() {
-        // After 700 packets, or 11 turns, only four of seven rings would have had the two turns that each needs.
+        // After 700 packets, or 11 turns, only four of the seven rings would have had the two turns that each needs.
         assert_eq!(7 * 2 * BURST_SIZE, ShardExchange::new(1, 7, 100).in_rings());
         assert_eq!(3 * 1024, ShardExchange::new(1, 3, 1024).in_rings());
         assert_eq!(3 * BURST_SIZE, ShardExchange::new(1, 3, 1024).of_waiting(1));

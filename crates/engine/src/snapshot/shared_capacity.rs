@@ -1,5 +1,5 @@
-//! Table capacity shared by all shards: a shard whose own tables are full takes further parts, so that a host can have far more
-//! sessions than a shard's even share.
+//! Table capacity that all shards share. A shard whose own tables are full takes further parts, so that one host can have far
+//! more sessions than an even share of the capacity.
 
 use std::sync::Arc;
 
@@ -14,22 +14,23 @@ use crate::session::record::{Session4, Session6};
 use crate::session::shard::Shard;
 use crate::snapshot::{Snapshot, StartParameters};
 
-/// Maximum number of parts that a whole table would have; a part is at least a sixteenth of the table. With more than 16 shards
-/// a part is larger than the share of one, so that a lookup searches few parts.
+/// Maximum number of parts into which the table would be divided, so that a part has at least a sixteenth of the capacity. With
+/// more than 16 shards, a part is therefore larger than the share of a shard, so that a lookup searches few parts.
 const PARTS: usize = 16;
 
-/// How the shared capacity of a family is divided.
+/// Division of the shared capacity of a family into parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Division {
     parts: usize,
-    /// Number of sessions of a part.
+    /// Number of sessions in a part.
     sessions: usize,
-    /// Mappings of a part, including filtering entries.
+    /// Number of mappings in a part, including filtering entries.
     mappings: usize,
 }
 
 impl Division {
-    /// Divide as much capacity as one shard needs, beside its own share, to hold half of all sessions.
+    /// Computes the division. The shared capacity is what one shard needs in addition to its own share to store half of all
+    /// sessions.
     fn new(all: usize, share: usize, mappings: usize) -> Self {
         let sessions = all.div_ceil(PARTS).max(share);
         Self {
@@ -45,7 +46,7 @@ impl Division {
             0 => 0,
             mappings => Bindings::<A>::lines_of_part(mappings),
         };
-        // Each part begins at an even line, as shards do.
+        // Each part begins at an even line number, as shards do.
         [sessions, mappings].map(|lines| lines.next_multiple_of(2))
     }
 
@@ -64,7 +65,7 @@ fn divisions(start: &StartParameters, snapshot: &Snapshot) -> [Division; 2] {
     ]
 }
 
-/// Maximum number of IPv4 and of IPv6 sessions of one shard, including the shared capacity.
+/// Maximum number of IPv4 sessions, and of IPv6 sessions, in one shard, including the shared capacity.
 pub fn sessions_at_most(start: &StartParameters) -> [usize; 2] {
     let shares = start.sessions_per_shard();
     [0, 1].map(|family| {
@@ -73,13 +74,14 @@ pub fn sessions_at_most(start: &StartParameters) -> [usize; 2] {
     })
 }
 
-/// Lines of memory of the shared capacity; 0 with one or two shards, each of which has half of the table anyway.
+/// Number of memory lines for the shared capacity. The number is 0 for one or two shards, because each has at least half of
+/// the table.
 pub fn lines(start: &StartParameters, snapshot: &Snapshot) -> usize {
     let [four, six] = divisions(start, snapshot);
     four.total::<Session4, u32>() + six.total::<Session6, [u64; 2]>()
 }
 
-/// Parts of one family that no shard uses.
+/// Parts of one family that no shard uses at the moment.
 #[derive(Debug)]
 struct Parts<'m, R, A: Address> {
     sessions: Option<Arc<Reserve<Part<'m, R>>>>,
@@ -118,7 +120,7 @@ impl<'m, R: Record, A: Address> Parts<'m, R, A> {
     }
 }
 
-/// Parts that no shard uses.
+/// Parts that no shard uses at the moment.
 #[derive(Debug)]
 pub struct SharedCapacity<'m> {
     four: Parts<'m, Session4, u32>,
@@ -126,10 +128,10 @@ pub struct SharedCapacity<'m> {
 }
 
 impl<'m> SharedCapacity<'m> {
-    /// All parts, in `memory` of [`lines`].
+    /// Creates all parts in `memory`, which has [`lines`] lines.
     ///
     /// # Errors
-    /// The memory does not fit.
+    /// The memory is too small.
     pub fn new(start: &StartParameters, snapshot: &Snapshot, memory: &'m mut [Line]) -> Result<Self, TableSizeError> {
         let [four, six] = divisions(start, snapshot);
         let (needed, given) = (lines(start, snapshot), memory.len());
@@ -142,7 +144,7 @@ impl<'m> SharedCapacity<'m> {
         })
     }
 
-    /// Allow a shard to take parts.
+    /// Lets a shard take parts when its tables are full.
     pub fn share(&self, shard: &mut Shard<'m>) {
         self.four.share(&mut shard.sessions4, &mut shard.bindings4);
         self.six.share(&mut shard.sessions6, &mut shard.bindings6);

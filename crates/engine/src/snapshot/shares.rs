@@ -1,7 +1,8 @@
-//! Shares of virtual routers in the workers, and of interfaces in the links that they use.
+//! Fair division of capacity: of a worker's capacity among virtual routers, and of a link's rate among the interfaces that use
+//! it.
 //!
-//! A router has a weight, which applies while a worker is overloaded, and may have a rate, which always applies. An interface
-//! has the same on the link that it uses, and may have a guarantee there.
+//! A router has a weight, which applies while a worker is overloaded, and may have a rate, which always applies. An interface has
+//! a weight and may have a rate on its link, and may also have a guaranteed rate there.
 
 pub mod burst_limit;
 pub mod deficit;
@@ -23,41 +24,42 @@ use recent_demands::RecentDemands;
 /// Default weight of routers and interfaces.
 pub const WEIGHT: u8 = 10;
 
-/// Marks an interface without an entry.
+/// Number that means that an interface has no entry.
 const NONE: u16 = u16::MAX;
 
-/// Rates of packets and bits, over all workers. Frames are counted from their Ethernet header to the end of their payload.
+/// Rates of packets and bits over all workers together. Frames are counted from their Ethernet header to the end of their
+/// payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
-    /// Maximum packets a second.
+    /// Maximum number of packets per second.
     pub packets: Option<u64>,
-    /// Maximum bits a second.
+    /// Maximum number of bits per second.
     pub bits: Option<u64>,
-    /// Burst size as nanoseconds of the rate.
+    /// Burst size, as the number of nanoseconds in which the rate fills it.
     pub burst: u64,
 }
 
-/// Share of a router.
+/// Weight and rate of a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterShare {
-    /// Weight relative to other routers; [`WEIGHT`] if not configured.
+    /// Weight relative to other routers; `None` means [`WEIGHT`].
     pub weight: Option<u8>,
-    /// Rate of packets that arrive on its interfaces.
+    /// Rate limit of packets that arrive on the router's interfaces.
     pub rate: Option<Rate>,
 }
 
-/// Share of an interface.
+/// Weight and rates of an interface on its link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkShare {
-    /// Weight on the link relative to other interfaces; [`WEIGHT`] if not configured.
+    /// Weight relative to other interfaces of the link; `None` means [`WEIGHT`].
     pub weight: Option<u8>,
-    /// Bits a second that it may always send.
+    /// Guaranteed rate in bits per second, which the interface can always use.
     pub guarantee: Option<u64>,
-    /// Bits a second of the link with all its VLANs, or of a single VLAN or inter-router link.
+    /// Rate limit in bits per second: of the link with all its VLANs, or of a single VLAN or inter-router link.
     pub rate: Option<u64>,
 }
 
-/// Buckets of a router, shared by its interfaces on all ports and by all workers.
+/// Token buckets of a router, which all workers share for its interfaces on all ports.
 #[derive(Debug)]
 struct RouterBuckets {
     given: Rate,
@@ -74,20 +76,20 @@ pub struct RouterEntry {
     pub weight: u64,
 }
 
-/// Shares of a port's receive queues.
+/// Division of a port's receive capacity.
 #[derive(Clone, Debug, Default)]
 pub struct PortShares {
-    /// Several routers receive on this port, and weights are configured.
+    /// Whether several routers receive on this port, and weights are configured.
     pub shared: bool,
-    /// Some router has a rate.
+    /// Whether any router has a rate limit.
     pub limited: bool,
-    /// The router, if it is the only one on the port.
+    /// The router, if only one receives on the port.
     pub own: Option<RouterIndex>,
-    /// Sum of the weights of its routers.
+    /// Sum of the weights of the port's routers.
     pub weight: u64,
 }
 
-/// Share of an interface for transmission.
+/// Weight and rates of an interface for transmission.
 #[derive(Clone, Debug, Default)]
 struct EgressShare {
     weight: u64,
@@ -95,36 +97,36 @@ struct EgressShare {
     rate: Option<Arc<SharedTokenBucket>>,
 }
 
-/// Shares of a port's transmit queues.
+/// Division of a link's transmit capacity.
 #[derive(Clone, Debug, Default)]
 struct Link {
-    /// Some interface has a share of it, or a rate.
+    /// Whether any interface of the link has a weight, a guarantee or a rate limit.
     is_shared: bool,
     rate: Option<Arc<SharedTokenBucket>>,
 }
 
-/// Shares of routers and interfaces.
+/// Weights and rates of all routers and interfaces.
 #[derive(Clone, Debug)]
 pub struct Shares {
     given: (Vec<RouterShare>, Vec<LinkShare>),
-    /// Some router has a configured weight.
+    /// Whether any router has a configured weight.
     pub weighted: bool,
     routers: Vec<Option<Arc<RouterBuckets>>>,
     ports: Vec<PortShares>,
     entries: Vec<RouterEntry>,
-    /// By interface: the entry of its router on its port.
+    /// For each interface: the entry of its router on its port.
     entry_of: Vec<u16>,
     leaving: Vec<EgressShare>,
     links: Vec<Link>,
 }
 
-/// Burst size of a link's rate, in nanoseconds. At most rates, a card's queue can't hold more.
+/// Burst size of a link's rate, in nanoseconds. For most rates, a NIC's queue can't hold more.
 const LINK_BURST: u64 = 10_000_000;
 
-/// Minimum burst of a bucket in bits: two frames of maximum length.
+/// Minimum burst size of a token bucket in bits: two frames of maximum length.
 const LEAST_BITS: u64 = 2 * 8 * 9_234;
 
-/// A full bucket that holds what comes in `burst` nanoseconds, and `min` tokens at least.
+/// Creates a full bucket. The burst of the bucket is the number of tokens in `burst` nanoseconds, at least `min`.
 fn bucket(rate: u64, burst: u64, min: u64) -> SharedTokenBucket {
     SharedTokenBucket::new(TokenRate::with_burst_time(rate.max(1), burst, min))
 }
@@ -134,7 +136,7 @@ fn bits(rate: u64, burst: u64) -> Arc<SharedTokenBucket> {
 }
 
 impl Shares {
-    /// Build the shares of routers and interfaces by number, for a number of ports. `None` if nothing is configured. Routers
+    /// Creates the division for routers and interfaces, by number, on a number of ports. `None` if nothing is configured. Routers
     /// and interfaces beyond the ends of the lists have no configuration.
     pub fn new(
         routers: Vec<RouterShare>,
@@ -176,11 +178,11 @@ impl Shares {
         Some(shares)
     }
 
-    /// Build the entries of a port's routers.
+    /// Creates the entries of a port's routers.
     fn receive(&mut self, port: usize, interfaces: &[Interface]) {
         let is_here = |interface: &Interface| usize::from(interface.port) == port;
-        // All frames of a bridged port belong to the bridge, tagged or not. On a port with bridged VLANs, only those of these
-        // VLANs do.
+        // All frames of a bridged port belong to the bridge, tagged or not. If only VLANs of the port are bridged, only the
+        // frames of these VLANs do.
         let bridged = |one: &Interface| is_here(one) && one.bridge.is_some() && one.tags.is_empty();
         if interfaces.iter().any(bridged) {
             return;
@@ -213,7 +215,7 @@ impl Shares {
         };
     }
 
-    /// Build the share of an interface in the link that it uses.
+    /// Creates the entry of an interface on the link that it uses.
     fn leave(&mut self, number: usize, interface: &Interface) {
         let given = self.given.1.get(number).copied().unwrap_or_default();
         let is_link = interface.port != NO_PORT && interface.tags.is_empty();
@@ -232,8 +234,8 @@ impl Shares {
         }
     }
 
-    /// Keep the state of unchanged buckets of the previous snapshot. Routers and interfaces keep their numbers as long as they
-    /// exist.
+    /// Keeps the state of token buckets of the previous snapshot, if they are unchanged. Routers and interfaces keep their
+    /// numbers as long as they exist.
     pub fn adopt(&mut self, before: &Self) {
         for (own, old) in self.routers.iter_mut().zip(&before.routers) {
             if let (Some(one), Some(other)) = (&own, old)
@@ -258,7 +260,7 @@ impl Shares {
         }
     }
 
-    /// The shares of a port's receive queues.
+    /// Division of a port's receive capacity.
     #[inline(always)]
     pub fn port(&self, port: PortIndex) -> Option<&PortShares> {
         self.ports.get(usize::from(port))
@@ -275,7 +277,7 @@ impl Shares {
         self.routers.get(usize::from(router))?.as_deref()
     }
 
-    /// Packets and bits that a router may receive now. `None` if it is not limited.
+    /// Numbers of packets and bits that a router may receive now; `None` if it has no rate limit.
     #[inline(always)]
     pub fn left(&self, router: RouterIndex, now: u64) -> Option<[u64; 2]> {
         let buckets = self.buckets(router)?;
@@ -283,7 +285,7 @@ impl Shares {
         Some([left(&buckets.packets), left(&buckets.bits)])
     }
 
-    /// Charge packets and bits to a router.
+    /// Charges packets and bits to the rate limit of a router.
     #[inline(always)]
     pub fn charge(&self, router: RouterIndex, [packets, bits]: [u64; 2], now: u64) {
         let Some(buckets) = self.buckets(router) else { return };
@@ -294,8 +296,8 @@ impl Shares {
         }
     }
 
-    /// Whether a frame of this many bytes may cross an inter-router link from the end `from` to a router at the other end. If
-    /// so, it is charged.
+    /// Whether a frame of this many bytes may cross an inter-router link from the end `from` to a router at the other end. A
+    /// frame that may cross is charged to the rate limits.
     pub fn may_cross(&self, from: u16, router: RouterIndex, bytes: u64, now: u64) -> bool {
         let link = self
             .leaving
@@ -311,18 +313,18 @@ impl Shares {
         passes
     }
 
-    /// Whether shares apply to a port's transmit queues.
+    /// Whether the transmit capacity of a port is divided or limited.
     #[inline(always)]
     pub fn is_link_shared(&self, port: usize) -> bool {
         self.links.get(port).is_some_and(|link| link.is_shared)
     }
 
-    /// The bucket of a link, if it has a rate.
+    /// The token bucket of a link; `None` if it has no rate limit.
     pub fn link(&self, port: usize) -> Option<&SharedTokenBucket> {
         self.links.get(port)?.rate.as_deref()
     }
 
-    /// Weight of an interface on its link, its guarantee and its own rate.
+    /// Weight of an interface on its link, with the token buckets of its guarantee and of its rate limit.
     pub fn leaving(&self, interface: u16) -> (u64, Option<&SharedTokenBucket>, Option<&SharedTokenBucket>) {
         match self.leaving.get(usize::from(interface)) {
             Some(leaving) => (leaving.weight, leaving.guarantee.as_deref(), leaving.rate.as_deref()),
@@ -331,19 +333,19 @@ impl Shares {
     }
 }
 
-/// State of shares for one direction of a worker's ports.
+/// State of the fair division of capacity, for one direction (receive or transmit) of a worker's ports.
 #[derive(Debug)]
 pub struct SideState {
-    /// By port: the burst limit.
+    /// For each port: the burst limit.
     pub gates: Box<[BurstLimit]>,
-    /// By port: recent demands.
+    /// For each port: recent demands.
     pub recent: Box<[RecentDemands]>,
-    /// Credits by number of the entry or interface.
+    /// Credits of the routers' entries, or of the interfaces, by number.
     pub credits: Deficits,
 }
 
 impl SideState {
-    /// State for a number of ports.
+    /// Creates the state for a number of ports.
     pub fn new(ports: usize) -> Self {
         Self {
             gates: vec![BurstLimit::default(); ports].into(),
@@ -352,7 +354,7 @@ impl SideState {
         }
     }
 
-    /// Record that nothing was received from a port.
+    /// Records that no packet was received from a port.
     #[inline(always)]
     pub fn idle(&mut self, port: PortIndex) {
         if let Some(gate) = self.gates.get_mut(usize::from(port)) {

@@ -1,4 +1,4 @@
-//! Classifies packets by subscriber's site, and describes the role of interfaces for sites.
+//! Classification of packets by subscriber's site, and the roles of interfaces for sites.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ pub const SERVER: u16 = 67;
 /// UDP port of DHCP clients.
 pub const CLIENT: u16 = 68;
 
-/// Number of index values for outer tags: the VLANs of 802.1ad tags, followed by one for their absence.
+/// Number of index values for outer tags: the VLANs of 802.1ad tags, and one value for frames without an 802.1ad tag.
 const OUTER: usize = (1 << 12) + 1;
 
-/// Index in place of an outer tag for frames with a single 802.1Q tag.
+/// Index value, in place of an outer tag, for frames with a single 802.1Q tag.
 pub const SINGLE: u16 = 1 << 12;
 
 /// Sites with consecutive inner tags and consecutive numbers.
@@ -32,19 +32,19 @@ pub struct TagRange {
     pub context: Context,
 }
 
-/// How the sites behind an interface are identified.
+/// How the sites behind an interface are distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SiteKey {
-    /// Sites are identified by tags.
+    /// Sites have different tags.
     Tags(Vec<TagRange>),
-    /// There is a single site, with this context.
+    /// There is only one site, with this context.
     One(Context),
-    /// By the terminals' addresses: network, prefix length, context.
+    /// Sites have different terminal addresses: network, prefix length, context.
     Prefixes(Vec<(u32, u8, Context)>),
 }
 
 impl SiteKey {
-    /// One context of each kind of site.
+    /// A context of each kind of site behind the interface.
     pub fn contexts(&self) -> Vec<Context> {
         match self {
             Self::Tags(rows) => rows.iter().map(|row| row.context).collect(),
@@ -58,31 +58,31 @@ impl SiteKey {
 #[derive(Clone, Copy, Debug, Default)]
 struct First {
     first: u16,
-    /// Number of sites; 0 if the tag has no range.
+    /// Number of sites in the range; 0 if the tag has no range.
     count: u16,
     context: Context,
 }
 
-/// Ranges in order, and the first one of each outer tag. Most tags have only one.
+/// Tag ranges in order, with an index of the first range of each outer tag. Most tags have only one range.
 #[derive(Clone, Debug)]
 pub struct TagRanges {
     rows: Box<[TagRange]>,
     firsts: Box<[First; OUTER]>,
 }
 
-/// An access interface of sites' terminals.
+/// An access interface, behind which terminals of sites are.
 #[derive(Clone, Debug)]
 pub enum AccessInterface {
-    /// Sites are identified by tags.
+    /// Sites have different tags.
     Tags(TagRanges),
-    /// There is a single site.
+    /// There is only one site.
     One(Context),
-    /// Networks of terminals, the longest prefix first.
+    /// Networks of terminals, longest prefix first.
     Prefixes(Box<[(u32, u8, Context)]>),
 }
 
 impl AccessInterface {
-    /// The context of the site that a packet comes from. `None` if it comes from no site.
+    /// The context of the site from which a packet comes; `None` if it comes from no site.
     #[inline(always)]
     pub fn context(&self, layers: &Layers, frame: &[u8]) -> Option<Context> {
         match self {
@@ -100,22 +100,22 @@ impl AccessInterface {
 #[derive(Clone, Debug, Default)]
 struct Side {
     access: Option<AccessInterface>,
-    /// It receives frames for virtual MACs, and DHCP answers to these.
+    /// Whether the interface receives frames and DHCP answers for virtual MACs.
     is_public: bool,
 }
 
 /// Settings of sites.
 #[derive(Clone, Debug)]
 pub struct SiteSettings {
-    /// Access interfaces of the terminals.
+    /// Access interfaces, behind which terminals are.
     pub doors: Vec<(u16, SiteKey)>,
-    /// Public interfaces, by which sites have public addresses.
+    /// Public interfaces, on which sites have public addresses.
     pub publics: Vec<u16>,
-    /// Relay addresses that DHCP servers answer: virtual router, address.
+    /// Addresses of the DHCP relay to which servers send answers: virtual router and address.
     pub relays: Vec<(Context, u32)>,
 }
 
-/// Classifier of packets by site.
+/// Classifies packets by site.
 #[derive(Clone, Debug)]
 pub struct SiteClassifier {
     /// Sites and terminals.
@@ -125,7 +125,7 @@ pub struct SiteClassifier {
 }
 
 impl SiteClassifier {
-    /// A classifier with these settings, and the table that the control plane writes.
+    /// Creates a classifier with these settings. The control plane writes to `table`.
     pub fn new(table: Arc<Sites>, settings: SiteSettings) -> Self {
         let named = settings.doors.iter().map(|(interface, _)| interface);
         let most = named.chain(&settings.publics).max();
@@ -159,7 +159,7 @@ impl SiteClassifier {
         self.side(interface).is_some_and(|side| side.access.is_some())
     }
 
-    /// Whether sites behind an interface are identified by tags.
+    /// Whether sites behind an interface are distinguished by tags.
     pub fn has_tags(&self, interface: u16) -> bool {
         let access = self.side(interface).and_then(|side| side.access.as_ref());
         matches!(access, Some(AccessInterface::Tags(..)))
@@ -171,26 +171,26 @@ impl SiteClassifier {
         self.side(interface).is_some_and(|side| side.is_public)
     }
 
-    /// Whether a public address of a virtual router belongs, or may belong, to a site.
+    /// Whether a public address of a virtual router belongs, or can belong, to a site.
     #[inline(always)]
     pub fn is_own(&self, router: Context, address: u32) -> bool {
         self.table.recipient(router, address).is_some()
     }
 
-    /// The context of the site that a packet on an access interface comes from. `None` if it comes from no site.
+    /// The context of the site from which a packet on an access interface comes; `None` if it comes from no site.
     #[inline(always)]
     pub fn context(&self, interface: u16, layers: &Layers, frame: &[u8]) -> Option<Context> {
         self.access_interface(interface)?.context(layers, frame)
     }
 
-    /// The access interface of this number, if it is one.
+    /// The access interface with this number, if it is one.
     #[inline(always)]
     pub fn access_interface(&self, interface: u16) -> Option<&AccessInterface> {
         self.side(interface)?.access.as_ref()
     }
 
-    /// The context of the site of a DHCP client. A client without an address can't be identified by its address; it is assigned
-    /// to the first site of the interface.
+    /// The context of the site of a DHCP client. A client without an address can't be assigned to a site by its address, so it is
+    /// assigned to the first site of the interface.
     pub fn dhcp_client(&self, interface: u16, layers: &Layers, frame: &[u8]) -> Option<Context> {
         match self.side(interface)?.access.as_ref()? {
             AccessInterface::Prefixes(prefixes) if layers.tags == 0 => self
@@ -200,7 +200,7 @@ impl SiteClassifier {
         }
     }
 
-    /// The context of the site of an ARP message, identified by its sender address.
+    /// The context of the site from which an ARP message comes, by its sender address.
     pub fn context_of_sender(&self, interface: u16, layers: &Layers, frame: &[u8], sender: u32) -> Option<Context> {
         match self.side(interface)?.access.as_ref()? {
             AccessInterface::Prefixes(prefixes) if layers.tags == 0 => by_prefix(prefixes, sender),
@@ -208,7 +208,7 @@ impl SiteClassifier {
         }
     }
 
-    /// Whether a packet is DHCP for the control plane: from terminals, to a relay's address, or to sites' clients.
+    /// Whether a packet is DHCP for the control plane: from terminals, to an address of the relay, or to DHCP clients of sites.
     #[inline(always)]
     pub fn takes(&self, interface: u16, router: Context, layers: &Layers, frame: &[u8]) -> bool {
         let is_dhcp = layers.protocol == UDP
@@ -230,14 +230,14 @@ impl SiteClassifier {
         self.settings.relays.contains(&(router, destination))
     }
 
-    /// Whether a frame's destination is the virtual MAC of a site.
+    /// Whether the destination of a frame is the virtual MAC of a site.
     pub fn has_mac(&self, interface: u16, frame: &[u8]) -> bool {
         let mac = frame.first_chunk::<6>().filter(|mac| is_local(mac));
         self.is_public(interface) && mac.is_some_and(|mac| self.table.site_of_mac(*mac).is_some())
     }
 }
 
-/// Whether a MAC address is unicast and locally administered, as virtual MACs are.
+/// Whether a MAC is unicast and locally administered, as virtual MACs are.
 #[inline(always)]
 pub fn is_local(mac: &[u8; 6]) -> bool {
     mac[0] & 3 == 2
@@ -279,7 +279,7 @@ impl TagRanges {
         const PLAIN: u64 = ethertype::VLAN as u64;
         let head: &[u8; 20] = frame.first_chunk()?;
         let word = u64::from_be_bytes(*head.last_chunk()?);
-        // Check the TPIDs of the tags, and extract the VLANs.
+        // Check the TPIDs of the tags and extract their VLANs.
         let (outer, inner) = match tags {
             2 if word & 0xffff_0000_ffff_0000 == SERVICE << 48 | PLAIN << 16 => {
                 ((word >> 32) as u16 & 0xfff, word as u16 & 0xfff)
@@ -373,7 +373,7 @@ mod tests {
             [expected(50), expected(51), None],
             [7, 8, 9].map(|v| found(single([0x81, 0], v)))
         );
-        // A single service tag, tags in reverse order, no tags.
+        // A single service tag, tags in reverse order, and no tags.
         assert_eq!(None, found(single([0x88, 0xa8], 7)));
         assert_eq!(None, found(frame(&[0x81, 0, 0, 100, 0x88, 0xa8, 0, 1], [10, 0, 0, 5])));
         assert_eq!(None, found(frame(&[], [10, 0, 0, 5])));

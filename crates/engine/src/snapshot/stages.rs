@@ -1,23 +1,23 @@
-//! Stages: the workers of each part of packet processing, and what a worker therefore leaves to others.
+//! Stages: the workers of each part of packet processing, and what a worker therefore passes to other workers.
 //!
-//! If all workers do all parts, packets run to completion. Otherwise a packet is handed over when its worker doesn't do the
-//! next part, by the same rings as other hand-offs. State has a single writer: sessions stay with the owner of their shard, and
-//! a device's queue belongs to one worker.
+//! If all workers have all parts, packets run to completion. If workers have different parts, a packet is handed over when its
+//! worker doesn't have the next part, through the rings that also serve other hand-offs. State has a single writer: sessions
+//! belong to the owner of their shard, and a device's queue belongs to one worker.
 
 use crate::packet::io::WorkerIndex;
 use crate::placement::{Core, Part, Placement};
 
-/// The workers of each part; empty if all workers do it.
+/// The workers of each part; empty if all workers have the part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stages([Box<[WorkerIndex]>; 4]);
 
 impl Stages {
-    /// By part, in the order of [`Part::ALL`], the workers that do it; empty if all do.
+    /// Creates stages from the workers of each part, in the order of [`Part::ALL`]; empty if all workers have the part.
     pub fn new(workers: [Vec<WorkerIndex>; 4]) -> Self {
         Self(workers.map(Into::into))
     }
 
-    /// The stages of a placement whose cores have workers in this order.
+    /// The stages of a placement; the workers run on `cores` in this order.
     pub fn of(placement: &Placement, cores: &[Core]) -> Self {
         if !placement.is_pipeline() && placement.workers().len() == cores.len() {
             return Self::default();
@@ -31,18 +31,18 @@ impl Stages {
         Self::new(Part::ALL.map(|part| placement.of(part).iter().filter_map(worker).collect()))
     }
 
-    /// The workers that do a part; empty if all do.
+    /// The workers that have a part; empty if all have it.
     pub fn workers(&self, part: Part) -> &[WorkerIndex] {
         &self.0[part as usize]
     }
 
-    /// Whether a worker does a part.
+    /// Whether a worker has a part.
     pub fn does(&self, worker: WorkerIndex, part: Part) -> bool {
         let workers = self.workers(part);
         workers.is_empty() || workers.contains(&worker)
     }
 
-    /// The workers of a part, with the total number of workers.
+    /// The workers that have a part. `workers` is the total number of workers.
     pub fn all(&self, part: Part, workers: usize) -> Vec<WorkerIndex> {
         match self.workers(part) {
             [] => (0..workers as WorkerIndex).collect(),
@@ -50,8 +50,8 @@ impl Stages {
         }
     }
 
-    /// The transmitting workers, with the total number of workers: those with the transmit part and, with assistance, those
-    /// that borrow shards from session workers that transmit.
+    /// The transmitting workers; `workers` is the total number of workers. The result includes the workers with the transmit
+    /// part and, with assistance, those that borrow shards from transmitting session workers.
     pub fn senders(&self, workers: usize, assists: bool) -> Vec<WorkerIndex> {
         let mut senders = self.all(Part::Transmit, workers);
         if assists {
@@ -62,7 +62,7 @@ impl Stages {
         senders
     }
 
-    /// The parts that a worker does, in words.
+    /// The parts of a worker, in words.
     pub fn parts(&self, worker: WorkerIndex) -> String {
         let done = Part::ALL.into_iter().filter(|&part| self.does(worker, part));
         done.map(Part::name).collect::<Vec<_>>().join("+")
@@ -73,7 +73,7 @@ impl Stages {
         Part::ALL.iter().all(|&part| self.workers(part).is_empty())
     }
 
-    /// The role of a worker: what it leaves to others.
+    /// The role of a worker: what it passes to other workers.
     pub fn role(&self, own: WorkerIndex) -> Role {
         let elsewhere = |part: Part| -> Box<[WorkerIndex]> {
             match self.does(own, part) {
@@ -81,7 +81,7 @@ impl Stages {
                 false => self.workers(part).into(),
             }
         };
-        // The workers of the first part from `part` on that this worker doesn't do.
+        // The workers of the first part after `part` that this worker doesn't have.
         let after = |part: Part| {
             Part::ALL[part as usize..]
                 .iter()
@@ -102,7 +102,7 @@ impl Stages {
         }
     }
 
-    /// Whether a worker gets packets for a part from workers that do the part before it, but not this one.
+    /// Whether a worker gets packets for a part from workers that have the preceding part but not this one.
     fn is_given(&self, own: WorkerIndex, part: Part) -> bool {
         let Some(&before) = Part::ALL[..part as usize].last() else {
             return false;
@@ -112,26 +112,27 @@ impl Stages {
         self.does(own, part) && !self.workers(part).is_empty() && some_lack
     }
 
-    /// Whether the parts of a worker are consecutive. A worker that packets return to must not wait for capacity of others,
-    /// because these may wait for it. Every other worker only waits for workers whose last part is later than its own, so that
-    /// there is no deadlock.
+    /// Whether the parts of a worker are consecutive. If packets return to a worker, the worker must not wait for free capacity
+    /// of other workers, because the other workers may wait for it. All other workers wait only for workers whose last part is
+    /// later than their own, so that a deadlock is impossible.
     fn is_contiguous(&self, own: WorkerIndex) -> bool {
         let done = Part::ALL.map(|part| self.does(own, part));
         done.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(done[0]) + usize::from(done[3]) <= 2
     }
 }
 
-/// Role of a worker: what it leaves to other workers.
+/// The role of a worker: what it passes to other workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Role {
-    /// Workers that parse the packets that this one receives; empty if it parses itself.
+    /// Workers that parse the packets that this worker receives; empty if it parses them itself.
     pub parsers: Box<[WorkerIndex]>,
-    /// Workers that have the sessions of the packets that this one parses; empty if it has them itself.
+    /// Workers that have the sessions of the packets that this worker parses; empty if it has them itself.
     pub sessions: Box<[WorkerIndex]>,
-    /// Next workers for packets that this worker receives. Packets that their rings have no room for are shed before any work
-    /// is spent on them.
+    /// Next workers for packets that this worker receives. If the rings to these workers have no space, packets are dropped
+    /// before any work is done for them.
     pub beyond: Box<[WorkerIndex]>,
-    /// Next workers for packets that this worker takes from others. It takes none while their rings have no room.
+    /// Next workers for packets that this worker takes from others. The worker takes no packets from others while the
+    /// rings to the next workers have no space.
     pub ahead: Box<[WorkerIndex]>,
 }
 
@@ -177,13 +178,13 @@ mod tests {
 
     #[test]
     fn worker_at_both_ends_never_waits_for_itself() {
-        // Worker 0 receives and transmits, worker 1 has the sessions: if each waited for capacity of the other, there would be
-        // a deadlock.
+        // Worker 0 receives and transmits, and worker 1 has the sessions. If each waited for free capacity of the other, there
+        // would be a deadlock.
         let stages = stages([&[0], &[0], &[1], &[0]]);
         assert_eq!([1], *stages.role(0).beyond);
         assert!(stages.role(0).ahead.is_empty());
         assert_eq!([0], *stages.role(1).ahead);
-        // Worker 0 parses and transmits: its packets for both parts are in the same rings.
+        // Worker 0 parses and transmits. The packets of worker 0 for both parts are in the same rings.
         let stages = self::stages([&[1], &[0], &[1], &[0]]);
         assert!(stages.role(0).ahead.is_empty());
         assert!(stages.role(1).ahead.is_empty());
@@ -201,7 +202,7 @@ mod tests {
         let placement = |parts: [&[Core]; 4]| Placement::new(parts.map(<[_]>::to_vec)).unwrap();
         let all = placement([&[4, 7]; 4]);
         assert!(Stages::of(&all, &[7, 4]).is_run_to_completion());
-        // A core outside the placement has no part.
+        // A core that is not in the placement has no part.
         assert_eq!(self::stages([&[1]; 4]), Stages::of(&placement([&[4]; 4]), &[7, 4]));
         let cut = placement([&[7], &[7], &[4], &[4]]);
         assert_eq!(self::stages([&[0], &[0], &[1], &[1]]), Stages::of(&cut, &[7, 4]));

@@ -1,6 +1,6 @@
-//! Assignment of packets to shards by the Toeplitz hash with which cards select queues (RSS). If the card supports it, a packet
-//! is already in the queue of the right worker. Otherwise the worker that received it computes the same hash and hands the
-//! packet off.
+//! Assignment of packets to shards, with the Toeplitz hash by which NICs select queues (RSS). If the NIC supports it, a packet
+//! arrives in the queue of the worker that owns its shard. If the NIC doesn't support the hash, the receiving worker computes
+//! it and hands the packet off.
 
 use std::sync::Arc;
 
@@ -15,38 +15,39 @@ use crate::session::family::Family;
 use crate::snapshot::Nat;
 use crate::snapshot::translation_targets::TranslationTargets;
 
-/// What a shard keeps together.
+/// What belongs to the same shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Affinity {
-    /// All flows of an inside host, for cards that hash the source address on inside interfaces, and the destination address
-    /// and port on outside ones.
+    /// All flows of an inside host. NICs hash the source address on inside interfaces, and the destination address and port on
+    /// outside interfaces.
     #[default]
     Hosts,
-    /// The two directions of a flow, for cards that only hash all addresses and ports: outside ports are chosen so that answers
-    /// arrive at their flow's shard. Pools can't have mappings, subscribers or computed ports then.
+    /// The two directions of a flow, for NICs that can only hash all addresses and ports. Outside ports are selected so that
+    /// answers arrive at the shard of their flow. Pools then can't have mappings, subscribers or computed ports.
     Flows,
 }
 
-/// The fields that cards hash.
+/// The fields that NICs hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HashFields {
-    /// The source address on inside interfaces, destination address and port on outside ones.
+    /// The source address on inside interfaces, and the destination address and port on outside interfaces.
     #[default]
     Subset,
-    /// Cards hash all addresses and ports.
+    /// All addresses and ports.
     FiveTuple,
 }
 
 /// Settings of steering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SteeringSettings {
-    /// The fields that cards hash.
+    /// The fields that NICs hash.
     pub hashed: HashFields,
-    /// What a shard keeps together.
+    /// What belongs to the same shard.
     pub together: Affinity,
-    /// Length of the inside prefix that forms one subscriber, in IPv4 and IPv6.
+    /// Length of the inside prefix that counts as one subscriber, for IPv4 and for IPv6.
     pub prefix: [u8; 2],
-    /// Number of outside ports that stay together: those of a pool's port blocks, or all if ports are preserved.
+    /// Number of consecutive outside ports that belong to the same shard: those of a port block, or all ports if pools preserve
+    /// ports.
     pub ports: u32,
 }
 
@@ -61,7 +62,8 @@ impl Default for SteeringSettings {
     }
 }
 
-/// The steering function, equal for all workers for the lifetime of the process.
+/// The function that assigns packets to shards. The function is the same for all workers for the lifetime of the
+/// process.
 #[derive(Clone, Debug)]
 pub struct Steering {
     shards: Shards,
@@ -72,7 +74,7 @@ pub struct Steering {
     flows: Key,
     hosts4: ByteTables,
     hosts6: ParityRows<2>,
-    /// Tables for outside IPv4 addresses, and for the number of a port unit of an address.
+    /// Lookup tables of the hash for outside IPv4 addresses, and for the numbers of port units.
     outside4: ByteTables,
     units: Box<[u16]>,
     flows4: ParityRows<2>,
@@ -80,8 +82,8 @@ pub struct Steering {
     fitting: Option<Arc<RssPorts>>,
 }
 
-/// Whether a pool allows the flows of a host to be in different shards: it has no mappings, subscribers, computed or preserved
-/// ports, which require all of them in one shard.
+/// Whether the flows of a host may belong to different shards under a pool. The flows must belong to one shard if the pool has
+/// mappings, subscribers, computed ports or preserved ports.
 pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
     let of_sessions = |class: &PortClass| !pool.has_subscribers(*class) && pool.source(*class) != Source::Mapping;
     let classes = [PortClass::Tcp, PortClass::Udp];
@@ -89,7 +91,7 @@ pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
 }
 
 impl Steering {
-    /// Draw random keys for a number of shards. `None` unless that is a power of two from 1 to 1,024.
+    /// Draws random keys for a number of shards; `None` unless the number is a power of two from 1 to 1,024.
     pub fn draw(shards: u32, wanted: &SteeringSettings, mut random: impl FnMut() -> u64) -> Option<Self> {
         let bits = Shards::new(shards)?.bits();
         let hosts = toeplitz::Hosts {
@@ -124,7 +126,7 @@ impl Steering {
         })
     }
 
-    /// Derive keys from a seed, for tests and other deterministic uses.
+    /// Derives keys from a seed, for tests and other deterministic uses.
     pub fn seeded(shards: u32, wanted: &SteeringSettings, mut seed: u64) -> Option<Self> {
         // The generator is SplitMix64.
         Self::draw(shards, wanted, || {
@@ -135,43 +137,45 @@ impl Steering {
         })
     }
 
-    /// The shards, and their assignment of outside addresses and ports.
+    /// The assignment of outside addresses and ports to shards.
     #[inline(always)]
     pub fn shards(&self) -> Shards {
         self.shards
     }
 
-    /// The fields that cards must hash.
+    /// The fields that NICs must hash.
     pub fn hash_fields(&self) -> HashFields {
         self.hashed
     }
 
-    /// What a shard keeps together.
+    /// What belongs to the same shard.
     pub fn affinity(&self) -> Affinity {
         self.together
     }
 
-    /// The RSS key of inside or outside interfaces.
+    /// The RSS key of inside interfaces, or of outside interfaces.
     pub fn key(&self, outside: bool) -> &Key {
         if outside { &self.outside } else { &self.inside }
     }
 
-    /// The RSS key of cards that can only hash all addresses and ports.
+    /// The RSS key of NICs that can hash only all addresses and ports.
     pub fn fallback_key(&self) -> &Key {
         &self.flows
     }
 
-    /// The outside ports whose answers arrive at their flow's shard, if ports are chosen for that.
+    /// The outside ports with which answers arrive at the shard of their flow; `None` if ports are not selected for that.
     pub fn fitting(&self) -> Option<&Arc<RssPorts>> {
         self.fitting.as_ref()
     }
 
-    /// Whether the ports of every pool can be used in any shard, and no rule requires the flows of a client to be together.
+    /// Whether the ports of every pool can be used in any shard, and no rule requires that all flows of a client belong to one
+    /// shard.
     pub(crate) fn admits<F: Family>(&self, nat: &Nat<F>) -> bool {
         self.together == Affinity::Hosts || nat.spread.is_none() && nat.pools.iter().all(|(_, pool)| spreads(pool))
     }
 
-    /// The shard of an inside host, by its subscriber prefix: the key ignores the bits after the prefix.
+    /// The shard of an inside host. The shard depends on the subscriber prefix, because the key ignores the bits after
+    /// it.
     #[inline(always)]
     pub fn of_host<F: Family>(&self, host: F::Address) -> u16 {
         let [high, low] = F::words(host);
@@ -182,7 +186,8 @@ impl Steering {
         }
     }
 
-    /// The shard of a port unit of an outside address. Equal to [`Shards::shard_of_unit`], but computed by precomputed tables.
+    /// The shard of a port unit of an outside address. The result equals [`Shards::shard_of_unit`] but is computed with lookup
+    /// tables.
     #[inline(always)]
     fn of_unit<F: Family>(&self, address: F::Address, unit: u32) -> u16 {
         if F::IS_V6 {
@@ -193,7 +198,7 @@ impl Steering {
         self.outside4.of(low as u32) ^ part.unwrap_or_default()
     }
 
-    /// The shard of a flow, by the addresses and ports of packets from inside.
+    /// The shard of a flow, from the addresses and ports of its packets from inside.
     #[inline(always)]
     pub fn of_flow<F: Family>(&self, source: (F::Address, u16), destination: (F::Address, u16)) -> u16 {
         let ports = u64::from(source.1) << 48 | u64::from(destination.1) << 32;
@@ -205,7 +210,7 @@ impl Steering {
         }
     }
 
-    /// The shard of a bridged flow, equal for both directions.
+    /// The shard of a bridged flow. The shard is the same for both directions.
     #[inline]
     pub fn of_bridged<F: Family>(&self, key: &F::Key) -> u16 {
         let tuple = F::tuple(key);
@@ -219,7 +224,7 @@ impl Steering {
         }
     }
 
-    /// Whether answers arrive at the shard of their flow. `None` if ports are not chosen for that.
+    /// Whether answers arrive at the shard of their flow; `None` if ports are not selected for that.
     #[inline]
     pub fn fits<F: Family>(&self, shard: u16, answer: &F::Tuple, class: Option<PortClass>) -> Option<bool> {
         let hashed = self.together == Affinity::Flows && matches!(class, Some(PortClass::Tcp | PortClass::Udp));
@@ -229,17 +234,18 @@ impl Steering {
         })
     }
 
-    /// The shard of the session of a packet that arrived on an interface. Packets of inside hosts are assigned by their address
-    /// or subscriber prefix; packets to public addresses by the port block; forwarded ports by the target host, or by the
-    /// client if there are several targets; protocols without ports by the remote address, which is not translated. If
-    /// untranslated flows have sessions, their direction makes no difference. Both directions of a session give the same shard.
+    /// The shard of the session of a packet that arrived on an interface. Flows of inside hosts are assigned by the address or
+    /// subscriber prefix of the host. Packets to public addresses are assigned by the port block. Flows to forwarded ports are
+    /// assigned by the target host, or by the client if there are several targets. Flows of protocols without ports are assigned
+    /// by the untranslated remote address. Both directions of a session have the same shard. If untranslated flows have
+    /// sessions, both of their directions have the same shard, too.
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)
     }
 
-    /// [`Steering::shard_of`] with the [`TranslationTargets`] of the rules as an argument, so that a caller that knows that
-    /// there are none needn't load them.
+    /// Like [`Steering::shard_of`], with the [`TranslationTargets`] of the rules as an argument, so that a caller that knows that
+    /// there are none need not load them.
     #[inline(always)]
     pub fn shard_by<F: Family>(
         &self,
@@ -258,7 +264,7 @@ impl Steering {
             (tuple.source(), tuple.source_port()),
             (tuple.destination(), tuple.destination_port()),
         );
-        // The flow as seen in packets from the host.
+        // The flow, as in packets from the inside host.
         let ends = |host, other| match &nat.hosts {
             Some(hosts) => hosts.ends(tuple.context(), host, other),
             None => (host, other),
@@ -276,7 +282,7 @@ impl Steering {
                 None => match forwarded::<F>(nat, key, interface) {
                     Some(ForwardTarget::Host(target)) => (host, other) = ends(target, source),
                     Some(ForwardTarget::Among) => return self.of_host::<F>(source.0),
-                    // A flow from outside to an inside host's own address is assigned by that host.
+                    // The shard of a flow from outside to an inside host's own address is that of the host.
                     None if nat.begins_outside(tuple.context(), source.0, destination.0) => {
                         (host, other) = (destination, source);
                     }
@@ -285,7 +291,7 @@ impl Steering {
             }
         }
         if let Some(spread) = spread {
-            // The flow is assigned by its client, because its destination is still untranslated here and differs from the
+            // The shard of the flow is that of its client. The destination is still untranslated here, and differs from the
             // source of the answers.
             if !outside && nat.hosts.is_some() && forwarded::<F>(nat, key, interface).is_some() {
                 return self.of_host::<F>(source.0);
@@ -302,8 +308,8 @@ impl Steering {
 }
 
 impl Steering {
-    /// The shard of the session of a packet that the router's host sends: by its client for a flow that a rule translates to
-    /// the host, otherwise by the host's own address.
+    /// The shard of the session of a packet that the router's host sends. If a rule translates the flow to the host, it is that
+    /// of the client; otherwise it depends on the host's own address.
     #[cold]
     pub fn of_host_flow<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
         let tuple = F::tuple(key);
@@ -316,7 +322,7 @@ impl Steering {
         self.of_host::<F>(client.unwrap_or(own.0))
     }
 
-    /// [`Steering::shard_of`] if there are subscribers' sites.
+    /// Like [`Steering::shard_of`], if there are subscribers' sites.
     #[inline(always)]
     pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         let tuple = F::tuple(key);
@@ -331,14 +337,14 @@ impl Steering {
         }
     }
 
-    /// The shard of all flows of a site. Sites have consecutive numbers, which subscribers can't choose.
+    /// The shard of all flows of a site. Site numbers are consecutive, and subscribers can't choose them.
     #[inline(always)]
     fn of_site(&self, site: u32) -> u16 {
         (site & (self.shards.count() - 1)) as u16
     }
 }
 
-/// The remote address of a flow without ports. Interfaces used by both inside and outside hosts count as outside.
+/// The remote address of a flow without ports. Interfaces that both inside and outside hosts use count as outside.
 #[cold]
 fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> F::Address {
     let tuple = F::tuple(key);
@@ -356,7 +362,7 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) 
     }
 }
 
-/// Whether an address is translated to other addresses.
+/// Whether an address is an outside address to which other addresses are translated.
 #[inline(always)]
 fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
     nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address)
@@ -364,13 +370,13 @@ fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> 
 
 /// Target of a destination rule.
 enum ForwardTarget<A> {
-    /// The target is an inside host and port.
+    /// An inside host and port.
     Host((A, u16)),
-    /// One of several hosts, which only the session knows.
+    /// One of several hosts. Only the session determines which one.
     Among,
 }
 
-/// The target of a destination rule for a packet that arrived on an interface.
+/// The target of the destination rule for a packet that arrived on an interface.
 #[inline(always)]
 fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16) -> Option<ForwardTarget<F::Address>> {
     let tuple = F::tuple(key);

@@ -1,6 +1,6 @@
-//! Inside addresses and ports whose flows are assigned to the shards of their clients instead of their own: hosts of rules that
-//! distribute flows (before its session exists, the host of a flow is unknown), the router's own addresses, and targets of
-//! rules for inside clients, which keep their shard.
+//! Inside addresses and ports whose flows belong to the shards of their clients instead of their own. The targets are the hosts
+//! of rules that distribute flows, because the host of a flow is unknown before its session exists; the router's own addresses;
+//! and the targets of rules for inside clients, which keep their shard.
 
 use std::collections::HashSet;
 
@@ -11,22 +11,22 @@ use sluice_wire::Context;
 use crate::session::family::Family;
 use crate::snapshot::{Interface, Nat};
 
-/// A port range of an address.
+/// A port range of an address in a context.
 type Range<A> = (Context, A, u16, u16);
 
-/// Address and port.
+/// An address and a port.
 type End<A> = (A, u16);
 
-/// Translation targets as port ranges, in order.
+/// Translation targets as port ranges, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranslationTargets<A> {
     ranges: Vec<Range<A>>,
-    /// Routers whose hosts' packets may have sessions.
+    /// Routers for whose hosts' packets sessions may exist.
     hosted: Vec<Context>,
 }
 
 impl<A: Address> TranslationTargets<A> {
-    /// The targets that the rules define. `None` if there are none.
+    /// The targets that the rules define; `None` if there are none.
     pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface]) -> Option<Self> {
         let mut spread = Self {
             ranges: Vec::new(),
@@ -63,7 +63,7 @@ impl<A: Address> TranslationTargets<A> {
         (!spread.ranges.is_empty() || !spread.hosted.is_empty()).then_some(spread)
     }
 
-    /// Record whether packets of a router's host may have sessions.
+    /// Records whether sessions may exist for packets of a router's host.
     fn host_of(&mut self, is_so: bool, context: Context) {
         let router = context & !FROM_HOST;
         if is_so && !self.hosted.contains(&router) {
@@ -78,7 +78,7 @@ impl<A: Address> TranslationTargets<A> {
             .push((rule.context & !FROM_HOST, host, first, first.saturating_add(to - from)));
     }
 
-    /// Whether packets of a router's host may have sessions.
+    /// Whether sessions may exist for packets of a router's host.
     #[inline(always)]
     pub fn has_host(&self, context: Context) -> bool {
         self.hosted.contains(&context)
@@ -93,8 +93,8 @@ impl<A: Address> TranslationTargets<A> {
             .any(|range| (range.2..=range.3).contains(&end.1))
     }
 
-    /// The endpoint whose address determines the shard of a flow, if one of its endpoints is a translation target. The order of
-    /// the arguments makes no difference.
+    /// The endpoint whose address determines the shard of a flow, if the other endpoint is a translation target. The result does
+    /// not depend on the order of the arguments.
     #[inline]
     pub fn client(&self, context: Context, one: End<A>, other: End<A>) -> Option<A> {
         match (self.has(context, one), self.has(context, other)) {

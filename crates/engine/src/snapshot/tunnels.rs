@@ -1,4 +1,4 @@
-//! Tunnels over other networks: their ends, the packets that belong to them, and their path MTU.
+//! Tunnels over other networks: their ends, the packets that belong to them, and their path MTUs.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,31 +27,31 @@ pub enum TunnelKind {
     Ipip,
 }
 
-/// A tunnel: an interface whose link crosses another network to a single remote end.
+/// A tunnel: an interface whose link leads across another network to a single remote end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Encapsulation of the tunnel.
     pub kind: TunnelKind,
-    /// The local end: an address of the interface `underlay`.
+    /// The local end, which is an address of the interface `underlay`.
     pub local: Address,
-    /// The remote end, of the same family.
+    /// The remote end. The remote end belongs to the same family as the local end.
     pub remote: Address,
     /// The VXLAN network identifier, or the GRE key if there is one.
     pub id: Option<u32>,
     /// TTL or hop limit of outer packets.
     pub ttl: u8,
-    /// The interface with the address `local`. Outer packets are routed in its router.
+    /// The interface that has the address `local`. Outer packets are routed in its router.
     pub underlay: u16,
 }
 
 impl Tunnel {
-    /// Whether it carries Ethernet frames; otherwise it only carries IP.
+    /// Whether the tunnel carries Ethernet frames. If not, the tunnel carries only IP.
     #[inline]
     pub fn carries_frames(&self) -> bool {
         matches!(self.kind, TunnelKind::Vxlan(_))
     }
 
-    /// Length of the headers between the outer IP header and the inner packet.
+    /// Length of the headers between the outer IP header and the inner packet, in bytes.
     #[inline]
     pub fn shim(&self) -> usize {
         match (self.kind, self.id) {
@@ -62,7 +62,7 @@ impl Tunnel {
         }
     }
 
-    /// Difference in length between outer and inner IP packets.
+    /// Number of bytes by which an outer IP packet is longer than the inner one.
     #[inline]
     pub fn overhead(&self) -> usize {
         let outer = match self.local {
@@ -76,7 +76,7 @@ impl Tunnel {
 /// The fields of an outer packet that identify its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TunnelTag {
-    /// The router that the outer packet arrived in.
+    /// The router in which the outer packet arrived.
     pub router: RouterIndex,
     /// Encapsulation of the outer packet.
     pub kind: TunnelKind,
@@ -88,39 +88,38 @@ pub struct TunnelTag {
     pub id: Option<u32>,
 }
 
-/// A hash without a secret suffices: only the operator chooses the keys, so that collisions can't be provoked. Each outer
-/// packet needs two lookups.
+/// A hash without a secret is sufficient, because only the operator chooses the keys, so that nobody can provoke collisions. Each
+/// outer packet needs two lookups.
 type Keys = FxBuildHasher;
 
 /// The tunnels of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Tunnels {
-    /// The tunnel's interface, by the fields of outer packets.
+    /// The interface of a tunnel, by the fields of its outer packets.
     by_mark: HashMap<TunnelTag, u16, Keys>,
-    /// Local ends, whatever the remote ends are.
+    /// Local ends, independent of the remote ends.
     ends: HashSet<(RouterIndex, TunnelKind, Address), Keys>,
-    /// By router: whether tunnels end in it.
+    /// For each router: whether tunnels end in it.
     routers: Vec<bool>,
     /// UDP ports of tunnels.
     ports: Vec<u16>,
-    /// Path MTUs by router, local and remote end.
+    /// Path MTUs, by router, local end and remote end.
     forwarding: HashMap<Path, Arc<PathMtu>, Keys>,
-    /// By interface: the tunnel's path, and the length that encapsulation adds.
+    /// For each interface: the path MTU of the tunnel, and the number of bytes that encapsulation adds.
     of_interface: Vec<Option<(Arc<PathMtu>, u16)>>,
-    /// By interface: rate limits of keepalive answers.
+    /// For each interface: rate limit of answers to keepalives.
     keepalives: Arc<[SharedTokenBucket]>,
 }
 
 type Path = (RouterIndex, Address, Address);
 
-/// Seconds for which a lowered MTU is used (RFC 1191, 6.3; RFC 8201, 4).
+/// Seconds for which a lowered path MTU is used (RFC 1191, 6.3; RFC 8201, 4).
 const REMEMBERED: u64 = 600;
 
-/// Rate limit of answered keepalives: nanoseconds between two of a tunnel, and burst size. Routers send at most one each
-/// second.
+/// Rate limit of answers to keepalives of a tunnel, per second, and burst size. Routers send at most one keepalive per second.
 const KEEPALIVES: TokenRate = TokenRate::new(10, 10);
 
-/// Path MTU of outer packets: the time in seconds until which it is valid, with the length in the lowest 16 bits.
+/// Path MTU of outer packets. The lowest 16 bits are the length; the other bits are the time in seconds until which it is valid.
 #[derive(Debug)]
 struct PathMtu(AtomicU64);
 
@@ -143,7 +142,7 @@ impl PathMtu {
 }
 
 impl Tunnels {
-    /// The tunnels among interfaces by number.
+    /// Creates the tunnels of interfaces, by number.
     pub fn of(interfaces: &[Interface]) -> Self {
         let mut all = Self::default();
         if interfaces.iter().all(|interface| interface.tunnel.is_none()) {
@@ -188,7 +187,7 @@ impl Tunnels {
         all
     }
 
-    /// Keep the path MTUs of the previous snapshot.
+    /// Keeps the path MTUs of the previous snapshot.
     pub fn adopt(&mut self, before: &Self) {
         for (path, mtu) in &mut self.forwarding {
             if let Some(known) = before.forwarding.get(path) {
@@ -203,13 +202,13 @@ impl Tunnels {
         self.routers.get(usize::from(router)).is_some_and(|end| *end)
     }
 
-    /// The interface of the tunnel that a packet belongs to.
+    /// The interface of the tunnel to which a packet belongs.
     #[inline]
     pub fn find(&self, mark: &TunnelTag) -> Option<u16> {
         self.by_mark.get(mark).copied()
     }
 
-    /// The encapsulation of a packet, by its protocol and port.
+    /// The encapsulation of a packet, according to its protocol and port.
     #[inline(always)]
     fn kind(&self, layers: &Layers) -> Option<TunnelKind> {
         match layers.protocol {
@@ -223,8 +222,8 @@ impl Tunnels {
         }
     }
 
-    /// Whether a packet is addressed to an end of a tunnel in a router where tunnels end, or is an ICMP error about an outer
-    /// packet sent by one.
+    /// Whether a packet is addressed to a tunnel end in a router where tunnels end, or is an ICMP error for an outer packet sent
+    /// from such an end.
     #[inline]
     pub fn take(&self, router: RouterIndex, layers: &Layers, frame: &[u8]) -> bool {
         match self.kind(layers) {
@@ -234,14 +233,14 @@ impl Tunnels {
         }
     }
 
-    /// The encapsulation, local end and remote end of a packet that [`Tunnels::take`] has classified as an outer packet.
+    /// The encapsulation, local end and remote end of an outer packet, as classified by [`Tunnels::take`].
     #[inline]
     pub fn outer(&self, layers: &Layers, frame: &[u8]) -> Option<(TunnelKind, Address, Address)> {
         let (remote, local) = addresses(layers, frame);
         Some((self.kind(layers)?, local, remote))
     }
 
-    /// The ends of the outer packet that an ICMP error quotes, if that packet may have been sent from here.
+    /// The tunnel ends of the outer packet that an ICMP error quotes, if that packet may have been sent from here.
     pub fn quoted_ends(&self, router: RouterIndex, layers: &Layers, frame: &[u8]) -> Option<(Address, Address)> {
         let quote = quoted(frame, layers).ok()?.layers;
         let (local, remote) = addresses(&quote, frame);
@@ -253,8 +252,8 @@ impl Tunnels {
         is_ours.then_some((local, remote))
     }
 
-    /// Lower the path MTU to `mtu`. Returns `false` if nothing changes. It is never lowered below the minimum of the protocol
-    /// (RFC 791, RFC 8200), so that a forged error does little harm.
+    /// Lowers the path MTU to `mtu`. Returns `false` if nothing changes. The path MTU is never lowered below the minimum of
+    /// the protocol (RFC 791, RFC 8200), so that a forged error does little harm.
     pub fn lower(&self, router: RouterIndex, (local, remote): (Address, Address), mtu: u16, now: Now) -> bool {
         let least = match local {
             Address::V4(_) => 576,
@@ -271,13 +270,14 @@ impl Tunnels {
         is_news
     }
 
-    /// Whether a keepalive that arrived through a tunnel's interface may be answered now.
+    /// Whether a keepalive that arrived through a tunnel's interface may be answered at the moment.
     pub fn admits_keepalive(&self, number: u16, now: Now) -> bool {
         let bucket = self.keepalives.get(usize::from(number));
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The MTU of an interface with the configured MTU `mtu`. It is lower for a tunnel whose path MTU requires that.
+    /// The MTU of an interface whose configured MTU is `mtu`. The result is lower than `mtu` for a tunnel whose path
+    /// MTU requires that.
     #[inline]
     pub fn mtu(&self, number: u16, mtu: u16, now: Now) -> u16 {
         match self.of_interface.get(usize::from(number)) {

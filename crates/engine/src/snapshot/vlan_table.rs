@@ -1,30 +1,30 @@
-//! Maps frames with VLAN tags to interfaces, by port and tags.
+//! Mapping of frames with VLAN tags to interfaces, by port and tags.
 
 use sluice_wire::vlan::Tag;
 
 use crate::packet::io::PortIndex;
 use crate::snapshot::Interface;
 
-/// Marks a tag without an interface.
+/// Number that means that a tag has no interface.
 const NONE: u16 = u16::MAX;
 
 /// Number of VLAN identifiers.
 const IDENTIFIERS: usize = 1 << 12;
 
-/// Table of the interfaces with tags.
+/// Table of the interfaces that have tags.
 #[derive(Clone, Debug, Default)]
 pub struct VlanTable {
-    /// By port: whether it has VLAN interfaces.
+    /// For each port: whether it has VLAN interfaces.
     ports: Vec<bool>,
-    /// By port: whether any of its VLAN interfaces belongs to a bridge.
+    /// For each port: whether any of its VLAN interfaces belongs to a bridge.
     bridged: Vec<bool>,
-    /// By port: the interface of each single 802.1Q tag, if the port has VLAN interfaces.
+    /// For each port with VLAN interfaces: the interface of each single 802.1Q tag.
     single: Vec<Option<Box<[u16]>>>,
-    /// All other combinations of tags, in order: port, tags, interface.
+    /// All other combinations of tags, sorted: port, tags, interface.
     others: Vec<(PortIndex, u64, u16)>,
 }
 
-/// Tags in a word. `None` if there are more than two.
+/// Tags as a word; `None` if there are more than two.
 fn word(tags: impl Iterator<Item = Tag>) -> Option<u64> {
     let mut word = 0;
     for (place, tag) in tags.enumerate() {
@@ -36,14 +36,14 @@ fn word(tags: impl Iterator<Item = Tag>) -> Option<u64> {
     Some(word)
 }
 
-/// The identifier of a single 802.1Q tag.
+/// The VLAN identifier, if the word is a single 802.1Q tag.
 fn single(word: u64) -> Option<usize> {
     let plain = u64::from(Tag::vlan(0).protocol) << 16;
     (word & !0xfff == plain).then_some(word as usize & (IDENTIFIERS - 1))
 }
 
 impl VlanTable {
-    /// The table of interfaces by number, for a number of ports.
+    /// Creates the table of interfaces, by number, for a number of ports.
     pub fn of(ports: usize, interfaces: &[Interface]) -> Self {
         let mut tagged = Self {
             ports: vec![false; ports],
@@ -85,15 +85,15 @@ impl VlanTable {
         self.bridged.get(usize::from(port)).copied().unwrap_or(false)
     }
 
-    /// The interface of a port's frames with these tags. Tags with VLAN 0 are ignored.
+    /// The interface to which a port's frames with these tags belong. Tags with VLAN 0 are ignored.
     #[inline]
     pub fn find(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         let vlans = tags.iter().flatten().filter(|tag| !tag.is_priority());
         self.find_word(port, word(vlans.copied())?)
     }
 
-    /// The interface of a port's frames with the tags in a word: 32 bits for the TPID and the VLAN of each, the innermost in
-    /// the lowest bits.
+    /// The interface to which a port's frames belong, with their tags as a word: 32 bits for the TPID and the VLAN of each tag,
+    /// the innermost tag in the lowest bits.
     #[inline]
     pub fn find_word(&self, port: PortIndex, word: u64) -> Option<u16> {
         if let Some(id) = single(word) {

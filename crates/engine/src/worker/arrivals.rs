@@ -1,4 +1,4 @@
-//! Packets that don't come from a device: handed over by another worker, or unparked.
+//! Packets that don't come from a device: they were handed over by another worker, or were parked.
 
 use std::ops::Range;
 
@@ -20,10 +20,10 @@ use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::snapshot::Interface;
 
-/// Runs of packets that are not parsed yet: the port that they came from, and their slots.
+/// Ranges of slots whose packets have not been parsed, each with the port from which they came.
 pub type Runs = ArrayVec<(PortIndex, Range<usize>), BURST_SIZE>;
 
-/// Put packets from other workers on the lists that their notes name, and those to be parsed into `runs`.
+/// Puts packets from other workers on the lists that their notes specify. Packets that must be parsed are added to `runs`.
 pub fn from_workers(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -36,7 +36,7 @@ pub fn from_workers(
         let packet = &mut batch.packets[slot];
         let place = slot as BufferIndex;
         let note = HandOffNote::unpack(words);
-        // Fast path for plain IPv4 packets whose session is owned by this worker.
+        // Fast path for plain IPv4 packets whose session this worker owns.
         if let Some(note) = &note
             && note.stage == EntryPoint::Session
             && let Some(layers) = packet
@@ -104,7 +104,7 @@ pub fn from_workers(
     ctx.counters.unparsed.remove(parsed as u64);
 }
 
-/// Send a finished packet through its interface.
+/// Sends a finished packet through its interface.
 #[inline(always)]
 fn leave(
     place: BufferIndex,
@@ -129,7 +129,7 @@ fn is_discovery(layers: &layers::Layers, frame: &[u8]) -> bool {
     layers.class == Class::Ipv6 && matches!(sluice_wire::ndp::read(frame, layers), Ok(Some(_)) | Err(_))
 }
 
-/// Put unparked packets on the list of their next node.
+/// Puts unparked packets on the lists of their next nodes.
 pub fn from_parking(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -198,7 +198,7 @@ pub fn from_parking(
     }
 }
 
-/// Put a fragment that inspection had parked back on the list of its session.
+/// Puts a fragment that inspection had parked back on the list of its session.
 fn fragment(
     place: BufferIndex,
     told: FragmentNote,
@@ -219,12 +219,12 @@ fn fragment(
     }
 }
 
-/// The mask of the slots of some runs.
+/// Bit mask of the slots in these ranges.
 pub fn slots_of(runs: &Runs) -> u128 {
     runs.iter().fold(0, |all, (_, slots)| all | mask_of(slots))
 }
 
-/// The mask of a range of slots.
+/// Bit mask of a range of slots.
 fn mask_of(slots: &Range<usize>) -> u128 {
     let below = |end: usize| 1u128.checked_shl(end as u32).map_or(u128::MAX, |bit| bit - 1);
     below(slots.end) & !below(slots.start)

@@ -1,6 +1,6 @@
-//! Assistance by an I/O worker with the sessions of other workers. Packets of the shards that it has borrowed wait in a queue;
-//! the worker processes them for a time slice, then receives again. This file also has the requests of workers about shards:
-//! see [`crate::snapshot::assist`].
+//! Assistance: an I/O worker processes sessions of other workers. Packets of the shards that it has borrowed wait in a queue. The
+//! worker processes queued packets for a time slice and then receives again. This file also contains the handling of the workers'
+//! requests for shards; see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,32 +17,32 @@ use crate::snapshot::assist::controller::{Action, Controller, Load};
 use crate::snapshot::assist::{Assist, AssistRequest, ShardMove};
 
 /// Maximum number of bursts that an assisting worker receives from a port in one round, as long as bursts are full and there is
-/// room.
+/// space.
 const RECEIVES: usize = 8;
 
-/// State of an I/O worker that assists.
+/// State of an I/O worker that can assist.
 pub(super) struct Assisting {
     shared: Arc<Assist>,
     pub(super) judge: Controller,
-    /// Packets of the borrowed shards, in the order of arrival.
+    /// Packets of borrowed shards in the order of arrival.
     pub(super) queue: VecDeque<Held>,
     /// Maximum number of packets in the queue.
     limit: usize,
-    /// Capacity of the ring to a session worker.
+    /// Capacity of the ring to each session worker.
     ring: usize,
-    /// The session workers, and the number of packets in the ring from this worker to each.
+    /// The session workers, each with the number of packets in the ring from this worker to it.
     rings: Vec<(WorkerIndex, usize)>,
-    /// The pending request, and whether it has been accepted.
+    /// The pending request, and the worker to which it was sent.
     queried: Option<(AssistRequest, WorkerIndex)>,
     is_answered: bool,
     /// Number of packets that the next burst takes from the queue.
     portion: usize,
-    /// Cycles per packet of the last burst.
+    /// Number of cycles per packet in the last burst.
     cost: u64,
 }
 
 impl Assisting {
-    /// The state of a worker that has no sessions of its own and distributes packets to session workers.
+    /// Creates the state, if the worker has no sessions itself and distributes packets to session workers.
     pub(super) fn of(start: &StartParameters, own: WorkerIndex) -> Option<Box<Self>> {
         let shared = start.assist.clone()?;
         let does = |part| start.stages.does(own, part);
@@ -64,24 +64,24 @@ impl Assisting {
         })
     }
 
-    /// Allow shards to move, with rings of this capacity.
+    /// Enables moves of shards. `ring` is the capacity of the rings.
     pub(super) fn join(&mut self, ring: usize) {
         (self.ring, self.limit) = (ring, ring.min(MAX_HELD));
-        // Packets that were held for a shard that moves here are appended to the queue.
+        // Packets that were held for a shard that moves to this worker are appended to the queue.
         self.queue = VecDeque::with_capacity(self.limit + 3 * MAX_HELD);
     }
 
-    /// Whether shards are borrowed, or packets wait.
+    /// Whether any shard is borrowed or any packet is queued.
     fn is_at_work(&self) -> bool {
         !self.queue.is_empty() || !self.judge.borrowed().is_empty()
     }
 
-    /// Whether rounds without packets have work to do.
+    /// Whether rounds without packets still have work.
     pub(super) fn is_answering(&self) -> bool {
         self.queried.is_some() || self.is_at_work()
     }
 
-    /// Number of packets that may still be queued while shards are borrowed or requested.
+    /// Number of packets that can still be queued while shards are borrowed or requested.
     pub(super) fn capacity(&self, held: usize) -> usize {
         match self.is_at_work() || self.queried.is_some() {
             true => self.limit.saturating_sub(self.queue.len() + held),
@@ -98,7 +98,7 @@ impl<'m> Worker<'m> {
         if is_busy { RECEIVES } else { 1 }
     }
 
-    /// Queue packets of the borrowed shards until it is their turn.
+    /// Queues packets of borrowed shards until they can be processed.
     pub(super) fn enqueue(&mut self) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
@@ -122,7 +122,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Take queued packets back into the burst buffers. Returns their number.
+    /// Moves queued packets back to the burst buffers. Returns their number.
     pub(super) fn unqueue(&mut self) -> usize {
         self.carried.clear();
         let Some(work) = self.assisting.as_deref_mut() else {
@@ -145,7 +145,7 @@ impl<'m> Worker<'m> {
         self.carried.len()
     }
 
-    /// Process queued packets of the borrowed shards for a time slice. Returns their number.
+    /// Processes queued packets of borrowed shards for a time slice. Returns their number.
     pub(super) fn assist(&mut self, now: Now) -> usize {
         let Some(work) = &self.assisting else { return 0 };
         let (slice, mut left) = (work.shared.settings().slice, work.queue.len());
@@ -178,7 +178,7 @@ impl<'m> Worker<'m> {
         packets
     }
 
-    /// End of a round: answer requests of other workers, and continue own ones.
+    /// End of a round: answers requests of other workers, and continues this worker's request.
     pub(super) fn deal(&mut self, now: Now) {
         let Some(shared) = &self.parts.start.assist else {
             return;
@@ -190,7 +190,7 @@ impl<'m> Worker<'m> {
         self.parts.counters.assist_waiting.set(work.queue.len() as u64);
         match work.queried {
             Some((ask, whom)) if !work.is_answered => self.handle_request(ask, whom, now),
-            // The session worker already expects the shard, so it is given back as soon as no other move is in progress.
+            // The session worker already expects the shard, so it is returned as soon as no other move is in progress.
             Some((ask, whom)) if ask.what == ShardMove::TakeBack && !self.is_moving() => {
                 self.give_by_itself(ask.shard, whom);
             }
@@ -199,7 +199,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Answer a request of another worker.
+    /// Answers a request of another worker.
     #[cold]
     fn answer(&mut self, ask: AssistRequest) {
         let Some(shared) = self.parts.start.assist.clone() else {
@@ -214,13 +214,13 @@ impl<'m> Worker<'m> {
         shared.answer(self.parts.own, yes);
     }
 
-    /// Whether pool migration is complete for the newest snapshot. A shard in transit would miss it.
+    /// Whether pool migration is complete for the newest snapshot. A moving shard would miss the migration.
     fn is_settled(&mut self) -> bool {
         let generation = self.snapshot.load().leases.generation;
         !self.parts.migrating.is_under_way() && self.parts.migrating.generation() == generation
     }
 
-    /// Continue when a request has been answered.
+    /// Continues after a request was answered.
     #[cold]
     fn handle_request(&mut self, ask: AssistRequest, whom: WorkerIndex, now: Now) {
         let Some(work) = self.assisting.as_deref_mut() else {
@@ -242,7 +242,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Decide whether to borrow a shard, or to give one back.
+    /// Decides whether to borrow a shard or to return one.
     fn decide(&mut self, now: Now) {
         if self.is_moving() || !self.can_move() || self.receives.is_empty() {
             return;
@@ -278,7 +278,7 @@ impl<'m> Worker<'m> {
         if !is_settled || !work.shared.depart() {
             return work.judge.is_refused(now.nanoseconds);
         }
-        // Check again: the snapshot may have changed until now, but can't change during the move.
+        // The snapshot may have changed in the meantime, so check again. The snapshot can't change during the move.
         let ask = AssistRequest { what, shard, by: own };
         let shared = work.shared.clone();
         (work.queried, work.is_answered) = (Some((ask, whom)), false);
@@ -299,7 +299,7 @@ impl<'m> Worker<'m> {
         shared.arrive();
     }
 
-    /// Take over a shard that has arrived. Packets that were held for it join the queue.
+    /// Takes over a shard that has arrived. Packets that were held for it are appended to the queue.
     pub(super) fn take_over_shard(&mut self, shard: u16) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
@@ -317,7 +317,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Update the state after a shard has been given back.
+    /// Updates the state after a shard was returned.
     pub(super) fn has_gone_back(&mut self, shard: u16) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
@@ -332,8 +332,8 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Number of packets that fit the rest of a slice, by the cost of the last packets. At least one packet per round is processed,
-/// so that no packet waits forever.
+/// Number of packets that fit in the rest of a time slice, according to the cost of the last packets. At least one packet per
+/// round is processed, so that no packet waits forever.
 fn portion(left: u64, cost: u64, is_first: bool) -> usize {
     let fitting = match left.checked_div(cost) {
         Some(fitting) => usize::try_from(fitting).unwrap_or(BURST_SIZE),

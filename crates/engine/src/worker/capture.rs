@@ -1,4 +1,4 @@
-//! Copies of frames for a capture file. The requester provides the memory, which is bounded.
+//! Copies of frames for a capture file. The requester provides the memory, whose size is fixed.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub enum CaptureFilter {
     Drops,
 }
 
-/// Where a frame was captured.
+/// Point at which a frame was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturePoint {
     /// Captured when received.
@@ -36,13 +36,13 @@ pub enum CapturePoint {
 pub struct CapturedFrame {
     /// Time of the capture, in nanoseconds.
     pub nanoseconds: u64,
-    /// Interface that the frame was captured on.
+    /// Interface on which the frame was captured.
     pub interface: u16,
-    /// Where the frame was captured.
+    /// Point at which the frame was captured.
     pub seen: CapturePoint,
     /// Length of the frame.
     pub length: u16,
-    /// Offset of its bytes in the capture memory, and their number.
+    /// Offset and number of its bytes in the capture memory.
     start: usize,
     kept: u16,
 }
@@ -53,14 +53,14 @@ pub struct Tap {
     which: CaptureFilter,
     bytes: Vec<u8>,
     frames: Vec<CapturedFrame>,
-    /// Bytes that are kept of each frame.
+    /// Maximum number of bytes that are kept of each frame.
     snap: u16,
-    /// Number of frames for which there was no memory left.
+    /// Number of frames for which no memory was left.
     pub missed: u64,
 }
 
 impl Tap {
-    /// Capture at most `frames` frames with `snap` bytes each.
+    /// Creates a capture of at most `frames` frames with `snap` bytes each.
     pub fn new(which: CaptureFilter, frames: usize, snap: u16) -> Self {
         let memory = frames * snap as usize;
         Self {
@@ -72,7 +72,7 @@ impl Tap {
         }
     }
 
-    /// The captured frames with their first bytes.
+    /// The captured frames, each with its first bytes.
     pub fn frames(&self) -> impl Iterator<Item = (&CapturedFrame, &[u8])> {
         self.frames
             .iter()
@@ -103,7 +103,7 @@ impl Tap {
         });
     }
 
-    /// Capture received frames: they have been parsed and are not changed yet.
+    /// Captures received frames. The frames have been parsed but not changed.
     pub(crate) fn received(&mut self, batch: &Batch<'_, '_>, slots: Range<usize>, now: Now) {
         let wanted = match self.which {
             CaptureFilter::Interface(wanted) => Some(wanted),
@@ -118,7 +118,7 @@ impl Tap {
         }
     }
 
-    /// Capture frames that cross inter-router links: as sent at one end and as received at the other.
+    /// Captures frames that cross inter-router links, once as sent at one end and once as received at the other end.
     pub(crate) fn crossing(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], snapshot: &Snapshot, now: Now) {
         for &slot in slots {
             let egress = batch.meta(slot).egress;
@@ -136,7 +136,7 @@ impl Tap {
         }
     }
 
-    /// Capture decapsulated frames.
+    /// Captures decapsulated frames.
     pub(crate) fn arrived(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], now: Now) {
         for &slot in slots {
             let interface = batch.meta(slot).interface;
@@ -151,7 +151,7 @@ impl Tap {
         }
     }
 
-    /// Capture frames that leave, in their final form.
+    /// Captures frames that leave, in their final form.
     pub(crate) fn leaving(&mut self, batch: &Batch<'_, '_>, lists: &Lists, first: usize, now: Now) {
         let fresh = |slot: BufferIndex| slot as usize >= first;
         match self.which {

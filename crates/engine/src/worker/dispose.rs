@@ -1,4 +1,4 @@
-//! End of a burst: disposes of every slot and its buffer as the nodes decided.
+//! End of a burst: disposes of every slot and its buffer according to the decisions of the nodes.
 
 use super::{ResumeReason, Worker};
 use crate::features::context::WaitingPacket;
@@ -12,7 +12,7 @@ use crate::snapshot::shares::Shares;
 use arrayvec::ArrayVec;
 
 impl Worker<'_> {
-    /// Dispose of the buffers of a burst. Returns the cycles spent on handing packets to other workers.
+    /// Disposes of the buffers of a burst. Returns the number of cycles that handing packets to other workers took.
     pub(super) fn dispose(&mut self, now: Now) -> u64 {
         self.parts.lists.forget_slots();
         self.transmit(now);
@@ -73,7 +73,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Park packets, and drop those that they displace.
+    /// Parks packets, and drops packets that they displace.
     fn park(&mut self, now: Now) {
         self.park_syns();
         self.park_inspected();
@@ -121,7 +121,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Park fragments that inspection reassembles.
+    /// Parks fragments that inspection reassembles.
     fn park_inspected(&mut self) {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;
@@ -140,7 +140,7 @@ impl Worker<'_> {
             });
             let passed = work.parked_packets.park(ticket, waiting);
             if !is_parked {
-                // Inspection has already counted the packets that it has passed.
+                // Inspection has already counted packets that passed it.
                 let reason = match passed {
                     true if !may_wait => Own::BufferQuota.into(),
                     true => Own::ParkingFull.into(),
@@ -153,7 +153,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Park unsolicited SYNs.
+    /// Parks unsolicited SYNs.
     fn park_syns(&mut self) {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;
@@ -210,7 +210,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Take unparked packets back into the burst buffers, as far as there is room. Returns their number.
+    /// Moves unparked packets back to the burst buffers, as far as there is space. Returns their number.
     pub(super) fn unpark(&mut self) -> usize {
         let mut count = 0;
         for (waiting, _) in &mut self.resumed {
@@ -232,12 +232,12 @@ impl Worker<'_> {
         count
     }
 
-    /// Drop a parked packet.
+    /// Drops a parked packet.
     pub(super) fn give_up(&mut self, waiting: WaitingPacket, reason: Reason) {
         give_up(&mut *self.io, &self.parts.counters, waiting, reason);
     }
 
-    /// Resume a parked packet, or drop it if too many are resumed at a time.
+    /// Processes a parked packet again, or drops it if too many packets are unparked at the same time.
     pub(super) fn resume(&mut self, waiting: WaitingPacket, resume: ResumeReason) {
         if let Err(error) = self.resumed.try_push((waiting, resume)) {
             let (waiting, _) = error.element();
@@ -246,7 +246,7 @@ impl Worker<'_> {
     }
 }
 
-/// Resume a parked packet in the next burst, if that has room for it.
+/// Processes a parked packet again in the next burst, if there is space for it.
 pub(super) fn ready(
     resumed: &mut ArrayVec<(WaitingPacket, ResumeReason), BURST_BUFFERS>,
     waiting: WaitingPacket,
@@ -256,7 +256,7 @@ pub(super) fn ready(
         .map_err(|error| error.element().0)
 }
 
-/// Correct the counters for packets that the device did not accept.
+/// Corrects the counters for packets that the device did not accept.
 #[cold]
 fn refused(state: &mut super::State<'_>, io: &mut dyn crate::packet::io::Handover, slots: &[BufferIndex], why: Own) {
     let mut allocated = Packets::new();

@@ -1,5 +1,5 @@
-//! Free capacity of the rings to the next pipeline stage. If it is exhausted, packets are shed where they enter, and wait
-//! elsewhere.
+//! Free capacity of the rings to the next pipeline stage. If the capacity is exhausted, packets are shed where they enter the
+//! pipeline, and wait elsewhere.
 
 use super::Worker;
 use crate::packet::io::BURST_SIZE;
@@ -11,7 +11,7 @@ impl Worker<'_> {
         ahead.iter().all(|&next| self.io.free_entries(next) >= BURST_SIZE)
     }
 
-    /// Check the capacity for received packets. Returns how many of `count` packets must be shed.
+    /// Determines the capacity for received packets. Returns how many of `count` packets must be shed.
     #[inline(always)]
     pub(super) fn observe_next_stage(&mut self, count: usize) -> usize {
         if self.parts.role.beyond.is_empty() {
@@ -30,7 +30,7 @@ impl Worker<'_> {
         work.map_or(0, |work| work.capacity(self.moving.held_from_devices()))
     }
 
-    /// Whether the next stage and the own queue have capacity for another burst from a device.
+    /// Whether the next stage and this worker's own queue have capacity for another burst from a device.
     pub(super) fn has_capacity_for_burst(&self) -> bool {
         let beyond = self.parts.role.beyond.iter();
         beyond.map(|&next| self.io.free_entries(next)).sum::<usize>() + self.own_capacity() >= BURST_SIZE

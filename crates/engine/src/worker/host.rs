@@ -1,4 +1,4 @@
-//! Frames from hosts and the subscriber service, processed by the owner.
+//! Frames from hosts and from the subscriber service. The owner processes these frames.
 
 use sluice_wire::layers::{self, Class};
 
@@ -10,45 +10,45 @@ use crate::packet::lists::Lists;
 use crate::packet::punt::PuntReceiver;
 use crate::packet::reason::Own;
 
-/// Maximum number of frames per round.
+/// Maximum number of frames in one round.
 const PORTION: usize = 32;
 
 impl Worker<'_> {
-    /// Whether hosts may send packets by this worker, so that it must not sleep for long.
+    /// Whether hosts may send packets through this worker, so that it must not sleep for long.
     pub fn serves_hosts(&self) -> bool {
         self.serves_hosts
     }
 
-    /// Whether frames from hosts wait.
+    /// Whether frames from hosts are queued.
     #[inline(always)]
     pub(super) fn hosts_sent(&self) -> bool {
         self.host.as_ref().is_some_and(|queue| queue.has_frame())
     }
 
-    /// Whether frames from the subscriber service wait.
+    /// Whether frames from the subscriber service are queued.
     #[inline(always)]
     pub(super) fn service_sent(&self) -> bool {
         self.service.as_ref().is_some_and(|queue| queue.has_frame())
     }
 
-    /// Take frames from hosts into the burst buffers. Returns their number.
+    /// Moves frames from hosts to the burst buffers. Returns their number.
     pub(super) fn take_from_hosts(&mut self) -> usize {
         take(self.host.as_mut(), &mut *self.io, &mut self.parts)
     }
 
-    /// Take frames from the subscriber service into the burst buffers. Returns their number.
+    /// Moves frames from the subscriber service to the burst buffers. Returns their number.
     pub(super) fn take_from_service(&mut self) -> usize {
         take(self.service.as_mut(), &mut *self.io, &mut self.parts)
     }
 }
 
-/// Take frames from a queue into the burst buffers. Returns their number.
+/// Moves frames from a queue to the burst buffers. Returns their number.
 fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut State<'_>) -> usize {
     let Some(queue) = queue else { return 0 };
     if queue.head().is_none() {
         return 0;
     }
-    // The number of waiting frames is not known in advance.
+    // The number of queued frames is not known in advance.
     let made = io.allocate(PORTION);
     let mut allocated = Packets::new();
     io.packets(&mut allocated);
@@ -57,7 +57,7 @@ fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut Sta
         && let Some((interface, length)) = queue.head()
         && let Some(packet) = allocated.get_mut(count)
     {
-        // A frame that doesn't fit a buffer becomes an empty packet and is counted as such.
+        // A frame that doesn't fit in a buffer becomes an empty packet, and is counted as an empty packet.
         let fits = packet.set_len(length);
         queue.pop(if fits { packet.bytes_mut() } else { &mut [] });
         state.meta[count % BURST_BUFFERS] = Meta {
@@ -73,13 +73,13 @@ fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut Sta
     count
 }
 
-/// Start `count` packets that hosts have sent on their path.
+/// Puts `count` packets that hosts have sent on the lists of their first nodes.
 pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, count: usize) {
     for slot in 0..count.min(batch.packets.len()) {
         let (packet, meta) = (&batch.packets[slot], &mut batch.meta[slot % BURST_BUFFERS]);
         let place = slot as BufferIndex;
         let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) else {
-            // The queue names an interface that does not exist.
+            // The interface number in the queue does not exist.
             put(&mut lists.used, place);
             continue;
         };

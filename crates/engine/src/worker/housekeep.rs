@@ -12,11 +12,11 @@ use crate::packet::task::Task;
 use crate::packet::time::Now;
 use crate::worker::request::{Reply, Request, portion};
 
-/// Number of neighbour and fragment entries checked per round.
+/// Number of neighbour entries, and of fragment entries, that one round checks.
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
-    /// Do the periodic work of a round that processed `packets` packets.
+    /// Does the periodic work of a round in which `packets` packets were processed.
     pub(super) fn housekeep(&mut self, packets: usize, now: Now) {
         self.requests(now);
         let snapshot = self.snapshot.load();
@@ -34,7 +34,7 @@ impl Worker<'_> {
         };
         state.migrating.follow(&mut state.shards, snapshot);
         state.migrating.advance(&mut state.shards, snapshot, &tools);
-        // One shard per round. A busy shard is served again in the next round, but not a third time in a row, because others wait.
+        // One shard is served per round. A busy shard is served again in the next round, but not a third time in a row, because others wait.
         let count = state.shards.len();
         self.is_behind = false;
         let mut looked_at = None;
@@ -83,7 +83,7 @@ impl Worker<'_> {
         if actions.remaining_capacity() >= 2 * BUDGET {
             writer.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
-        // Only interfaces that advertise are checked, because there may be thousands of interfaces and this runs every round.
+        // Only interfaces that advertise are checked, because this runs every round and there may be thousands of interfaces.
         for &number in snapshot.advertising.iter() {
             let advertise = snapshot.interface(number).and_then(|interface| interface.advertise);
             let times = owner.advertise_at.get_mut(usize::from(number));
@@ -215,19 +215,19 @@ impl Worker<'_> {
         }
     }
 
-    /// Attach or detach the device of a port. No shard may be moving, because a move counts the packets that ports still deliver.
+    /// Attaches or detaches the device of a port. No shard may be moving, because a move counts the packets that ports still deliver.
     fn renew_port(&mut self, port: PortIndex, receives: bool) {
         self.io.replace_device(port);
         self.receives.retain(|&other| other != port);
         if receives {
-            // The list has capacity for all ports.
+            // The list has space for all ports.
             let place = self.receives.partition_point(|&other| other < port);
             self.receives.insert(place, port);
         }
         self.turns.forget();
     }
 
-    /// Process all unparked packets. Returns their number.
+    /// Processes all unparked packets. Returns their number.
     pub(super) fn resume_all(&mut self, now: Now) -> usize {
         let mut packets = 0;
         while self.has_resumed() {

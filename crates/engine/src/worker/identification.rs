@@ -1,4 +1,4 @@
-//! Ends application identification for a shard that leaves its worker.
+//! The end of application identification for a shard that leaves its worker.
 
 use super::Worker;
 use crate::features::session_end::SessionTools;
@@ -9,8 +9,8 @@ use crate::session::application::Application;
 use crate::session::family::{V4, V6};
 
 impl Worker<'_> {
-    /// Sessions of a shard that are being identified have state in this worker's pool. Before the shard leaves, store the
-    /// application of each as known so far.
+    /// Before a shard leaves, the application of each session that is being identified is stored as known so far, because the
+    /// state of identification is in this worker's pool.
     pub(super) fn give_up_applications(&mut self, number: u16, now: Now) {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;

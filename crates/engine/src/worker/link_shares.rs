@@ -1,4 +1,4 @@
-//! Shares of a link that several interfaces use: while the link is congested, each interface gets its share.
+//! Fair division of a link that several interfaces use. While the link is congested, each interface gets its share.
 
 use arrayvec::ArrayVec;
 use sluice_table::token_bucket::SharedTokenBucket;
@@ -10,11 +10,11 @@ use crate::packet::reason::{Own, Reason};
 use crate::snapshot::shares::Shares;
 use crate::snapshot::shares::deficit::Demand;
 
-/// Maximum number of bits of its share that an interface may save up: a burst of full frames.
+/// Maximum number of unused bits of its share that an interface may accumulate: a burst of frames of maximum length.
 const SAVED_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;
 
-/// Maximum number of packets of its share that an interface may save up, if the link has no configured rate and the device
-/// limits it.
+/// Maximum number of unused packets of its share that an interface may accumulate, if the link has no configured rate, so that
+/// the device limits it.
 const SAVED: u64 = 2 * BURST_SIZE as u64;
 
 /// An interface's part of the packets to be sent.
@@ -23,7 +23,7 @@ struct Part<'s> {
     weight: u64,
     guarantee: Option<&'s SharedTokenBucket>,
     rate: Option<&'s SharedTokenBucket>,
-    /// Bits that the interface's rate still allows.
+    /// Number of bits that the interface's rate limit still permits.
     left: u64,
     /// Demand in bits, or in packets if the link has no configured rate.
     wants: u64,
@@ -31,8 +31,8 @@ struct Part<'s> {
 }
 
 impl Worker<'_> {
-    /// Drop packets that exceed the shares of interfaces on a port's link, if it has any, and leave the others in `slots`.
-    /// Returns whether the device's capacity has been distributed.
+    /// Drops packets that exceed the shares of interfaces on a port's link, if it has any, and keeps the others in `slots`.
+    /// Returns whether the device's capacity was divided.
     #[inline(never)]
     pub(super) fn share_link(&mut self, port: PortIndex, slots: &mut BufferIndices, now: u64) -> bool {
         let snapshot = self.snapshot.load();
@@ -69,7 +69,7 @@ impl Worker<'_> {
             let number = number_of(&mut parts, shares, interface, now);
             part_of[place] = number as u8;
             let Some(part) = parts.get_mut(number) else { return true };
-            // The gateway's own packets are always sent, because they keep links alive.
+            // Packets of the gateway itself are always sent, because they keep links up.
             let fits = length <= part.left || state.meta[place].is_from_gateway();
             if fits {
                 part.left = part.left.saturating_sub(length);
@@ -138,7 +138,7 @@ impl Worker<'_> {
         link.is_none() && all > budget
     }
 
-    /// Record how many packets a device has accepted.
+    /// Records how many packets a device has accepted.
     #[inline(always)]
     pub(super) fn link_took(&mut self, port: PortIndex, slots: &[BufferIndex], taken: usize, has_dealt: bool) {
         if let Some(gate) = self.sending.gates.get_mut(usize::from(port)) {
@@ -149,8 +149,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Refund packets that the device did not accept. Otherwise the interface of the last packets in each burst would pay for
-    /// all.
+    /// Refunds the packets that the device did not accept. Without the refund, the interface whose packets are last in each burst
+    /// would pay for all of them.
     #[cold]
     fn refund(&mut self, slots: &[BufferIndex]) {
         for slot in slots {
@@ -162,7 +162,7 @@ impl Worker<'_> {
     }
 }
 
-/// The index of an interface's part.
+/// Index of an interface's part, which is created if necessary.
 fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, BURST_BUFFERS>, shares: &'s Shares, interface: u16, now: u64) -> usize {
     if let Some(known) = parts.iter().position(|part| part.interface == interface) {
         return known;

@@ -1,4 +1,4 @@
-//! Fragments that inspection has parked: resumes and expires them.
+//! Fragments that inspection has parked: their further processing and their expiry.
 
 use sluice_inspect::Reason;
 
@@ -8,11 +8,11 @@ use crate::features::inspection::{Released, ReleasedPacket};
 use crate::packet::io::BURST_SIZE;
 use crate::packet::time::Now;
 
-/// Number of fragmented datagrams checked per round.
+/// Number of fragmented datagrams that one round checks.
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
-    /// Whether packets are to be resumed.
+    /// Whether any released packets wait for further processing.
     pub(super) fn has_resumed(&mut self) -> bool {
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
             while !self.resumed.is_full()
@@ -24,8 +24,8 @@ impl Worker<'_> {
         !self.resumed.is_empty()
     }
 
-    /// Update the overload state from the packets that wait in rings and, at least, in the devices that have delivered full
-    /// bursts.
+    /// Updates the overload state from the number of packets that wait in rings and, as a lower bound, in devices that have
+    /// delivered full bursts.
     pub(super) fn see_load(&mut self, full: usize, waiting: u64) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
@@ -40,7 +40,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Set the counter of packets that wait for inspection.
+    /// Sets the counter of packets that wait for inspection.
     pub(super) fn count_held(&self) {
         if let Some(work) = self.parts.inspecting.as_deref() {
             self.parts
@@ -50,7 +50,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Drop packets that inspection has rejected since the last round, and fragments of timed-out datagrams.
+    /// Drops packets that inspection has rejected since the last round, and fragments of datagrams that have timed out.
     pub(super) fn drop_given_up(&mut self, now: Now) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
@@ -69,7 +69,7 @@ impl Worker<'_> {
         self.drop_all(gone);
     }
 
-    /// Drop parked packets.
+    /// Drops parked packets.
     fn drop_all(&mut self, mut gone: Vec<(WaitingPacket, Reason)>) {
         for (waiting, reason) in gone.drain(..) {
             self.give_up(waiting, reason.into());
@@ -77,7 +77,7 @@ impl Worker<'_> {
         self.gone = gone;
     }
 
-    /// Let this worker, which may have no shards, and one of its shards take over new inspection rules, even if no packets
+    /// Lets this worker, even if it has no shards, and one of its shards take over new inspection rules, even if no packets
     /// arrive.
     pub(super) fn look_after_rules(&mut self, place: Option<usize>, now: Now) {
         let generation = self.snapshot.load().inspected;
@@ -91,7 +91,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Release the parked fragments of a shard that leaves. They are processed by the shard's new worker.
+    /// Releases the parked fragments of a shard that leaves. The shard's new worker processes the fragments.
     pub(super) fn free_held(&mut self, place: usize) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
@@ -99,7 +99,7 @@ impl Worker<'_> {
         let Some(shard) = self.parts.shards.get_mut(place).and_then(Option::as_deref_mut) else {
             return;
         };
-        // The new worker inspects and counts the fragment.
+        // The new worker inspects the fragment and counts it.
         let counters = &self.parts.counters;
         work.assemblies.give_up(shard.number, |ticket| {
             if matches!(work.parked_packets.release(ticket), Released::Later) {

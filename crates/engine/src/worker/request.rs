@@ -1,6 +1,6 @@
 //! Requests of the control thread, which the worker answers between two bursts: lists, clearing, traces, captures.
 //!
-//! The requester provides the memory for the answer, so that a worker allocates nothing.
+//! The requester provides the memory for the answer, so that the worker allocates none.
 
 mod bindings;
 mod server;
@@ -20,24 +20,25 @@ use crate::snapshot::probes::Probe;
 use crate::worker::capture::Tap;
 use crate::worker::trace::Tracer;
 
-/// Maximum number of records that one round visits for a list.
+/// Maximum number of records that one round visits.
 pub const RECORDS_PER_ROUND: u32 = 64;
 
-/// Number of packets of a full round per visited record.
+/// Number of packets in a full round, for each visited record.
 const PACKETS_PER_RECORD: usize = 16;
 
-/// Number of records that a round with this number of packets visits: few if packets take up its time, many if it is idle.
+/// Number of records that a round with this number of packets visits. The number is small if packets take up the time, and
+/// large if the worker is idle.
 pub fn portion(packets: usize) -> u32 {
     let spare = (RECORDS_PER_ROUND as usize).saturating_sub(packets);
     spare.max(packets / PACKETS_PER_RECORD).min(RECORDS_PER_ROUND as usize) as u32
 }
 
-/// Addresses and a port of one side.
+/// Condition on the address and port of one endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Addresses that match; any if not given.
+    /// Prefix that must contain the address; `None` matches any.
     pub net: Option<Prefix>,
-    /// Port or ICMP identifier; any if not given.
+    /// Port or ICMP identifier; `None` matches any.
     pub port: Option<u16>,
 }
 
@@ -52,50 +53,50 @@ impl Endpoint {
     }
 }
 
-/// A filter for sessions. All given conditions must match.
+/// A filter for sessions. All conditions that are given must match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Virtual router by its number, or subscriber's site by its context.
+    /// Context of the session: number of the virtual router, or context of the subscriber's site.
     pub context: Option<Context>,
-    /// Source of the first packet.
+    /// Source address of the first packet.
     pub source: Option<IpAddr>,
     /// Source port or ICMP identifier of the first packet.
     pub source_port: Option<u16>,
-    /// Destination of the first packet.
+    /// Destination address of the first packet.
     pub destination: Option<IpAddr>,
     /// Destination port of the first packet.
     pub destination_port: Option<u16>,
-    /// Source of the reverse direction.
+    /// Source address of the reverse direction.
     pub reply_source: Option<IpAddr>,
     /// Source port of the reverse direction.
     pub reply_source_port: Option<u16>,
-    /// Destination of the reverse direction: the translated address.
+    /// Destination address of the reverse direction, which is the translated address.
     pub reply_destination: Option<IpAddr>,
     /// Destination port of the reverse direction.
     pub reply_destination_port: Option<u16>,
     /// IP protocol number.
     pub protocol: Option<u8>,
-    /// Interface of the first packet.
+    /// Interface on which the first packet arrived.
     pub interface: Option<u16>,
-    /// Any address of the session, in either direction.
+    /// Prefix that must contain an address of the session, in either direction.
     pub address: Option<Prefix>,
-    /// Any port of the session, in either direction.
+    /// Port that either endpoint must have, in either direction.
     pub port: Option<u16>,
-    /// The inside host, before translation.
+    /// Condition on the inside host, before translation.
     pub inside: Option<Endpoint>,
-    /// The outside address and port of the inside host.
+    /// Condition on the outside address and port of the inside host.
     pub outside: Option<Endpoint>,
-    /// The remote host.
+    /// Condition on the remote host.
     pub remote: Option<Endpoint>,
-    /// The interface towards either host.
+    /// Interface towards either of the two hosts.
     pub either: Option<u16>,
     /// The pool of the session's outside address.
     pub pool: Option<PoolIndex>,
-    /// Addresses of the inside host.
+    /// Prefix that must contain the address of the inside host.
     pub subscriber: Option<Prefix>,
     /// The application of the session.
     pub application: Option<ApplicationSelector>,
-    /// Only sessions whose outside address is from a pool.
+    /// Whether to match only sessions whose outside address is from a pool.
     pub translated: bool,
 }
 
@@ -112,10 +113,10 @@ pub struct Flow {
     pub destination_port: u16,
 }
 
-/// A session as lists show it.
+/// A session, as shown in lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Context of its flows: the virtual router's number, or the context of a bridge or a subscriber's site.
+    /// Context of the session's flows: number of the virtual router, or context of a bridge or a subscriber's site.
     pub context: Context,
     /// The direction of the first packet.
     pub forward: Flow,
@@ -125,23 +126,23 @@ pub struct SessionInfo {
     pub protocol: u8,
     /// State of a TCP connection; `None` for other protocols.
     pub state: Option<&'static str>,
-    /// Packets in the reverse direction were seen.
+    /// Whether packets of the reverse direction were received.
     pub answered: bool,
-    /// Packets by direction.
+    /// Number of packets in each direction.
     pub packets: [u64; 2],
-    /// Bytes by direction.
+    /// Number of bytes in each direction.
     pub bytes: [u64; 2],
-    /// Seconds until it expires if no packet arrives.
+    /// Seconds until the session expires if no packet arrives.
     pub seconds_left: u32,
-    /// Interface of the first packet.
+    /// Interface on which the first packet arrived.
     pub interface: u16,
     /// Egress interface of the first packet.
     pub egress: u16,
-    /// Pool of a translated source.
+    /// Pool to which the source is translated, if any.
     pub pool: Option<PoolIndex>,
-    /// The first packet came from outside, by a destination rule.
+    /// Whether the first packet came from outside and matched a destination rule.
     pub inbound: bool,
-    /// Its application once identification has finished; both numbers are 0 if it stayed unknown.
+    /// Application of the session, if identification has finished. Both numbers are 0 if the application is unknown.
     pub application: Option<ProtocolPair>,
     /// Mark of the session; 0 if it has none.
     pub mark: u32,
@@ -211,7 +212,7 @@ impl Filter {
     }
 }
 
-/// Where a list continues: shard, family, record.
+/// Position at which a list continues: shard, address family and record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     shard: u16,
@@ -220,12 +221,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Encode the cursor as one word.
+    /// Encodes the cursor as a word.
     pub fn pack(self) -> u64 {
         u64::from(self.shard) << 33 | u64::from(self.six) << 32 | u64::from(self.record)
     }
 
-    /// Decode a word. For a word that was not encoded here, the list is empty or begins at an arbitrary record.
+    /// Decodes a word. If the word is not an encoded cursor, the list is empty or begins at an arbitrary record.
     pub fn unpack(word: u64) -> Self {
         Self {
             shard: (word >> 33) as u16,
@@ -234,7 +235,7 @@ impl Cursor {
         }
     }
 
-    /// The cursor after the last record of its shard and family.
+    /// The cursor that follows the last record of its shard and family.
     fn turn(self) -> Self {
         match self.six {
             false => Self {
@@ -246,7 +247,7 @@ impl Cursor {
         }
     }
 
-    /// The cursor after its shard.
+    /// The cursor that follows the last record of its shard.
     fn skip(self) -> Self {
         Self {
             shard: self.shard + 1,
@@ -259,9 +260,9 @@ impl Cursor {
 /// A request of the control thread to a worker.
 #[derive(Debug)]
 pub enum Request {
-    /// List sessions from a cursor on into `into`, up to its capacity.
+    /// List sessions from a cursor on. The sessions are written to `into`, up to its capacity.
     List {
-        /// Where the list continues.
+        /// Position at which the list continues.
         cursor: Cursor,
         /// Filter for sessions.
         filter: Filter,
@@ -270,57 +271,57 @@ pub enum Request {
     },
     /// End sessions from a cursor on.
     Clear {
-        /// Where clearing continues.
+        /// Position at which clearing continues.
         cursor: Cursor,
         /// Filter for sessions.
         filter: Filter,
-        /// Number of sessions ended so far.
+        /// Number of sessions that were ended so far.
         ended: u64,
     },
-    /// List mappings, subscribers or blocks from a cursor on into `into`, up to its capacity.
+    /// List mappings, subscribers or blocks from a cursor on. The items are written to `into`, up to its capacity.
     ListBindings {
-        /// Where the list continues.
+        /// Position at which the list continues.
         cursor: Cursor,
         /// Filter for mappings, subscribers and blocks.
         filter: BindingFilter,
         /// Memory for the listed items.
         into: BindingList,
     },
-    /// Add up the allocations of IPv4 pools in the worker's shards, into a [`BindingUsage`] sized for the number of pools.
+    /// Add the allocations of IPv4 pools in the worker's shards to a [`BindingUsage`], whose size is that of the number of pools.
     Use(Box<BindingUsage>),
-    /// Start a trace. The previous trace is returned.
+    /// Start a trace. The reply contains the previous trace.
     Trace(Box<Tracer>),
-    /// End the trace and return it.
+    /// End the trace. The reply contains it.
     EndTrace,
-    /// Start a capture. The previous capture is returned.
+    /// Start a capture. The reply contains the previous capture.
     Capture(Box<Tap>),
-    /// End the capture and return it.
+    /// End the capture. The reply contains it.
     EndCapture,
-    /// Hold packets of a shard that another worker is about to release.
+    /// Hold packets of a shard that another worker will release.
     Expect {
-        /// The shard that is about to arrive.
+        /// The shard that will arrive.
         shard: u16,
     },
-    /// Release a shard to a worker that expects it. Packets from devices go to that worker immediately.
+    /// Start to release a shard to a worker that expects it. From now on, packets from devices go to that worker.
     Give {
         /// The shard to release.
         shard: u16,
         /// The worker that expects the shard.
         to: WorkerIndex,
     },
-    /// Complete the release of a shard: all workers have made two rounds since [`Request::Give`] was answered, and the devices
-    /// are steered. For a worker that expects a shard, the move is cancelled.
+    /// Complete the release of a shard. All workers must have made two rounds since [`Request::Give`] was answered, and the
+    /// devices must be steered. If the worker expects a shard, the move is cancelled.
     Release,
     /// Remove learned neighbours.
     ClearNeighbours {
-        /// Only remove neighbours of this interface.
+        /// Remove only neighbours of this interface.
         interface: Option<u16>,
-        /// Only remove neighbours with this address.
+        /// Remove only neighbours with this address.
         address: Option<sluice_route::Address>,
-        /// Also remove static neighbours.
+        /// Whether to remove static neighbours as well.
         permanent: bool,
     },
-    /// Set a static neighbour, which is never resolved.
+    /// Configure a static neighbour, which needs no resolution.
     SetNeighbour {
         /// Interface of the neighbour.
         interface: u16,
@@ -329,11 +330,10 @@ pub enum Request {
         /// MAC address of the neighbour.
         mac: [u8; 6],
     },
-    /// Send an echo request. Refused if the gateway's neighbour is not resolved, which starts its resolution, and by workers
-    /// other than the owner of neighbours.
+    /// Send an echo request. The request is refused if the gateway's neighbour is not resolved, which starts the resolution, and
+    /// by workers other than the owner of neighbours.
     Probe(Probe),
-    /// The device of a port was attached or detached: reopen it, and start or stop receiving from it. Refused while a shard
-    /// moves.
+    /// Reopen a port whose device was attached or detached, and start or stop receiving from it. Refused while a shard moves.
     RenewPort {
         /// The port to reopen.
         port: PortIndex,
@@ -342,34 +342,34 @@ pub enum Request {
     },
 }
 
-/// A worker's answer.
+/// Answer of a worker to a request.
 #[derive(Debug)]
 pub enum Reply {
-    /// Part of a list, and where it continues.
+    /// A part of a list of sessions, and the position at which the list continues.
     Listed {
-        /// Where the list continues; `None` at its end.
+        /// Position at which the list continues; `None` at its end.
         next: Option<Cursor>,
-        /// This part of the list.
+        /// The sessions in this part of the list.
         sessions: Vec<SessionInfo>,
     },
-    /// Part of a list of mappings, subscribers or blocks.
+    /// A part of a list of mappings, subscribers or blocks.
     ListedBindings {
-        /// Where the list continues; `None` at its end.
+        /// Position at which the list continues; `None` at its end.
         next: Option<Cursor>,
-        /// This part of the list.
+        /// The items in this part of the list.
         into: BindingList,
     },
     /// Allocations of the worker's pools.
     Used(Box<BindingUsage>),
     /// All matching sessions have ended. The value is their number.
     Cleared(u64),
-    /// The trace that has ended, if there was one.
+    /// The trace that has ended, if any.
     Traced(Option<Box<Tracer>>),
-    /// The capture that has ended, if there was one.
+    /// The capture that has ended, if any.
     Captured(Option<Box<Tap>>),
-    /// The request is done.
+    /// The request was executed.
     Done,
-    /// Not possible: the table is full, or this worker is not responsible.
+    /// The request is not possible: a table is full, or this worker is not responsible.
     Refused,
 }
 

@@ -1,11 +1,11 @@
-//! Records of pattern searches, to be repeated in isolation by benchmarks.
+//! Records of pattern searches, which benchmarks repeat in isolation.
 
 use sluice_inspect::bindings::vectorscan::ScanLog;
 
 use super::Worker;
 
 impl Worker<'_> {
-    /// Start to record the searches, for measurements: it allocates memory. [`Self::take_scans`] returns the log.
+    /// Starts to record the searches for measurements, which allocates memory. [`Self::take_scans`] returns the records.
     pub fn record_scans(&mut self) {
         let streams = self.parts.start.inspection.as_ref().map(|plan| plan.streams.windows);
         let (Some(work), Some(streams)) = (&mut self.parts.inspecting, streams) else {
@@ -18,7 +18,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Stop the recording and return the log.
+    /// Stops recording, and returns the records.
     pub fn take_scans(&mut self) -> Option<Box<ScanLog>> {
         self.parts.inspecting.as_mut()?.tools.take_scan_log()
     }

@@ -1,46 +1,48 @@
-//! Order in which the ports of several routers are served when the worker is overloaded: by weight, and by the cycles that each
-//! router has cost.
+//! Order in which the ports of several routers are served while the worker is overloaded. The order depends on the weights and
+//! on the cycles that each router has used.
 
 use super::{Source, Worker};
 use crate::packet::io::{BURST_SIZE, PortIndex};
 use crate::packet::time::Now;
 use crate::snapshot::Snapshot;
 
-/// Fixed-point unit of weighted cycles: the share of the largest weight is still exact to a thousandth.
+/// Fixed-point unit of weighted cycles. The unit represents the share of the largest weight with an error of at most
+/// 0.1 %.
 const FINE: u64 = 1 << 20;
 
-/// Number of bursts that an account may be behind its share and keep, so that a clump of packets doesn't wait behind a flood.
+/// Maximum credit of an account, in bursts below its share. With credit, a group of packets doesn't wait behind a
+/// flood.
 const IN_HAND: u64 = 8;
 
 /// Schedule of a worker's ports.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// The commit that the schedule is built from.
+    /// The commit for which the schedule was built.
     committed: Option<u32>,
-    /// There are several accounts, so that weights apply.
+    /// Whether there are several accounts, so that weights apply.
     is_on: bool,
     accounts: Vec<Account>,
-    /// Index of the account of each receive place.
+    /// For each receive position: index of its account.
     of: Vec<usize>,
-    /// Recent average of the cycles of a full burst.
+    /// Moving average of the cycles that a full burst takes.
     burst: u64,
 }
 
-/// Cost of the queues of one router, or of a queue that several routers share.
+/// Cycles used by the queues of one router, or by a queue that several routers share.
 #[derive(Clone, Copy, Debug)]
 struct Account {
-    /// Weighted cost of a cycle.
+    /// Weighted cost of one cycle.
     price: u64,
-    /// Weighted cycles spent.
+    /// Number of weighted cycles used.
     spent: u64,
-    /// More packets of the account may be waiting.
+    /// Whether more packets of the account may be waiting.
     waits: bool,
-    /// The account is served in this round.
+    /// Whether the account may be served in this round.
     may: bool,
 }
 
 impl Schedule {
-    /// A schedule for a number of places.
+    /// Creates a schedule for a number of receive positions.
     pub fn new(places: usize) -> Self {
         Self {
             committed: None,
@@ -51,12 +53,12 @@ impl Schedule {
         }
     }
 
-    /// Force a rebuild, because the set of ports has changed.
+    /// Forces the schedule to be rebuilt, because the set of ports has changed.
     pub fn forget(&mut self) {
         self.committed = None;
     }
 
-    /// Rebuild after a new commit. Returns whether weights apply.
+    /// Rebuilds the schedule after a new commit. Returns whether weights apply.
     #[inline(always)]
     pub fn follow(&mut self, snapshot: &Snapshot, receives: &[PortIndex]) -> bool {
         if self.committed != Some(snapshot.committed) {
@@ -93,7 +95,8 @@ impl Schedule {
         self.is_on = shares.is_some() && self.accounts.len() > 1;
     }
 
-    /// Start a round: serve the accounts that are at most one burst above the lowest account with waiting packets.
+    /// Starts a round. The round serves the accounts that are at most one burst above the lowest account with waiting
+    /// packets.
     fn begin(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let least = waiting.map(|account| account.spent).min();
@@ -109,7 +112,7 @@ impl Schedule {
         account.is_none_or(|account| account.may)
     }
 
-    /// Charge a burst from a place. If it was full, more packets may be waiting.
+    /// Charges a burst to the account of a receive position. If the burst was full, more packets may be waiting.
     fn charge(&mut self, place: usize, cycles: u64, is_full: bool) {
         if is_full {
             self.burst = (3 * self.burst + cycles) / 4;
@@ -121,7 +124,8 @@ impl Schedule {
         }
     }
 
-    /// End a round: an account below its share keeps at most some bursts of credit. If no packets wait, all credit is dropped.
+    /// Ends a round. The credit of accounts below their share is limited to a number of bursts. If no packets wait, all credit is
+    /// removed.
     fn end_round(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let Some(least) = waiting.map(|account| account.spent).min() else {
@@ -138,13 +142,13 @@ impl Schedule {
 }
 
 impl Worker<'_> {
-    /// Receive a burst from each port whose turn it is. Returns the number of packets, and the number of ports with full
+    /// Receives a burst from each port that may be served. Returns the number of packets, and the number of ports with full
     /// bursts.
     #[inline(never)]
     pub(super) fn receive_scheduled(&mut self, now: Now) -> (usize, usize) {
         self.turns.begin();
         let (mut packets, full, passed_over) = self.receive_ports(true, now);
-        // All ports served had less than a burst, so there is time for the others.
+        // All served ports had less than a full burst, so there is time for the other ports.
         let (more, full_too, _) = match passed_over > 0 && full == 0 {
             true => self.receive_ports(false, now),
             false => (0, 0, 0),
@@ -154,7 +158,8 @@ impl Worker<'_> {
         (packets, (full + full_too).max(passed_over))
     }
 
-    /// Receive a burst from each port whose turn it is, or is not. Also returns the number of ports passed over.
+    /// Receives a burst from each port that may be served, or from each other port. Also returns the number of ports that were
+    /// skipped.
     fn receive_ports(&mut self, whose_turn: bool, now: Now) -> (usize, usize, usize) {
         let (mut packets, mut full, mut passed_over) = (0, 0, 0);
         for place in 0..self.receives.len() {

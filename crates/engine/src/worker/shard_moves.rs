@@ -1,5 +1,5 @@
-//! Moves a shard from one worker to another: see [`crate::snapshot::shard_owners`]. Either the control thread leads from step
-//! to step, or the two workers do so themselves when one assists the other: see [`crate::snapshot::assist`].
+//! Moves of a shard from one worker to another; see [`crate::snapshot::shard_owners`]. Either the control thread controls the
+//! steps, or the two workers do so themselves if one assists the other; see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,55 +14,55 @@ use crate::snapshot::shard_owners::ShardExchange;
 use crate::snapshot::shared_capacity::SharedCapacity;
 use crate::worker::request::Reply;
 
-/// Maximum number of packets that a worker holds for a shard in transit, separately for devices and rings.
+/// Maximum number of packets that a worker holds for a moving shard, separately for devices and for rings.
 pub const MAX_HELD: usize = 4096;
 
-/// Number of frames to receive after which a device queue holds none of its earlier frames: more than any queue has
-/// descriptors.
+/// Number of frames after which a device queue contains none of its earlier frames. The number exceeds the number of
+/// descriptors of any queue.
 const IN_QUEUE: usize = 16_384;
 
-/// Number of bursts of held packets processed in one round.
+/// Number of bursts of held packets that one round processes.
 const AT_ONCE: usize = 4;
 
-/// State of a worker about a shard that moves. Only one shard moves at a time.
+/// State of a worker for the move of a shard. Only one shard moves at a time.
 #[derive(Default)]
 pub(super) struct Moving<'m> {
     exchange: Option<Arc<ShardExchange<'m>>>,
     giving: Option<Giving<'m>>,
     expected: Option<Expected<'m>>,
-    /// Packets held for the expected shard, from rings and from devices.
+    /// Packets that are held for the expected shard, from rings and from devices.
     held: [VecDeque<Held>; 2],
-    /// The round of each worker at the last change that all must see.
+    /// For each worker: its round at the last change that all workers must see.
     rounds: Box<[u64]>,
 }
 
 struct Giving<'m> {
     shard: u16,
     to: WorkerIndex,
-    /// The shard, removed while packets from devices are processed, which already go to the other worker.
+    /// The shard, while packets from devices are processed. The shard is removed from the worker because these packets go to the other worker.
     lifted: Option<Box<Shard<'m>>>,
-    /// Number of packets still to receive from each port, and from the rings, until all packets from before the change are
-    /// processed. `None` until every worker has seen the change.
+    /// Number of packets that must still be received from each port, and from the rings, until all packets from before the change
+    /// are processed. `None` until every worker has seen the change.
     left: Option<(Vec<usize>, usize)>,
-    /// The shard, once those packets are processed. Their results are still on their way to other workers.
+    /// The shard, after these packets were processed. The resulting packets may still be in rings to other workers.
     leaving: Option<Box<Shard<'m>>>,
-    /// The workers move the shard without the control thread.
+    /// Whether the workers move the shard without the control thread.
     by_itself: bool,
-    /// Number of packets left in this worker's own queue since it stopped to receive packets of the shard.
+    /// Number of packets that are left in this worker's queue since it stopped receiving packets of the shard.
     queued: Option<usize>,
-    /// Other workers have taken all packets that were handed to them.
+    /// Whether other workers have taken all packets that were handed to them.
     is_taken: bool,
 }
 
 struct Expected<'m> {
     shard: u16,
-    /// The shard once it has arrived, and the number of packets from rings to be processed before packets from devices.
+    /// The shard, after it has arrived; and the number of packets from rings that are processed before packets from devices.
     come: Option<(Box<Shard<'m>>, usize)>,
-    /// The shard is borrowed, or is given back.
+    /// Whether the shard is borrowed or is being returned.
     is_lent: bool,
 }
 
-/// A packet that waits for its shard, or for its turn in the queue.
+/// A packet that waits for its shard, or in the queue of a borrowed shard.
 pub(super) struct Held {
     pub(super) parked: Parked,
     pub(super) interface: u16,
@@ -74,7 +74,7 @@ impl Moving<'_> {
         self.giving.is_none() && self.expected.is_none() && self.exchange.is_some()
     }
 
-    /// Cancel the expected move.
+    /// Cancels the expected move.
     pub(super) fn expect_no_more(&mut self) {
         self.expected = None;
     }
@@ -89,7 +89,7 @@ impl Moving<'_> {
         self.held[1].len()
     }
 
-    /// Record that packets of the worker's own queue have been processed.
+    /// Records that packets of the worker's own queue were processed.
     pub(super) fn have_gone_on(&mut self, count: usize) {
         if let Some(Giving { queued: Some(left), .. }) = &mut self.giving {
             *left = left.saturating_sub(count);
@@ -98,7 +98,7 @@ impl Moving<'_> {
 }
 
 impl<'m> Worker<'m> {
-    /// Allow shards to move from and to other workers, through an exchange that all workers share.
+    /// Enables moves of shards from and to other workers, through a [`ShardExchange`] that all workers share.
     pub fn join(&mut self, exchange: Arc<ShardExchange<'m>>) {
         if let Some(work) = &mut self.assisting {
             work.join(exchange.ring);
@@ -109,14 +109,14 @@ impl<'m> Worker<'m> {
         self.moving.held = [(); 2].map(|()| VecDeque::with_capacity(MAX_HELD));
     }
 
-    /// Allow the initial shards to take shared capacity when they are full.
+    /// Lets the initial shards take shared capacity when their tables are full.
     pub fn share(&mut self, reserves: &SharedCapacity<'m>) {
         for shard in self.parts.shards.iter_mut().flatten() {
             reserves.share(shard);
         }
     }
 
-    /// Start to hold packets of a shard that is expected from another worker.
+    /// Starts to hold packets of a shard that is expected from another worker.
     pub(super) fn expect(&mut self, shard: u16) -> Reply {
         match self.expect_for(shard, false) {
             true => Reply::Done,
@@ -124,7 +124,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Start to hold packets of a shard. `is_lent`: the move is made without the control thread.
+    /// Starts to hold packets of a shard. `is_lent` means that the workers move the shard without the control thread.
     pub(super) fn expect_for(&mut self, shard: u16, is_lent: bool) -> bool {
         let has = self.parts.shards.get(usize::from(shard)).is_none_or(Option::is_some);
         let can = !has && self.moving.is_idle();
@@ -138,7 +138,7 @@ impl<'m> Worker<'m> {
         can
     }
 
-    /// Start to release a shard: from now on, its packets from devices go to the other worker.
+    /// Starts to release a shard. From now on, its packets from devices go to the other worker.
     pub(super) fn give(&mut self, shard: u16, to: WorkerIndex) -> Reply {
         match self.give_for(shard, to, false) {
             true => Reply::Done,
@@ -146,7 +146,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Start to release a shard without the control thread. It moves once every worker has seen the change.
+    /// Starts to release a shard without the control thread. The shard moves when every worker has seen the change.
     pub(super) fn give_by_itself(&mut self, shard: u16, to: WorkerIndex) -> bool {
         let gives = self.give_for(shard, to, true);
         if gives && let Some(assist) = &self.parts.start.assist {
@@ -179,14 +179,14 @@ impl<'m> Worker<'m> {
         self.moving.exchange.is_some()
     }
 
-    /// Whether every other worker has ended the round that it was in.
+    /// Whether every other worker has completed the round that was recorded.
     fn have_ended(&self) -> bool {
         let assist = self.parts.start.assist.as_ref();
         assist.is_none_or(|assist| assist.have_ended(self.parts.own, &self.moving.rounds))
     }
 
-    /// Continue a release after every worker and device has seen the change: the shard moves as soon as earlier packets are
-    /// processed. If a shard is expected instead, cancel the move.
+    /// Continues a release after every worker and device has seen the change: the shard moves as soon as earlier packets are
+    /// processed. If the worker expects a shard instead, the move is cancelled.
     pub(super) fn release(&mut self) -> Reply {
         let ports = self.receives.len();
         let rings = self.in_rings();
@@ -200,7 +200,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Complete a release after devices have stopped: the shard moves once the rings are empty.
+    /// Completes a release after devices have stopped: the shard moves when the rings are empty.
     pub(super) fn give_soon(&mut self) {
         let rings = self.in_rings();
         if let Some(giving) = &mut self.moving.giving {
@@ -208,12 +208,12 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Number of packets to take after which the rings hold none of their earlier packets.
+    /// Number of packets after which the rings contain none of their earlier packets.
     fn in_rings(&self) -> usize {
         self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings())
     }
 
-    /// Number of packets that are in the rings now, if that is known to be exact.
+    /// Number of packets that are in the rings now, if that number is exact.
     fn in_rings_now(&self) -> usize {
         let waiting = self.io.waiting();
         self.moving
@@ -228,7 +228,7 @@ impl<'m> Worker<'m> {
         self.moving.giving.is_some() || self.moving.expected.is_some()
     }
 
-    /// Remove the moving shard before a burst from a device, because these packets belong to the other worker.
+    /// Removes the moving shard before a burst from a device is processed, because these packets belong to the other worker.
     pub(super) fn lift(&mut self) {
         if let Some(giving) = &mut self.moving.giving
             && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
@@ -237,7 +237,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Put the moving shard back after a burst from a device.
+    /// Restores the moving shard after a burst from a device.
     pub(super) fn put_back(&mut self) {
         if let Some(giving) = &mut self.moving.giving
             && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
@@ -247,11 +247,11 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Record packets received from the port at a place, or from the rings.
+    /// Records packets that were received from the port at a position, or from the rings.
     pub(super) fn came(&mut self, port: Option<usize>, count: usize) {
         let giving = self.moving.giving.as_mut().and_then(|giving| giving.left.as_mut());
         match (giving, port) {
-            // A device may deliver less than its queue holds, but an empty burst means an empty queue.
+            // A device may deliver fewer packets than its queue contains, but an empty burst means that the queue is empty.
             (Some((ports, _)), Some(place)) => {
                 if let Some(left) = ports.get_mut(place) {
                     *left = if count == 0 { 0 } else { left.saturating_sub(count) };
@@ -269,8 +269,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// End of a round: release the shard whose packets are all processed, and take the one that has arrived. Returns the number
-    /// of held packets that were processed.
+    /// End of a round: releases the shard whose packets are all processed, and takes the shard that has arrived. Returns the
+    /// number of held packets that were processed.
     pub(super) fn move_on(&mut self, now: Now) -> usize {
         let Some(exchange) = self.moving.exchange.clone() else {
             return 0;
@@ -282,7 +282,7 @@ impl<'m> Worker<'m> {
         }) = self.moving.giving
             && self.have_ended()
         {
-            // The devices are not steered: packets of the shard arrive at the same worker as before, which hands them on.
+            // The devices were not steered: packets of the shard still arrive at this worker, which hands them over.
             let left = Some((Vec::new(), self.in_rings_now()));
             if let Some(giving) = &mut self.moving.giving {
                 giving.left = left;
@@ -323,8 +323,8 @@ impl<'m> Worker<'m> {
         giving.is_none_or(|giving| *giving.queued.get_or_insert(queued) == 0)
     }
 
-    /// Whether other workers have taken the packets handed to them and, if the new worker may use other transmitting workers,
-    /// have sent them.
+    /// Whether other workers have taken the packets that were handed to them and, if the new worker may use other transmitting
+    /// workers, have sent them.
     fn is_taken(&mut self) -> bool {
         let Some(giving) = &mut self.moving.giving else {
             return false;
@@ -341,7 +341,7 @@ impl<'m> Worker<'m> {
         self.have_ended()
     }
 
-    /// Remove the shard: no more packets are processed with it here.
+    /// Removes the shard, after which this worker processes no packets of it.
     fn leave(&mut self, now: Now) {
         if let Some(giving) = &self.moving.giving
             && giving.leaving.is_none()
@@ -355,7 +355,7 @@ impl<'m> Worker<'m> {
             && giving.leaving.is_none()
         {
             giving.leaving = place.take();
-            // Fragments parked in the shard are sent before it leaves.
+            // Fragments that are parked in the shard are sent before the shard leaves.
             self.resume_all(now);
             self.io.mark();
         }
@@ -378,8 +378,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Process held packets, a few bursts per round, while further ones are held behind them. The move is complete with the
-    /// last of them.
+    /// Processes held packets, a few bursts per round, while further packets are held behind them. The move is complete when the
+    /// last held packet is processed.
     fn take_in(&mut self, now: Now) -> usize {
         let Some(Expected {
             shard,
@@ -429,7 +429,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Take held packets back into the burst buffers, those from rings first. Returns their number.
+    /// Moves held packets back to the burst buffers, those from rings first. Returns their number.
     pub(super) fn unhold(&mut self) -> usize {
         self.carried.clear();
         let [rings, devices] = &mut self.moving.held;
@@ -450,7 +450,7 @@ impl<'m> Worker<'m> {
         self.carried.len()
     }
 
-    /// Hold packets whose shard has not arrived yet.
+    /// Holds packets whose shard has not arrived.
     pub(super) fn hold(&mut self, source: Source) {
         let expects = self.moving.expected.is_some();
         for slot in std::mem::take(&mut self.parts.lists.hold) {
@@ -474,7 +474,7 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Count down the packets left in rings. A burst that is not full has emptied them.
+/// Subtracts packets from the number that is left in rings. A burst that is not full has emptied the rings.
 fn count_down(left: &mut usize, count: usize) {
     *left = if count < BURST_SIZE {
         0

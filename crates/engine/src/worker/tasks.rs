@@ -19,7 +19,7 @@ use crate::packet::time::Now;
 use crate::snapshot::Interface;
 
 impl Worker<'_> {
-    /// Run the tasks that need new buffers.
+    /// Executes the tasks that need new buffers.
     pub(super) fn run_tasks(&mut self, now: Now) {
         self.take_actions();
         if !self.parts.lists.has_tasks() {
@@ -93,9 +93,9 @@ impl Worker<'_> {
                 }
                 // A probe that can't be sent is treated as lost.
                 Task::Probe => _ = ctx.owner.as_deref_mut().map(|owner| owner.probe.take()),
-                // Each announcement is made twice, so that one may be lost.
+                // Each announcement is made twice, so one may be lost.
                 Task::Announce { .. } => {}
-                // The request is repeated, and the advertisement is sent at its next interval.
+                // A request is repeated later, and an advertisement is sent at its next interval.
                 Task::Ask { .. } | Task::Advertise(_) => {}
             }
         }
@@ -116,7 +116,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Turn the actions of the neighbour writer into tasks and resumed packets.
+    /// Converts the actions of the neighbour writer into tasks and unparked packets.
     fn take_actions(&mut self) {
         loop {
             let Some(owner) = self.parts.owner.as_deref_mut() else {
@@ -157,7 +157,7 @@ impl Worker<'_> {
     }
 }
 
-/// Send a packet that was made in `place` by `interface`.
+/// Sends the packet that was made in slot `place` through `interface`.
 fn send(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -186,7 +186,7 @@ fn send(
     true
 }
 
-/// Send an unchanged copy of a frame. Returns whether the buffer was used.
+/// Sends an unchanged copy of a frame. Returns whether the buffer was used.
 fn copy(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -210,7 +210,7 @@ fn copy(
 /// Length of an Ethernet header with the maximum number of tags.
 const LINK_HEADER: usize = 14 + 8;
 
-/// Send a neighbour request, or a probe of reachability. Returns whether the buffer was used.
+/// Sends a neighbour request, or a probe of reachability. Returns whether the buffer was used.
 fn solicit_neighbour(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -262,7 +262,7 @@ fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Op
     ndp::emit_solicitation(packet, link, source, to, target)
 }
 
-/// Send an echo request to a host beyond a gateway. Returns whether the buffer was used.
+/// Sends an echo request to a host beyond a gateway. Returns whether the buffer was used.
 fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, place: usize) -> bool {
     let snapshot = ctx.snapshot;
     let taken = ctx.owner.as_deref_mut().and_then(|owner| owner.probe.take());
@@ -282,7 +282,7 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
     let made = match (probe.target, source) {
         (Address::V4(target), Some(Address::V4(source))) => probe.echo.emit4(packet, link, source, target),
         (Address::V6(target), _) => {
-            // Towards a link-local gateway the source would be link-local, too.
+            // The source must suit the target. For a link-local gateway it would be link-local.
             let source = interface.link.source_towards(probe.target);
             matches!(source, Some(Address::V6(source)) if probe.echo.emit6(packet, link, source, target))
         }
@@ -295,7 +295,7 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
     sent
 }
 
-/// Announce an own address to all hosts of a link (RFC 5227, 2.3; RFC 4861, 7.2.6). Returns whether the buffer was used.
+/// Announces an address of the gateway to all hosts of a link (RFC 5227, 2.3; RFC 4861, 7.2.6). Returns whether the buffer was used.
 fn announce(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -329,7 +329,7 @@ fn announce(
     sent
 }
 
-/// Send a router advertisement to all hosts of a link (RFC 4861, 6.2). Returns whether the buffer was used.
+/// Sends a router advertisement to all hosts of a link (RFC 4861, 6.2). Returns whether the buffer was used.
 fn advertise(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,

@@ -1,4 +1,4 @@
-//! Traces: the path through the nodes of the first packets that match a filter.
+//! Traces: the path of packets through the nodes, for the first packets that match a filter.
 
 use arrayvec::ArrayVec;
 use sluice_wire::layers::{self, Class};
@@ -10,10 +10,10 @@ use crate::packet::time::Now;
 use crate::session::family::{Family, V4, V6};
 use crate::worker::request::Filter;
 
-/// Maximum number of recorded steps of a packet.
+/// Maximum number of steps that are recorded for a packet.
 pub const STEPS: usize = 12;
 
-/// Number of recorded bytes of a packet, as received.
+/// Maximum number of bytes that are recorded of a received packet.
 pub const BYTES: usize = 128;
 
 /// One step of a packet.
@@ -21,7 +21,7 @@ pub const BYTES: usize = 128;
 pub struct TraceStep {
     /// Name of the node.
     pub node: &'static str,
-    /// Where it sent the packet: the next node, `transmit`, or the name of a drop reason.
+    /// Where the node sent the packet: the next node, `transmit`, or the name of a drop reason.
     pub exit: &'static str,
 }
 
@@ -30,13 +30,13 @@ pub struct TraceStep {
 pub struct PacketTrace {
     /// Time of arrival in nanoseconds.
     pub nanoseconds: u64,
-    /// Interface that it was received on.
+    /// Interface on which the packet was received.
     pub interface: u16,
     /// First bytes of the packet.
     pub bytes: ArrayVec<u8, BYTES>,
     /// Length of the packet in bytes.
     pub length: u16,
-    /// Nodes that the packet passed, in order.
+    /// Nodes through which the packet passed, in order.
     pub steps: ArrayVec<TraceStep, STEPS>,
     /// Egress interface, if the packet was sent.
     pub egress: Option<u16>,
@@ -60,7 +60,7 @@ fn name_of(location: Location) -> &'static str {
 }
 
 impl Tracer {
-    /// Trace the first `count` packets that match. Only those conditions of the filter apply that a single packet can meet.
+    /// Creates a trace of the first `count` packets that match. Conditions that don't apply to single packets are ignored.
     pub fn new(filter: Filter, count: usize) -> Self {
         Self {
             filter,
@@ -79,7 +79,7 @@ impl Tracer {
         self.adjacencies.len() == self.adjacencies.capacity()
     }
 
-    /// Select matching packets of a burst that has been parsed.
+    /// Selects matching packets of a burst that was just parsed.
     pub(crate) fn begin(&mut self, node: &'static str, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
         self.live.clear();
         for (slot, packet) in batch.packets.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Tracer {
         self.after(node, lists);
     }
 
-    /// Record where a node has sent the traced packets.
+    /// Records where a node has sent the traced packets.
     pub(crate) fn after(&mut self, node: &'static str, lists: &Lists) {
         for &(slot, way) in &self.live {
             let Some(exit) = lists.location(slot).map(name_of) else {
@@ -125,7 +125,7 @@ impl Tracer {
         }
     }
 
-    /// Record the egress interfaces of the traced packets after all nodes have run.
+    /// Records the egress interfaces of the traced packets after all nodes have run.
     pub(crate) fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists) {
         for &(slot, way) in &self.live {
             if let Some(way) = self.adjacencies.get_mut(way)

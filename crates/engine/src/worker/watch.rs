@@ -9,26 +9,26 @@ use crate::packet::time::Now;
 use crate::worker::capture::Tap;
 use crate::worker::trace::Tracer;
 
-/// The tracer and the capture of a worker, for the time of a burst.
+/// The tracer and the capture of a worker, for the duration of a burst.
 pub struct Watch<'w> {
     tracer: Option<&'w mut Tracer>,
     tap: Option<&'w mut Tap>,
 }
 
 impl<'w> Watch<'w> {
-    /// The observer, or `None` if there is neither tracer nor capture.
+    /// Creates the observer; `None` if there is neither a tracer nor a capture.
     pub fn new(tracer: Option<&'w mut Tracer>, tap: Option<&'w mut Tap>) -> Option<Self> {
         (tracer.is_some() || tap.is_some()).then_some(Self { tracer, tap })
     }
 
-    /// Start to observe a burst whose packets `node` has put on their first lists.
+    /// Starts to observe a burst whose packets `node` has put on their first lists.
     pub fn begin(&mut self, node: &'static str, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
         if let Some(tracer) = &mut self.tracer {
             tracer.begin(node, batch, lists, now);
         }
     }
 
-    /// Finish after all nodes have run.
+    /// Ends the observation after all nodes have run.
     pub fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
         if let Some(tracer) = &mut self.tracer {
             tracer.end(batch, lists);

@@ -1,4 +1,4 @@
-//! Shared parts of the application tests: sessions of real captures, sent through a gateway.
+//! Shared code of the application tests: sessions of real captures that are sent through a gateway.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 #[path = "../../../inspect/tests/captured/mod.rs"]
@@ -19,7 +19,7 @@ use sluice_wire::{Checksums, Class, Direction, layers};
 
 use crate::rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, v4};
 
-/// Enough for every session of a capture.
+/// The capacity suffices for every session of a capture.
 pub const CAPACITY: ApplicationCapacity = ApplicationCapacity {
     flows: 256,
     memory: 4 << 20,
@@ -27,7 +27,7 @@ pub const CAPACITY: ApplicationCapacity = ApplicationCapacity {
     other_packets: 24,
 };
 
-/// Identify the applications of sessions on the inside interface.
+/// Enables application identification on the inside interface.
 pub fn seek(snapshot: &mut Snapshot) {
     let names = ApplicationNames::installed().unwrap();
     snapshot.identify_by(Arc::new(IdentificationSettings::new(
@@ -56,8 +56,8 @@ pub fn capture(name: &str) -> Option<Vec<Packet>> {
     Some(captured::packets(&path))
 }
 
-/// The sessions of a capture that a gateway accepts: IPv4, from their first packet on, between two unicast hosts. They are in
-/// the order of their first packets.
+/// The sessions of a capture that a gateway accepts: IPv4, complete from their first packet on, and between two unicast hosts.
+/// The sessions are in the order of their first packets.
 pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
     let mut keys: Vec<&Key> = Vec::new();
     for packet in packets {
@@ -84,7 +84,7 @@ pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
     keys.into_iter().map(of).filter(fits).collect()
 }
 
-/// The result of the same nDPI for a session, without the gateway.
+/// The result of nDPI for a session without the gateway.
 pub fn by_itself(session: &[&Packet]) -> ProtocolPair {
     let mut applications = ApplicationDetector::new(CAPACITY).unwrap();
     let state = applications.allocate().unwrap();
@@ -104,11 +104,11 @@ pub fn by_itself(session: &[&Packet]) -> ProtocolPair {
     pair
 }
 
-/// A session of a capture, replayed between the inside host and a remote one.
+/// A session of a capture that is replayed between the inside host and a remote host.
 pub struct Played {
     pub host: SocketAddrV4,
     pub remote: SocketAddrV4,
-    /// The host's outside address and port, once it has sent a packet.
+    /// The host's outside address and port; `None` until the host has sent a packet.
     pub public: Option<SocketAddrV4>,
 }
 
@@ -116,7 +116,7 @@ impl Played {
     pub fn new(session: &[&Packet], port: u16) -> Self {
         let [_, (to, remote_port)] = session[0].key.ends;
         let IpAddr::V4(to) = to else { panic!("IPv4") };
-        // Addresses of the rig's own networks are mapped to another network.
+        // Addresses in the networks of the test gateway are mapped to another network.
         let [a, b, c, d] = to.octets();
         let to = match (a, b, c) {
             (192, 168, 1) | (203, 0, 113) | (127, ..) | (169, 254, _) => Ipv4Addr::new(198, 51, 100, d),
@@ -129,7 +129,7 @@ impl Played {
         }
     }
 
-    /// Send a packet at worker `worker`. Returns the number of frames that left.
+    /// Sends a packet to worker `worker`. Returns the number of frames that left.
     pub fn send(&mut self, rig: &mut Rig, worker: usize, packet: &Packet) -> usize {
         let (interface, macs, from, to) = match packet.direction {
             Direction::Forward => (INSIDE, [INSIDE_MAC, HOST_MAC], self.host, self.remote),
@@ -150,12 +150,12 @@ impl Played {
         sent.len()
     }
 
-    /// Send all packets of a session. Returns the number of frames that left.
+    /// Sends all packets of a session. Returns the number of frames that left.
     pub fn play(&mut self, rig: &mut Rig, session: &[&Packet]) -> usize {
         session.iter().map(|packet| self.send(rig, 0, packet)).sum()
     }
 
-    /// The session as the gateway lists it.
+    /// The session, as listed by the gateway.
     pub fn shown(&self, rig: &mut Rig) -> Option<SessionInfo> {
         let filter = Filter {
             source: Some((*self.host.ip()).into()),
@@ -166,14 +166,14 @@ impl Played {
         rig.sessions(filter).first().copied()
     }
 
-    /// The name of the application that the gateway lists.
+    /// The name of the session's application, as listed by the gateway.
     pub fn application(&self, rig: &mut Rig) -> Option<String> {
         let names = rig.plane.snapshot().applications.as_ref().unwrap().names.clone();
         self.shown(rig)?.application.map(|pair| names.text(pair))
     }
 }
 
-/// A packet with other addresses and ports, and correct checksums.
+/// Replaces the addresses and ports of a packet, with correct checksums.
 pub fn addressed(packet: &[u8], [to_mac, from_mac]: [[u8; 6]; 2], from: SocketAddrV4, to: SocketAddrV4) -> Vec<u8> {
     let mut frame = [&to_mac[..], &from_mac, &[8, 0], packet].concat();
     let ip = &mut frame[14..];
@@ -215,7 +215,7 @@ fn checksum(start: u32, bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// The address of the rig's host.
+/// The address of the inside host.
 pub fn host() -> u32 {
     v4(HOST)
 }

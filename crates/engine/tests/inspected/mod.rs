@@ -1,4 +1,4 @@
-//! Shared parts of the inspection tests: rules, a gateway that inspects, connections, and a ledger of packets.
+//! Shared code of the inspection tests: rules, a gateway that inspects, connections, and the counters of inspected packets.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::net::SocketAddrV4;
@@ -27,12 +27,12 @@ drop udp any any -> any 99 (msg:"long"; content:"planted here"; sid:4;)
 drop tcp any any -> any 99 (msg:"long"; content:"planted here"; sid:5;)
 "#;
 
-/// Apply the rules to flows on the inside interface.
+/// Applies the default rules to flows on the inside interface.
 pub fn inspected(snapshot: &mut Snapshot) {
     inspected_by(snapshot, RULES);
 }
 
-/// Apply other inspection rules.
+/// Replaces the inspection rules.
 pub fn inspected_by(snapshot: &mut Snapshot, rules: &str) {
     let file = read(
         rules.as_bytes(),
@@ -59,21 +59,21 @@ pub fn inspected_by(snapshot: &mut Snapshot, rules: &str) {
     }));
 }
 
-/// Change the inspection policy.
+/// Changes the inspection policy.
 pub fn change(snapshot: &mut Snapshot, change: impl FnOnce(&mut InspectionPolicy)) {
     let mut inspection = snapshot.inspection.as_deref().unwrap().clone();
     change(&mut inspection);
     snapshot.inspection = Some(Arc::new(inspection));
 }
 
-/// Change the policy for an exception.
+/// Changes the policy for an exception.
 pub fn say(snapshot: &mut Snapshot, exception: Exception, said: stream::Policy) {
     change(snapshot, |on| {
         on.settings.policies = on.settings.policies.with(exception, said)
     });
 }
 
-/// A gateway that inspects a few flows.
+/// A gateway with space for the inspection of only a few flows.
 pub fn plan() -> Plan {
     let streams = stream::StreamCapacity::of(8);
     let protocols = ParserCapacity {
@@ -128,15 +128,15 @@ impl Talk {
         frame.numbers(FIRST[0] + 1 + place, FIRST[1] + 1).payload(data)
     }
 
-    /// A segment of the remote with data at an offset of its stream.
+    /// A segment of the remote host with data at an offset of its stream.
     pub fn answer(&self, place: u32, data: &[u8]) -> Frame {
         let frame = packet::tcp4(self.remote, self.public).flags(flag::ACK | flag::PSH);
         frame.numbers(FIRST[1] + 1 + place, FIRST[0] + 1).payload(data)
     }
 }
 
-/// The host sends, the remote answers, and the host sends again, so that the flow is not evicted. Returns `false` if the last
-/// packet doesn't pass.
+/// The host sends, the remote host answers, and the host sends again, so that the flow is not evicted. Returns `false` if the
+/// last packet doesn't pass.
 pub fn assured(rig: &mut Rig, host: &str, port: u16) -> bool {
     let ask = packet::udp4(SocketAddrV4::new(host.parse().unwrap(), port), "198.51.100.7:9");
     let sent = rig.host_sends(&ask);
@@ -151,7 +151,7 @@ pub fn payloads(sent: &[rig::Sent]) -> Vec<&[u8]> {
     sent.iter().map(|sent| &sent.frame[54..]).collect()
 }
 
-/// Alerts of all workers.
+/// The alerts of all workers.
 pub fn alerts(rig: &mut Rig) -> Vec<Alert> {
     let taken = rig.desks.iter_mut().filter_map(|requests| requests.alerts.as_mut());
     taken
@@ -159,7 +159,7 @@ pub fn alerts(rig: &mut Rig) -> Vec<Alert> {
         .collect()
 }
 
-/// Counters of packets to be inspected.
+/// Counters of packets that pass, bypass or wait for inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub received: u64,
@@ -169,7 +169,7 @@ pub struct Ledger {
     pub waiting: u64,
 }
 
-/// The counters of all workers. Asserts that they are consistent.
+/// The sums of all workers' counters. Asserts that they are consistent.
 #[track_caller]
 pub fn ledger(rig: &mut Rig) -> Ledger {
     rig.round();
@@ -190,13 +190,13 @@ pub fn ledger(rig: &mut Rig) -> Ledger {
     all
 }
 
-/// Packets that bypassed inspection for a cause.
+/// Number of packets that bypassed inspection for a cause.
 pub fn bypassed(rig: &Rig, why: Skipped) -> u64 {
     let counters = rig.plane.counters().iter();
     counters.map(|worker| worker.bypassed[why as usize].get()).sum()
 }
 
-/// The fragments of a frame. Each of `cuts` ends a fragment at this offset, in units of 8 bytes after the IP header.
+/// The fragments of a frame. Each element of `cuts` is the end of a fragment, in units of 8 bytes after the IP header.
 pub fn pieces(whole: &Frame, cuts: &[usize], identification: u32) -> Vec<Frame> {
     let network = match whole.network {
         Network::V4(_) => 34,
@@ -219,7 +219,7 @@ pub fn pieces(whole: &Frame, cuts: &[usize], identification: u32) -> Vec<Frame> 
     made
 }
 
-/// A fragment of a frame with `bytes` at an offset after the IP header.
+/// A fragment of a frame that contains `bytes` at an offset after the IP header.
 pub fn piece(whole: &Frame, from: usize, bytes: &[u8], more: bool, identification: u32) -> Frame {
     let mut part = whole.clone();
     part.transport = Transport::Raw(IpNumber(whole.protocol()));

@@ -1,4 +1,4 @@
-//! Inspection for a rig, with small limits and rules in Suricata's syntax.
+//! Inspection in the test gateway, with small limits and rules in Suricata's syntax.
 
 use sluice_engine::features::inspection::InspectionPolicy;
 use sluice_inspect::host_table::HostTable;

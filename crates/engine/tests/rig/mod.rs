@@ -1,4 +1,4 @@
-//! A gateway in memory with an inside network, an outside network, a pool, and a router outside.
+//! A gateway in memory. The gateway has an inside network, an outside network, a pool, and a router outside.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod inspected;
@@ -46,7 +46,7 @@ pub fn v4(text: &str) -> u32 {
     text.parse::<Ipv4Addr>().unwrap().to_bits()
 }
 
-/// Parse an address.
+/// Parses an address.
 pub fn plain(text: &str) -> Address {
     text.parse::<std::net::IpAddr>().unwrap().into()
 }
@@ -71,7 +71,7 @@ pub fn flow(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
     )
 }
 
-/// Whether every checksum of a frame is correct by our own check. Other tests compare bytes with an independent library.
+/// Whether every checksum of a frame is correct according to the crate `wire`. Other tests compare bytes with an independent library.
 pub fn is_valid(frame: &[u8]) -> bool {
     let lenient = validity::Policy {
         martians: false,
@@ -84,27 +84,27 @@ pub fn is_valid(frame: &[u8]) -> bool {
     })
 }
 
-/// Settings of sites, and the maximum number of sites and of terminals.
+/// Settings of sites, maximum number of sites, and maximum number of terminals.
 pub type Sites = (fn() -> sites::SiteSettings, u32, u32);
 
-/// Parameters of a gateway that tests may change.
+/// Parameters of the gateway that tests can change.
 pub struct Plan {
     pub workers: usize,
     pub shards: u32,
     pub sessions: u32,
-    /// Shards may take shared capacity when they are full, as in the daemon.
+    /// Whether shards may take shared capacity when their tables are full, as in the daemon.
     pub shares: bool,
     pub translate: bool,
     pub pool: Vec<(u32, u32)>,
     pub pool_ports: (u16, u16),
     pub behaviour: Behaviour,
-    /// Changes the pool.
+    /// Function that changes the pool.
     pub change_pool: fn(&mut Pool<u32>),
     pub subscriber_prefix: u8,
-    /// Fields that cards hash, and what a shard keeps together.
+    /// Fields that NICs hash, and what belongs to the same shard.
     pub hashed: HashFields,
     pub together: Affinity,
-    /// Number of outside ports that cards keep together.
+    /// Number of consecutive outside ports that belong to the same shard.
     pub ports_together: u32,
     pub events: sluice_engine::snapshot::EventSettings,
     pub spare_addresses: u32,
@@ -114,31 +114,31 @@ pub struct Plan {
     pub known_neighbours: bool,
     pub outside_mtu: u16,
     pub limits: NeighbourLimits,
-    /// The workers that have transmit queues of both ports; empty if all have.
+    /// The workers that have transmit queues of both ports; empty if all workers have.
     pub senders: Vec<u16>,
-    /// By part, the workers that do it; empty if all do.
+    /// The workers of each part; empty if all workers have the part.
     pub stages: [Vec<u16>; 4],
     /// Settings of assistance.
     pub assist: Option<sluice_engine::snapshot::assist::Settings>,
-    /// Reads the cycle counter.
+    /// Function that reads the cycle counter.
     pub cycles: fn() -> u64,
-    /// Capacity of a ring to a worker.
+    /// Capacity of each ring to a worker.
     pub ring: usize,
     pub fragments: FragmentLimits,
     pub unsolicited_syns: u32,
-    /// Capacity of inspection in each shard.
+    /// Capacity of each shard's inspection.
     pub inspection: Option<sluice_inspect::inspector::InspectorCapacity>,
-    /// Capacity of application identification of each worker.
+    /// Capacity of each worker's application identification.
     pub applications: Option<sluice_inspect::applications::ApplicationCapacity>,
-    /// Wraps a worker's devices.
+    /// Function that wraps the devices of a worker.
     pub device: fn(MemoryIo) -> Box<dyn Handover>,
-    /// Changes interfaces before routes are derived from them.
+    /// Function that changes the interfaces before routes are derived from them.
     pub interfaces: fn(&mut Vec<Interface>),
     pub routes: Vec<Route>,
     pub snapshot: fn(&mut Snapshot),
     /// Subscribers' sites.
     pub sites: Option<Sites>,
-    /// Networks of sites' own addresses.
+    /// Networks of the sites' own addresses.
     pub site_networks: Vec<Network>,
 }
 
@@ -192,21 +192,21 @@ pub struct Rig {
     pub workers: Vec<Worker<'static>>,
     pub wires: Vec<Wires>,
     pub desks: Vec<WorkerHandle>,
-    /// The worker that owns neighbours.
+    /// The worker that is the owner.
     pub owner: usize,
     pub now: Now,
     /// Writer of the site table, if there are sites.
     pub writer: Option<SiteWriter>,
-    /// The last field, because it must be dropped after the others, which borrow from it.
+    /// The last field, because it must be dropped after the other fields, which borrow from it.
     _memory: Memory,
 }
 
-/// Memory of workers, freed when this is dropped: one program runs all tests, and some build thousands of rigs.
+/// Memory of the workers. The memory is freed on drop, because one program runs all tests, and some tests create thousands of gateways.
 #[derive(Default)]
 pub struct Memory(Vec<*mut [Line]>);
 
 impl Memory {
-    /// Allocate this number of lines. References to them must not outlive this value.
+    /// Allocates this number of lines. References to the lines must not outlive this value.
     pub fn lines(&mut self, lines: usize) -> &'static mut [Line] {
         let given = Box::leak(zeroed_slice_box(lines));
         self.0.push(given);
@@ -261,7 +261,7 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
     }
 }
 
-/// The snapshot and routes of a plan.
+/// The snapshot and the routes of a plan.
 pub fn snapshot(plan: &Plan) -> (Snapshot, RouteSet) {
     let mut interfaces = vec![
         interface(
@@ -321,7 +321,7 @@ pub fn snapshot(plan: &Plan) -> (Snapshot, RouteSet) {
         )
     };
     let mut routes = vec![default("0.0.0.0", "203.0.113.254"), default("::", "2001:db8:2::fe")];
-    // A route of the plan replaces the default route of its prefix.
+    // A route of the plan replaces the default route with its prefix.
     routes.retain(|route| plan.routes.iter().all(|other| other.prefix != route.prefix));
     routes.extend(&plan.routes);
     (snapshot, RouteSet::new(&links, &routes).unwrap())
@@ -418,7 +418,7 @@ impl Rig {
         rig
     }
 
-    /// Configure a neighbour.
+    /// Configures a neighbour.
     pub fn know(&mut self, interface: u16, address: Address, mac: [u8; 6]) {
         assert!(matches!(
             self.ask(
@@ -433,7 +433,7 @@ impl Rig {
         ));
     }
 
-    /// Send a request to a worker, and run it until it answers.
+    /// Sends a request to a worker, and runs the worker until it answers.
     pub fn ask(&mut self, worker: usize, request: Request) -> Reply {
         self.desks[worker].requests.try_send(request).unwrap();
         for _ in 0..100_000 {
@@ -445,7 +445,7 @@ impl Rig {
         panic!("no answer")
     }
 
-    /// Run all workers until they are idle.
+    /// Runs all workers until they are idle.
     pub fn round(&mut self) {
         loop {
             let busy: usize = self.workers.iter_mut().map(|worker| worker.round(self.now)).sum();
@@ -456,7 +456,7 @@ impl Rig {
         self.check();
     }
 
-    /// Check that every packet has left through a counted exit.
+    /// Checks that every packet has left through a counted exit.
     pub fn check(&mut self) {
         for (worker, counters) in self.workers.iter_mut().zip(self.plane.counters()) {
             assert_eq!(0, counters.imbalance(), "{counters:?}");
@@ -480,7 +480,7 @@ impl Rig {
         made - ended
     }
 
-    /// All sessions, as listed worker by worker.
+    /// All sessions, as listed by each worker.
     pub fn sessions(&mut self, filter: Filter) -> Vec<SessionInfo> {
         let mut all = Vec::new();
         for worker in 0..self.workers.len() {
@@ -502,23 +502,23 @@ impl Rig {
         all
     }
 
-    /// Number of references of sessions to a neighbour.
+    /// Number of references from sessions to a neighbour.
     pub fn uses(&self, interface: u16, address: &str) -> u32 {
         let neighbours = self.plane.neighbours();
         neighbours.uses(neighbours.find(interface, plain(address)).unwrap())
     }
 
-    /// Send a frame of the inside host.
+    /// Sends a frame of the inside host.
     pub fn host_sends(&mut self, frame: &packet::Frame) -> Vec<Sent> {
         self.send(INSIDE, &frame.clone().macs(HOST_MAC, INSIDE_MAC).build())
     }
 
-    /// Send a frame of the outside router.
+    /// Sends a frame of the outside router.
     pub fn router_sends(&mut self, frame: &packet::Frame) -> Vec<Sent> {
         self.send(OUTSIDE, &frame.clone().macs(ROUTER_MAC, OUTSIDE_MAC).build())
     }
 
-    /// Send a frame of the inside host that is translated. Returns its public source.
+    /// Sends a frame of the inside host that is translated. Returns its public source.
     #[track_caller]
     pub fn public(&mut self, frame: &packet::Frame) -> SocketAddrV4 {
         let sent = self.host_sends(frame);
@@ -527,7 +527,7 @@ impl Rig {
         flow(&sent[0].frame).0
     }
 
-    /// Let seconds pass, one by one.
+    /// Lets seconds pass, one by one.
     pub fn seconds(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now = Now::at(self.now.nanoseconds + 1_000_000_000);
@@ -537,24 +537,24 @@ impl Rig {
         }
     }
 
-    /// Send a frame with unverified checksums into an interface of worker 0. Returns the frames that leave from all workers.
+    /// Sends a frame with unverified checksums to an interface of worker 0. Returns the frames that leave from all workers.
     pub fn send(&mut self, interface: u16, frame: &[u8]) -> Vec<Sent> {
         self.send_at(0, interface, frame)
     }
 
-    /// Send a frame into an interface of worker `worker`. Returns the frames that leave from all workers.
+    /// Sends a frame to an interface of worker `worker`. Returns the frames that leave from all workers.
     pub fn send_at(&mut self, worker: usize, interface: u16, frame: &[u8]) -> Vec<Sent> {
         self.wires[worker].inject(interface, frame, Checksums::Unverified);
         self.round();
         self.sent()
     }
 
-    /// The frames sent since the last call.
+    /// The frames that were sent since the last call.
     pub fn sent(&mut self) -> Vec<Sent> {
         self.wires.iter().flat_map(|wires| wires.take_sent()).collect()
     }
 
-    /// Let time pass, in steps of 100 ms.
+    /// Lets time pass, in steps of 100 ms.
     pub fn pass(&mut self, milliseconds: u64) {
         let end = self.now.nanoseconds + milliseconds * 1_000_000;
         while self.now.nanoseconds < end {
@@ -565,7 +565,7 @@ impl Rig {
         }
     }
 
-    /// Drops with a name, of all workers and interfaces.
+    /// Number of drops with this name, over all workers and interfaces.
     pub fn drops(&self, name: &str) -> u64 {
         let reason = Reason::all()
             .find(|reason| reason.name() == name)
@@ -573,7 +573,7 @@ impl Rig {
         self.interfaces().map(|i| i.drops(reason)).sum()
     }
 
-    /// All counted drops, by name.
+    /// All drops that were counted, by name.
     pub fn all_drops(&self) -> Vec<(&'static str, u64)> {
         let count = |reason| self.interfaces().map(|i| i.drops(reason)).sum();
         Reason::all()

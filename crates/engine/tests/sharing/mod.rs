@@ -1,4 +1,5 @@
-//! Virtual routers with equal addresses. Each forwards the packets of a host from an inside interface to an outside one.
+//! Virtual routers with equal addresses. Each router forwards the packets of a host from its inside interface to its outside
+//! interface.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::cell::Cell;
@@ -23,7 +24,7 @@ use sluice_wire::{Checksums, validity};
 pub const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 10];
 pub const NEXT_MAC: [u8; 6] = [2, 0, 0, 0, 2, 254];
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// The port that all packets leave through.
+/// The port on which all packets leave.
 pub const OUT: PortIndex = 0;
 
 thread_local! { static CYCLES: Cell<u64> = const { Cell::new(0) }; }
@@ -45,7 +46,7 @@ pub struct Gateway {
     inside: Vec<PortIndex>,
     routes: Vec<RouteSet>,
     interfaces: Vec<Interface>,
-    /// The last field, because it must be dropped after the others, which borrow from it.
+    /// The last field, because it must be dropped after the other fields, which borrow from it.
     _memory: Memory,
 }
 
@@ -88,8 +89,8 @@ fn vlan(router: usize) -> u16 {
 }
 
 impl Gateway {
-    /// One router per entry of `inside`: interface `2 * router` is on that port, tagged if several routers share it, and
-    /// interface `2 * router + 1` is on [`OUT`], tagged.
+    /// Creates one router for each entry of `inside`, which is a port. Interface `2 * router` is on that port, with a tag if
+    /// several routers share the port. Interface `2 * router + 1` is on [`OUT`], with a tag.
     pub fn new(inside: &[PortIndex], routers: &[RouterShare], links: &[LinkShare]) -> Self {
         Self::with(
             inside,
@@ -203,7 +204,7 @@ impl Gateway {
         snapshot
     }
 
-    /// Commit the same configuration with other shares.
+    /// Commits the same configuration with other weights and rates.
     pub fn commit(&mut self, share: impl Fn(&mut Snapshot)) {
         let ports = self.plane.start_parameters().ports;
         let snapshot = Self::snapshot(&self.interfaces, ports, self.inside.len(), share);
@@ -219,7 +220,7 @@ impl Gateway {
         self.ask(request);
     }
 
-    /// Send a request to the worker. Packets that wait to be received are not lost.
+    /// Sends a request to the worker. Packets that wait to be received are not lost.
     pub fn ask(&mut self, request: Request) -> Reply {
         self.requests.requests.try_send(request).unwrap();
         loop {
@@ -230,7 +231,7 @@ impl Gateway {
         }
     }
 
-    /// Queue a packet of a router's host for receive.
+    /// Queues a packet of a router's host, so that the worker receives it.
     pub fn host_sends(&self, router: usize, length: usize) {
         self.host_sends_to(router, "198.51.100.7:53", length);
     }
@@ -252,12 +253,12 @@ impl Gateway {
         assert_eq!(0, counters.forgotten.get());
     }
 
-    /// Let nanoseconds pass.
+    /// Lets nanoseconds pass.
     pub fn pass(&mut self, nanoseconds: u64) {
         self.now = Now::at(self.now.nanoseconds + nanoseconds);
     }
 
-    /// Packets of each router that have left since the last call.
+    /// Number of packets of each router that have left since the last call.
     pub fn sent(&mut self) -> Vec<u64> {
         let mut sent = vec![0; self.inside.len()];
         for frame in self.wires.take_sent() {
@@ -270,7 +271,7 @@ impl Gateway {
         sent
     }
 
-    /// Drops of a router, by name of the reason.
+    /// Number of drops of a router, by name of the reason.
     pub fn drops(&self, router: usize, name: &str) -> u64 {
         let reason = Reason::all().find(|reason| reason.name() == name).expect("a reason");
         let own = [2 * router, 2 * router + 1].map(|number| &self.plane.counters()[0].interfaces[number]);
@@ -278,7 +279,7 @@ impl Gateway {
     }
 }
 
-/// An inter-router link between two interfaces of different routers.
+/// Creates an inter-router link between two interfaces of different routers.
 pub fn link(interfaces: &mut [Interface], from: usize, to: usize) {
     for (one, other) in [(from, to), (to, from)] {
         interfaces[one].port = NO_PORT;
@@ -294,7 +295,7 @@ pub fn weight(weight: u8) -> RouterShare {
     }
 }
 
-/// Assert that two numbers are equal within two percent.
+/// Asserts that two numbers are equal within 2 %.
 #[track_caller]
 pub fn assert_about(expected: f64, found: f64) {
     assert!(

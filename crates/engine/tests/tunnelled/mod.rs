@@ -1,4 +1,4 @@
-//! A gateway with a tunnel on its outside interface, and outer packets built by an independent library.
+//! A gateway with a tunnel on its outside interface, and outer packets that an independent library builds.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::cell::Cell;
@@ -16,14 +16,14 @@ use crate::rig::{OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 pub const TUNNEL: u16 = 2;
 /// MAC address of the tunnel's interface.
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 3, 1];
-/// The MAC address of the remote host of a VXLAN tunnel.
+/// The MAC of the remote host of a VXLAN tunnel.
 pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 3, 2];
 
 thread_local! {
     static PLANNED: Cell<Option<(Tunnel, u16)>> = const { Cell::new(None) };
 }
 
-/// A tunnel between the standard ends.
+/// A tunnel between the default ends of the tests.
 pub fn tunnel(kind: TunnelKind, id: Option<u32>, six: bool) -> Tunnel {
     let (local, remote) = match six {
         false => ("203.0.113.1", "198.51.100.9"),
@@ -66,7 +66,7 @@ fn add(interfaces: &mut Vec<Interface>) {
     interfaces.push(interface);
 }
 
-/// A plan with a tunnel and routes for 10.77.0.0/16 and 2001:db8:77::/48 by it.
+/// A plan with a tunnel, and with routes for 10.77.0.0/16 and 2001:db8:77::/48 through it.
 pub fn plan(tunnel: Tunnel) -> Plan {
     PLANNED.set(Some((tunnel, 1500 - tunnel.overhead() as u16)));
     let via = |address| Via::Gateway {
@@ -84,7 +84,7 @@ pub fn plan(tunnel: Tunnel) -> Plan {
     }
 }
 
-/// The gateway of a plan, with the remote host of a VXLAN tunnel as a configured neighbour.
+/// The gateway of a plan. The remote host of a VXLAN tunnel is a configured neighbour.
 pub fn started(plan: Plan) -> Rig {
     let (tunnel, _) = PLANNED.get().expect("a tunnel");
     let mut rig = Rig::new(plan);
@@ -111,7 +111,7 @@ pub fn shim(tunnel: &Tunnel, six_inside: bool) -> Vec<u8> {
     }
 }
 
-/// The outer packet of a tunnel with this payload, between these addresses. `port` is the source port of VXLAN.
+/// The outer packet of a tunnel with this payload, between these addresses. `port` is the source port for VXLAN.
 pub fn outer(tunnel: &Tunnel, ends: [sluice_route::Address; 2], six_inside: bool, port: u16, payload: &[u8]) -> Frame {
     let transport = match tunnel.kind {
         TunnelKind::Vxlan(to) => Transport::Udp(port, to),
@@ -126,7 +126,7 @@ pub fn outer(tunnel: &Tunnel, ends: [sluice_route::Address; 2], six_inside: bool
     frame.ttl(tunnel.ttl).payload(payload)
 }
 
-/// The inner packet of a frame: without the Ethernet header if the tunnel doesn't carry it.
+/// The inner packet of a frame. The inner packet has no Ethernet header if the tunnel carries only IP.
 pub fn inside(tunnel: &Tunnel, frame: &Frame) -> Vec<u8> {
     let bytes = frame.build();
     let carried = if tunnel.carries_frames() {
@@ -152,7 +152,7 @@ pub fn arriving(tunnel: &Tunnel, frame: &Frame) -> Frame {
     .macs(ROUTER_MAC, OUTSIDE_MAC)
 }
 
-/// Set the type of service or traffic class of a frame.
+/// Sets the type of service or traffic class of a frame.
 pub fn service(mut frame: Frame, service: u8) -> Frame {
     match &mut frame.network {
         Network::V4(header) => {

@@ -167,7 +167,7 @@ impl<A: Address> Builder<A> {
         shown
     }
 
-    /// Builds a chain of leaves. Its last leaf refers to the leaf `then`.
+    /// Builds a chain of leaves. The last leaf of the chain refers to the leaf `then`.
     pub fn leaves(&mut self, entries: &[&Entry<A>], then: u32) -> Child {
         let first = self.there[1] + self.leaves.len();
         let count = entries.len().div_ceil(LEAF_RULES);

@@ -14,7 +14,7 @@ pub struct CoveredRules<A> {
     pub numbers: Vec<RuleNumber>,
 }
 
-/// All covered rules. They are restored to the leaves when their covering rule is removed.
+/// All covered rules. Covered rules are restored to the leaves when their covering rule is removed.
 #[derive(Debug)]
 pub struct CoveredIndex<A> {
     /// Covered rules by the number of the covering rule. The map is small.

@@ -48,9 +48,8 @@ struct Parent {
 impl<A: Address> CutTree<A> {
     /// Inserts a rule with its number. A header matches the rule if it is within one of the hyperrectangles.
     ///
-    /// # Errors
-    /// The capacity is exhausted. Some of the leaves that the rule overlaps may contain it, so it may match a part of
-    /// its packets.
+    /// # Errors The capacity is exhausted. Some of the leaves that the rule overlaps may contain the rule, so it may
+    /// match a part of its packets.
     pub fn insert(&self, number: RuleNumber, hyperrectangles: &[Rule<A>]) -> Result<(), CapacityError> {
         let mut hidden = self.hidden();
         let further: Vec<_> = hyperrectangles

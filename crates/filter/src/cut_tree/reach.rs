@@ -21,8 +21,8 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Creates the bitmap for ranges of an address that begins at word `address` of a header. It represents the most
-    /// selective word of the address.
+    /// Creates the bitmap for ranges of an address that begins at word `address` of a header. The bitmap represents the
+    /// most selective word of the address.
     pub fn of<A: Address>(address: usize, ranges: impl Iterator<Item = Range<A>> + Clone) -> Self {
         let of = |at: usize| {
             let reach = Self {

@@ -1,4 +1,4 @@
-//! Root of a tree. It cuts one header word into up to 256 pieces, and replaces two levels of nodes.
+//! Root of a tree. The root cuts one header word into up to 256 pieces, and replaces two levels of nodes.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -14,7 +14,7 @@ use crate::{Address, Header, RuleNumber};
 /// Maximum size of all leaves in bytes for which leaves are not prefetched, because a core's caches hold them.
 const NEAR: usize = 2 << 20;
 
-/// Search for a batch of headers. It finds the first matching rule of each header that has an entry in `found`.
+/// Search for a batch of headers. The search finds the first matching rule of each header that has an entry in `found`.
 pub struct BatchSearch<'a, A: Address> {
     pub best: &'a CutTree<A>,
     pub headers: &'a [Header<A>; BATCH],

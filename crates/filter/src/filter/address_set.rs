@@ -1,9 +1,9 @@
 //! Sets of addresses and networks that can change while rules refer to them. Workers look elements up and add elements without waiting for locks.
 //!
 //! An address is a network of full prefix length. A lookup tries each prefix length that occurs in the set for the address family; usually there are
-//! few. A keyed hash, which attackers can't predict, selects two buckets of [`SLOTS`] slots for a network, which may be stored in either. There are
-//! two slots for each element of the maximum size, so that both buckets are rarely full; if they are, adding the network fails as if the set were
-//! full.
+//! few. A keyed hash, which attackers can't predict, selects two buckets of [`SLOTS`] slots for a network, which may be stored in either. The set
+//! has two slots for each element of the maximum size, so that both buckets are rarely full. If both are full, the network cannot be added, as if
+//! the set were full.
 
 use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -31,7 +31,7 @@ struct SetSlot {
 /// A network as stored in a slot: family and prefix length, which are not both 0, and the bits of the address.
 type Key = (u64, [u64; 2]);
 
-/// Mask of the tag bits for family and prefix length. The other bits count modifications.
+/// Mask of the tag bits for family and prefix length. The other bits of the tag count modifications.
 const KIND: u64 = (1 << KIND_BITS) - 1;
 const KIND_BITS: u32 = 10;
 /// Number of tag bits for the address family.

@@ -1,7 +1,7 @@
 //! Conditions on the application of a session. The application is identified only after several packets of the session,
 //! so rules with such conditions are evaluated one by one, and only for sessions with an identified application.
 
-/// The identified application of a session. Its numbers are those of the application identification library; 0 means
+/// The identified application of a session. The numbers are those of the application identification library; 0 means
 /// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionApplication {

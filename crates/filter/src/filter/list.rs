@@ -258,8 +258,8 @@ impl<T> RuleList<T> {
         }
     }
 
-    /// Inserts a rule into the active filters. If it returns false, some hyperrectangles of the rule may have been
-    /// inserted, and the caller must rebuild the filter.
+    /// Inserts a rule into the active filters. If the function returns false, some hyperrectangles of the rule may have
+    /// been inserted, and the caller must rebuild the filter.
     fn add_to_filters(&self, index: usize, place: RulePosition, written: &CompiledRule, counter: Arc<Counter>) -> bool {
         let filters = &self.filters;
         // The counter is added even if the insertion fails, so that the rule keeps its counter when the filter is rebuilt.
@@ -289,8 +289,8 @@ impl<T> RuleList<T> {
         is_added
     }
 
-    /// Removes a rule from the active filters. If it returns false, some hyperrectangles of the rule may have been
-    /// removed, and the caller must rebuild the filter.
+    /// Removes a rule from the active filters. If the function returns false, some hyperrectangles of the rule may have
+    /// been removed, and the caller must rebuild the filter.
     fn remove_from_filters(&self, place: RulePosition) -> bool {
         let (rule, filters) = (&self.rules[place as usize].written, &self.filters);
         let (false, Some(number)) = (rule.needs_slow_match(), filters.decisions.number(place)) else {

@@ -38,7 +38,8 @@ impl MacTable {
         }
     }
 
-    /// Whether no rule contains an address. In this case packets need no lookup of their MAC addresses.
+    /// Whether no rule contains an address. If no rule contains an address, packets need no lookup of their MAC
+    /// addresses.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -30,8 +30,8 @@ pub struct SessionMarking {
     pub class: TrafficClass,
 }
 
-/// A traffic class (type of service in IPv4) with a mask. It contains 6 bits of the DSCP (RFC 2474) and 2 bits of ECN
-/// (RFC 3168).
+/// A traffic class (type of service in IPv4) with a mask. The traffic class contains 6 bits of the DSCP (RFC 2474) and
+/// 2 bits of ECN (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficClass {
     value: u8,

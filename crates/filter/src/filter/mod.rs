@@ -1,8 +1,8 @@
 //! A filter: a list of rules with actions, compiled into a snapshot that permits only the modification of single rules.
-//! It determines the result for each packet.
+//! The filter determines the result for each packet.
 //!
 //! The matcher contains the rules that decide about packets. Rules that don't decide, and rules with conditions on
-//! applications, are few. They are evaluated one by one, up to the deciding rule.
+//! applications, are few. Such rules are evaluated one by one, up to the deciding rule.
 
 mod address_set;
 mod application;
@@ -112,7 +112,7 @@ pub struct CompiledRule {
     /// IPv6 hyperrectangles.
     pub v6: Vec<Rule<u128>>,
     /// Applications that the rule matches. If the list is not empty, the rule is evaluated only for sessions with an
-    /// identified application. If it is empty, the rule is evaluated for all packets.
+    /// identified application. If the list is empty, the rule is evaluated for all packets.
     pub applications: Vec<ApplicationMatch>,
     /// Conditions that hyperrectangles can't express.
     pub conditions: Conditions,
@@ -398,7 +398,7 @@ impl<A: Address> Filter<A> {
             class: TrafficClass::ANY,
         };
         // The hyperrectangles of a rule are adjacent in the list and may overlap. A rule is evaluated only once for a
-        // packet, even if several of them match.
+        // packet, even if several of its hyperrectangles match.
         let mut noted = None;
         // Set if an accepting rule may match later, when more of the application is identified.
         let mut is_open = false;

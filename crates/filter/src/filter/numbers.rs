@@ -5,7 +5,7 @@ use crate::RuleNumber;
 use crate::cut_tree::AppendTable;
 
 /// Number of the first initial rule. A quarter of the number space lies below it. The initial rules take at most another
-/// quarter, and the rest lies above them.
+/// quarter, and the rest lies above their numbers.
 const START: RuleNumber = 1 << 30;
 /// Distance between the numbers of rules that are successively added before the first or after the last rule.
 const END_STEP: RuleNumber = 1 << 8;

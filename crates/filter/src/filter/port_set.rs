@@ -77,8 +77,7 @@ impl PortSet {
 
     /// Adds ports, or updates their timeout. Without a timeout they don't expire. Returns the number of new ports.
     ///
-    /// # Errors
-    /// The set can't hold all of the ports. None of them is added.
+    /// # Errors The set can't hold all of the ports. None of the ports is added.
     pub fn add(&self, ports: RangeInclusive<u16>, timeout: Option<Duration>, now: u64) -> Result<usize, SetFull> {
         let until = match until(timeout.map_or(0, nanoseconds), now) {
             0 => NO_TIMEOUT,

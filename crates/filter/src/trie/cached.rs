@@ -2,14 +2,14 @@
 //!
 //! Each core has separate lists. A list contains the indexes of intervals that recent packets were found in, in
 //! ascending order. A search first checks the intervals of the list. If one contains the packet's value, the search
-//! continues at the next level. Otherwise a binary search runs between the two listed indexes next to the value, and
-//! the index that it finds replaces the nearer of the two, so that the listed indexes stay evenly distributed (Fig. 9).
-//! The paper does not specify these cases, which are handled as follows:
+//! continues at the next level. If no listed interval contains the value, a binary search runs between the two listed
+//! indexes next to the value, and the index that it finds replaces the nearer of the two, so that the listed indexes
+//! stay evenly distributed (Fig. 9). The paper does not specify these cases, which are handled as follows:
 //!
 //! - If the list is not full, the new index is inserted without a replacement.
 //! - If both indexes are equally near, the lower one is replaced. A new index beyond all others replaces the one at that end.
 //! - A hit does not change the list.
-//! - Values that no rule contains have an interval without a child. It is cached like other intervals.
+//! - Values that no rule contains have an interval without a child. Such an interval is cached like other intervals.
 
 use core::cmp::Ordering;
 

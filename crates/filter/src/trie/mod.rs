@@ -1,5 +1,5 @@
-//! The trie of paper P1 (section 2.2, Fig. 2; see docs/papers.md), as in nf-HiPAC. It has one level for each dimension;
-//! the nodes contain elementary intervals.
+//! The trie of paper P1 (section 2.2, Fig. 2; see docs/papers.md), as in nf-HiPAC. The trie has one level for each
+//! dimension; the nodes contain elementary intervals.
 //!
 //! A node is built from the rules that match all values on the path to it. A binary search finds the interval of a
 //! value. An interval refers to a node of the next level, or at the last level to the first matching rule. Fig. 2 of

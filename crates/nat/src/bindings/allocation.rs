@@ -282,7 +282,7 @@ impl<A: Address> Bindings<'_, A> {
             .pool(pool)
             .is_some_and(|valid| valid.blocks().is_some() && valid.plan().is_none())
         {
-            // Take that of two candidate addresses which has more free blocks. This distributes subscribers evenly.
+            // Take that of two candidate addresses which has more free blocks. The choice distributes subscribers evenly.
             let other = self.pair_other(key, pool);
             let free = |bindings: &mut Self, address: A| {
                 let place = bindings.pool(pool).and_then(|valid| valid.index_of(address));

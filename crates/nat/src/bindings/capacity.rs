@@ -15,8 +15,8 @@ pub struct Capacity {
     pub quarantine: usize,
     /// Kinds of events that the shard records.
     pub events: EventKinds,
-    /// Length of the inside prefix that counts as one subscriber, in bits. If it is at least the length of an address,
-    /// each address is a subscriber.
+    /// Length of the inside prefix that counts as one subscriber, in bits. If the length is at least that of an
+    /// address, each address is a subscriber.
     pub subscriber: u8,
 }
 

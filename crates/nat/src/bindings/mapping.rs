@@ -1,6 +1,6 @@
 //! Mappings from an inside address and port to an outside address and port (the BIB of RFC 6146).
 //!
-//! A mapping can be found from both sides. It counts its sessions and is removed with the last one. With
+//! A mapping can be found from both sides. A mapping counts its sessions and is removed with the last one. With
 //! address-dependent filtering, the same table also contains permissions. A permission allows one remote address to
 //! send to an outside port.
 
@@ -94,7 +94,7 @@ impl<A: Address> Mapping<A> {
 /// Mapping records with their indexes. A shard's table consists of one or more parts.
 #[derive(Debug)]
 pub struct Part<'m, A: Address> {
-    /// Index by inside address and port. It also contains permissions.
+    /// Index by inside address and port. The index also contains permissions.
     inside: CompactIndex<'m>,
     /// Index by outside address and port.
     outside: CompactIndex<'m>,
@@ -387,8 +387,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.free_record(number);
     }
 
-    /// Quarantines a mapping after its last session. Its port stays occupied, but lookups from either side don't find
-    /// the mapping.
+    /// Quarantines a mapping after its last session. The mapping's port stays occupied, but lookups from either side
+    /// don't find the mapping.
     pub fn quarantine(&mut self, number: u32, hash: u64) {
         if let Some(part) = self.part_mut(number) {
             let own = number.wrapping_sub(part.base);

@@ -3,7 +3,7 @@
 //! The allocation of an outside address and port for a new session has several passes, so that a batch hides memory
 //! latency: [`Bindings::request`], [`Bindings::prefetch_records`] and [`Bindings::allocate`]. The [`crate::Decision`]
 //! of the session records which resources were allocated. At the end of the session, [`Bindings::release_request`] and
-//! [`Bindings::release`] release them.
+//! [`Bindings::release`] release these resources.
 
 mod allocation;
 mod capacity;
@@ -64,8 +64,8 @@ pub struct Allocation<A> {
     pub lease: Lease<A>,
     /// Resources that the session holds.
     pub resources: Resources,
-    /// Whether other sessions may use the same outside address and port. In this case the answers to the sessions must
-    /// have different sources; if they don't, [`Bindings::another`] returns the next candidate.
+    /// Whether other sessions may use the same outside address and port. If the port is shared, the answers to the
+    /// sessions must have different sources. If the sources are equal, [`Bindings::another`] returns the next candidate.
     pub overlaps: bool,
 }
 
@@ -403,7 +403,8 @@ impl<'m, A: Address> Bindings<'m, A> {
         )
     }
 
-    /// Keyed hash of an inside address and port. It is the mapping's hash in the index, and selects its outside port.
+    /// Keyed hash of an inside address and port. The hash places the mapping in the index, and selects its outside
+    /// port.
     #[inline(always)]
     fn inside_hash(&self, context: Context, inside: A, port: u16, class: PortClass) -> u64 {
         let [high, low] = inside.words();

@@ -30,7 +30,8 @@ pub struct Subscriber<A> {
     /// Number of blocks without a port in use.
     pub(super) empty: u16,
     pool: PoolIndex,
-    /// First port of the newest block, which usually belongs to the paired address. It is used to prefetch the block.
+    /// First port of the newest block, which usually belongs to the paired address. The port is used to prefetch the
+    /// block.
     pub(super) newest: u16,
     /// Pads the record to a whole cache line for IPv4.
     spare: [u8; 12],

@@ -1,9 +1,9 @@
 //! Keyed permutation of `0..count` that differs for each outside address (RFC 6431, section 2.2).
 //!
-//! It is a Feistel network over two digits with the bases `high` and `low`, whose product is at least `count` (Black
-//! and Rogaway, "Ciphers with arbitrary finite domains", 2002). Results outside of `0..count` are permuted again (cycle
-//! walking). If `count` is at least some thousand, less than 1 % of the results lie outside; the number of such results
-//! never exceeds 256.
+//! The permutation is a Feistel network over two digits with the bases `high` and `low`, whose product is at least
+//! `count` (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Results outside of `0..count` are
+//! permuted again (cycle walking). If `count` is at least some thousand, less than 1 % of the results lie outside; the
+//! number of such results never exceeds 256.
 
 use crate::keyed::{Secret, reduce, sip};
 

@@ -87,7 +87,7 @@ pub enum PoolError {
     Overlap {
         /// First pool.
         pool: PoolIndex,
-        /// Second pool. It is equal to the first pool if the ranges belong to one pool.
+        /// Second pool. The second pool is equal to the first if the ranges belong to one pool.
         other: PoolIndex,
         /// First address that both ranges contain.
         address: IpAddr,

@@ -5,7 +5,7 @@ use crate::Address;
 use crate::behaviour::{Limits, MappingBehaviour, PortSelection, SubscriberLimits};
 use crate::ports::PortClass;
 
-/// Values derived from a pool's settings. They are computed in advance, because every new session needs them.
+/// Values derived from a pool's settings. The values are computed in advance, because every new session needs them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Derived {
     /// For each class: how ports are allocated, and whether subscribers are counted.

@@ -41,16 +41,16 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether the NIC's RSS hash distributes addresses and ports over the shards. It does only if every shard then
-    /// owns ports.
+    /// Whether the NIC's RSS hash distributes addresses and ports over the shards. The hash is used only if every shard
+    /// then owns ports.
     #[inline(always)]
     pub(crate) fn is_wide(&self, shards: Shards) -> bool {
         self.units >= shards.count()
     }
 
-    /// Whether shards share ports of the pool's addresses. This requires that the pool has a port bitmap, that sessions
-    /// don't share ports, that ownership is not deterministic, and that each shard keeps at least one whole unit of
-    /// each address. With two shards nothing is shared, because each has half of the ports anyway.
+    /// Whether shards share ports of the pool's addresses. Sharing requires that the pool has a port bitmap, that
+    /// sessions don't share ports, that ownership is not deterministic, and that each shard keeps at least one whole
+    /// unit of each address. With two shards nothing is shared, because each has half of the ports anyway.
     #[inline(always)]
     pub fn shares(&self, shards: Shards) -> bool {
         let by_bits = self.has_bits() && self.plan.is_none() && !self.overlap;
@@ -87,7 +87,8 @@ impl<A: Address> ValidPool<A> {
         owner.unwrap_or_else(|| self.shard_of(shards, address, port)) == shard
     }
 
-    /// Current owner of an address and port. It differs from the distribution if a shard has borrowed the port.
+    /// Current owner of an address and port. The current owner differs from that of the distribution if a shard has
+    /// borrowed the port.
     #[inline(never)]
     pub(super) fn home_now(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         let shared = self.shared_at(shards, address, port);
@@ -115,8 +116,8 @@ impl<A: Address> ValidPool<A> {
         in_turn.then(|| self.index_of(address).unwrap_or_default() & (shards.count() - 1))
     }
 
-    /// First unit of an address, at or after `from`, that the distribution assigns to a shard. Its other units follow
-    /// at a distance of [`Shards::count`] units.
+    /// First unit of an address, at or after `from`, that the distribution assigns to a shard. The other units of the
+    /// shard follow at a distance of [`Shards::count`] units.
     #[inline(always)]
     pub(crate) fn first_unit(&self, shards: Shards, address: A, from: u32, shard: u32) -> u32 {
         match self.turn(shards, address) {
@@ -129,7 +130,7 @@ impl<A: Address> ValidPool<A> {
     /// Index of the unit that contains a port.
     #[inline(always)]
     pub fn unit_of(&self, port: u16) -> u32 {
-        // For 16-bit values the multiplication is exact. It avoids a division.
+        // For 16-bit values the multiplication is exact. The multiplication avoids a division.
         ((u64::from(port) * self.per_port) >> 32) as u32
     }
 

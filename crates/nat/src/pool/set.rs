@@ -13,7 +13,7 @@ use crate::behaviour::PortSelection;
 use crate::ports::{Borrowed, SharedOf, SharedPorts};
 use crate::shard::Shards;
 
-/// All pools of an address family. They are validated against each other.
+/// All pools of an address family. The pools are validated against each other.
 #[derive(Clone, Debug)]
 pub struct Pools<A> {
     pools: Box<[ValidPool<A>]>,
@@ -226,11 +226,11 @@ impl<A: Address> Pools<A> {
         }
     }
 
-    /// Pools that contain an address. There are several if they share the address with different ports.
+    /// Pools that contain an address. Several pools may share an address with different ports.
     #[inline]
     fn owners_of(&self, context: Context, address: A) -> impl Iterator<Item = PoolIndex> {
-        // Ranges overlap only if pools share addresses with different ports. In this case an earlier range may extend
-        // beyond a later one.
+        // Ranges overlap only if pools share addresses with different ports. If ranges overlap, an earlier range may
+        // extend beyond a later one.
         let owners = self.ranges(context, address).iter().rev();
         owners.filter(move |range| address <= range.2).map(|range| range.3)
     }

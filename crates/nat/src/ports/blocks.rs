@@ -15,9 +15,9 @@ pub struct Block<A> {
     pub first: u16,
 }
 
-/// Location of a block in memory: index of its address, and index of its first word. It is valid as long as the layout
-/// does not change. The index counts the words of the address that belong to this shard, or all of its words if shards
-/// share the address.
+/// Location of a block in memory: index of its address, and index of its first word. The location is valid as long as
+/// the layout does not change. The index counts the words of the address that belong to this shard, or all of its words
+/// if shards share the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
     address: u32,

@@ -171,8 +171,8 @@ impl<A: Address> Ports<'_, A> {
         })
     }
 
-    /// Frees a shared port. Its block is released when no port of it is in use, unless the block belongs to a
-    /// subscriber.
+    /// Frees a shared port. The block of the port is released when none of its ports is in use, unless the block
+    /// belongs to a subscriber.
     pub(super) fn put_shared(&mut self, pool: PoolIndex, class: PortClass, place: SharedPlace) -> bool {
         let SharedPlace { address, block, bit } = place;
         let shards = self.layout.shards;

@@ -1,10 +1,10 @@
 //! Memory layout of the port bits of each pool, and migration of allocations between layouts.
 //!
 //! The region of a pool starts with the number of allocated ports of each class. For each class it then contains a
-//! bitmap of the addresses that have a free port, followed by the data of each address. These are a bitmap of the words
-//! that have a free port (the summary), the 64-port words in ascending order of the units that the shard owns, and a
-//! bitmap of the shared words that this shard has claimed ([`SharedPorts`](super::SharedPorts)). The region of a pool
-//! with port blocks also contains a bitmap of the free blocks.
+//! bitmap of the addresses that have a free port, followed by the data of each address. The data of an address are a
+//! bitmap of the words that have a free port (the summary), the 64-port words in ascending order of the units that the
+//! shard owns, and a bitmap of the shared words that this shard has claimed ([`SharedPorts`](super::SharedPorts)). The
+//! region of a pool with port blocks also contains a bitmap of the free blocks.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub(super) enum Range {
     Any,
 }
 
-/// Memory layout of the port allocations for the pools of a snapshot. It is the same in every shard. Clones share their
-/// contents, so that a worker can take over a layout without allocating memory.
+/// Memory layout of the port allocations for the pools of a snapshot. The layout is the same in every shard. Clones
+/// share their contents, so that a worker can take over a layout without allocating memory.
 #[derive(Clone, Debug)]
 pub struct Layout<A> {
     pub(super) regions: Arc<[Region<A>]>,
@@ -360,8 +360,8 @@ impl<A: Address> Region<A> {
         split(range, shared, [self.low(shards, shard, address), shared])
     }
 
-    /// Number of words that a shard owns, and number of these that belong to units with a port below 1024. Such units
-    /// may also contain higher ports.
+    /// Number of words that a shard owns, and number of these that belong to units with a port below 1024. Units with a
+    /// port below 1024 may also contain higher ports.
     #[inline(always)]
     fn low(&self, shards: Shards, shard: u32, address: u32) -> (usize, usize) {
         let (unit, words) = (self.geometry.unit, self.geometry.words);

@@ -7,8 +7,8 @@ use crate::keyed::{Secret, fold, reduce};
 use crate::sites::is_site;
 use crate::{Address, PoolIndex};
 
-/// Number of consecutive subscribers that are assigned to consecutive addresses. Their prefixes have the same leading
-/// bits.
+/// Number of consecutive subscribers that are assigned to consecutive addresses. The prefixes of these subscribers have
+/// the same leading bits.
 const ROW: u64 = 1 << 16;
 
 impl<A: Address> Ports<'_, A> {

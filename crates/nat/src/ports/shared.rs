@@ -1,9 +1,9 @@
 //! Ports of one outside address that several shards share.
 //!
 //! Of every two consecutive units of ports, one is shared ([`Shards::is_shared`]). A shared unit belongs to no shard
-//! until a shard claims the whole unit. All shards have equal priority. The other unit always belongs to the shard to
-//! which the distribution assigns it. Thus one shard can own up to half of the ports of an address plus its part of the
-//! other half, and no shard is left without ports.
+//! until a shard claims the whole unit. All shards have equal priority. The unit that is not shared always belongs to
+//! the shard to which the distribution assigns it. Thus one shard can own up to half of the ports of an address plus
+//! its part of the other half, and no shard is left without ports.
 //!
 //! Ownership of a block changes only by compare-and-exchange, and only the owner accesses the bits of its free ports.
 //! The release operation that frees a block and the exchange that claims it order these accesses between two owners.
@@ -75,7 +75,7 @@ impl SharedPorts {
     }
 
     /// Claims `count` consecutive blocks for a shard: all of them or none. `borrows` means that the distribution
-    /// assigns them to another shard.
+    /// assigns the blocks to another shard.
     pub(crate) fn claim(&self, first: u32, count: u32, shard: u32, borrows: bool) -> bool {
         if (first..first + count).any(|block| self.load(block) != FREE || block >= BLOCKS) {
             return false;
@@ -150,8 +150,8 @@ impl fmt::Debug for SharedPorts {
     }
 }
 
-/// Shared ports of each address of a pool; `None` if no ports are shared. They follow from the other settings of the
-/// pool, so that comparisons of pools ignore them.
+/// Shared ports of each address of a pool; `None` if no ports are shared. Shared ports follow from the other settings
+/// of the pool, so that comparisons of pools ignore them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedOf(pub(crate) Option<Arc<[Arc<SharedPorts>]>>);
 

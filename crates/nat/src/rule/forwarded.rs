@@ -1,5 +1,5 @@
-//! Pre-filter for packets from outside: shows quickly that no destination rule translates a packet. It is evaluated for
-//! each packet, whereas the rule table is looked up once for each flow.
+//! Pre-filter for packets from outside: shows quickly that no destination rule translates a packet. The pre-filter is
+//! evaluated for each packet, whereas the rule table is looked up once for each flow.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -15,13 +15,13 @@ const REGIONS: usize = 1 << 16;
 const NAMED: u64 = 1;
 const ALL: u64 = 2;
 
-/// Bitmaps of the ports that rules forward, and of the address regions that have such rules. Only one thread writes
-/// them.
+/// Bitmaps of the ports that rules forward, and of the address regions that have such rules. Only one thread writes the
+/// bitmaps.
 #[derive(Debug)]
 pub struct Forwarded {
     ports: Box<[AtomicU64; PORTS / 64]>,
     regions: Box<[AtomicU64; REGIONS / 32]>,
-    /// The same two bits, for rules that apply to every region.
+    /// The two bits of rules with ports and of rules without ports, for rules that apply to every region.
     everywhere: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ fn region_length<A: Address>() -> u8 {
     if A::BITS == 32 { 24 } else { 64 }
 }
 
-/// Index of an address's region. It is a hash that spreads adjacent prefixes.
+/// Index of an address's region. The index is a hash that spreads adjacent prefixes.
 #[inline(always)]
 fn region<A: Address>(address: A) -> usize {
     let [high, low] = address.words();

@@ -22,7 +22,7 @@ pub enum Balance {
     Source,
 }
 
-/// State of a host. Its health checker, all workers, and all snapshots that contain the host share it.
+/// State of a host. The health checker, all workers, and all snapshots that contain the host share its state.
 #[derive(Debug, Default)]
 pub struct HostState {
     down: AtomicBool,
@@ -95,7 +95,7 @@ impl<A: Address> HostSet<A> {
         best.map(|(_, host)| host)
     }
 
-    /// Host with this address. It may be up or down.
+    /// Host with this address. The host may be up or down.
     pub fn host(&self, address: A) -> Option<&SetHost<A>> {
         self.hosts.iter().find(|host| host.address == address)
     }

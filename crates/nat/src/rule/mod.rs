@@ -70,7 +70,7 @@ impl<A: Address> Prefix<A> {
     }
 }
 
-/// Rule number. It is unique among the source rules, or among the destination rules, of a family.
+/// Rule number. A rule number is unique among the source rules, or among the destination rules, of a family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
 

@@ -131,7 +131,7 @@ impl<A: Address> Rules<A> {
         self.shared.editor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a source rule. It applies to new flows immediately.
+    /// Adds a source rule. The rule applies to new flows immediately.
     pub fn add_source(&self, rule: &SourceRule<A>, pools: &Pools<A>) -> Result<RuleId, RuleError> {
         self.editor().add_source(rule, pools, &self.shared.source_hits)
     }
@@ -141,7 +141,7 @@ impl<A: Address> Rules<A> {
         self.editor().remove_source(rule)
     }
 
-    /// Adds a destination rule. It applies to new flows immediately.
+    /// Adds a destination rule. The rule applies to new flows immediately.
     pub fn add_destination(&self, rule: &DestinationRule<A>, pools: &Pools<A>) -> Result<RuleId, RuleError> {
         self.editor().add_destination(rule, pools, &self.shared)
     }
@@ -221,8 +221,8 @@ impl<A: Address> Rules<A> {
         self.shared.forwarded.may_have(address, port)
     }
 
-    /// Whether the gateway answers ARP and neighbour discovery for an address. It does if the address belongs to a
-    /// destination rule for a single address, or to a one-to-one rule.
+    /// Whether the gateway answers ARP and neighbour discovery for an address. The gateway answers if the address
+    /// belongs to a destination rule for a single address, or to a one-to-one rule.
     pub fn stands_in_for(&self, context: Context, address: A) -> bool {
         let query = Query {
             context,

@@ -1,5 +1,5 @@
-//! Context in the inside keys of a site. It encodes the site, its virtual router, and whether its outside ports come
-//! from a pool.
+//! Context in the inside keys of a site. The context encodes the site, its virtual router, and whether its outside
+//! ports come from a pool.
 
 use sluice_wire::Context;
 

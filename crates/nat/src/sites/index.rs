@@ -13,7 +13,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Creates an index for `capacity` entries. It is at most half full, so that two full buckets are rare.
+    /// Creates an index for `capacity` entries. The index is at most half full, so that two full buckets are rare.
     pub fn new(capacity: usize) -> Self {
         let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
         Self {

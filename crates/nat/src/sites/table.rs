@@ -5,7 +5,7 @@ use super::keyed::{Secret, fold};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use sluice_wire::Context;
 
-/// Maximum number of terminals of all sites. It is limited by the size of the field that refers to a terminal.
+/// Maximum number of terminals of all sites. The number is limited by the size of the field that refers to a terminal.
 pub const MAX_TERMINALS: u32 = (1 << 20) - 1;
 
 /// Flag in the word of a site: the site has a public address. The word also contains this address and the router.
@@ -41,7 +41,7 @@ impl RequestKind {
     }
 }
 
-/// Cache line of a terminal. Its key is 0 while the line is free or is being written.
+/// Cache line of a terminal. The key of the line is 0 while the line is free or is being written.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Line {
@@ -173,7 +173,7 @@ impl Owners {
     }
 }
 
-/// Site number that means "no site". It is larger than any site number.
+/// Site number that means "no site". The number is larger than any site number.
 pub const NOBODY: u32 = u32::MAX;
 
 /// Key of a terminal.

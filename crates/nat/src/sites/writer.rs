@@ -42,8 +42,8 @@ pub struct OtherSite(pub u32);
 #[derive(Debug)]
 pub struct SiteWriter {
     table: Arc<Sites>,
-    /// Free lines; the line that has been free for the longest time is reused first. Thus sessions that still refer to
-    /// a line can detect that it is empty.
+    /// Free lines; the line that has been free for the longest time is reused first. With late reuse, sessions that
+    /// still refer to a line can detect that it is empty.
     free: VecDeque<u32>,
     /// Number of the first terminal of each site.
     first: Vec<u32>,
@@ -102,8 +102,8 @@ impl SiteWriter {
             if old != 0 {
                 table.macs.remove(table.hash(old), site);
             }
-            // If both buckets are full, the site can't be found by its MAC, and frames to the MAC are not accepted by
-            // this gateway.
+            // If both index buckets are full, the site can't be found by its MAC, and frames to the MAC are not
+            // accepted by this gateway.
             let _ = word != 0 && table.macs.insert(table.hash(word), site);
         }
         for terminal in self.of_site(site).collect::<Vec<_>>() {
@@ -126,8 +126,7 @@ impl SiteWriter {
 
     /// Sets, changes or clears the public address of a site in its virtual router.
     ///
-    /// # Errors
-    /// Another site has the address. This site then has no public address.
+    /// # Errors Another site has the address. The site whose address was set then has no public address.
     pub fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
         let Some(address) = address else {
             self.withdraw(site);
@@ -273,7 +272,8 @@ impl SiteWriter {
     }
 }
 
-/// Marks a line as free and returns its previous key. Other words may be written only after readers can see the mark.
+/// Marks a line as free and returns its previous key. Words other than the key may be written only after readers can
+/// see the mark.
 fn empty(slot: &Line) -> u64 {
     let key = slot.key.swap(0, Ordering::AcqRel);
     fence(Ordering::Release);

@@ -140,7 +140,8 @@ impl Feed {
         result
     }
 
-    /// The group that a selected route refers to. If it refers to none, its next hops are stored in `self.hops`.
+    /// The group that a selected route refers to. If a route refers to no group, its next hops are stored in
+    /// `self.hops`.
     fn chosen_target(
         &mut self,
         rib: &mut Rib,

@@ -33,8 +33,8 @@ use crate::{Address, DropKind, InterfaceIndex, Prefix, Time};
 pub enum Links {
     /// Interface numbers in the router's own network namespace.
     Numbered(BTreeMap<u32, InterfaceIndex>),
-    /// Interface numbers of another host. They are ignored, and next hops are resolved by the addresses of their
-    /// gateways.
+    /// Interface numbers of another host. The interface numbers are ignored, and next hops are resolved by the
+    /// addresses of their gateways.
     Foreign,
 }
 
@@ -115,8 +115,8 @@ impl Feed {
         &self.counts
     }
 
-    /// Handles a new connection of the peer. Its earlier next-hop numbers become invalid, and its routes are stale
-    /// until it sends them again.
+    /// Handles a new connection of the peer. The peer's earlier next-hop numbers become invalid, and its routes are
+    /// stale until it sends them again.
     pub fn begin(&mut self, rib: &mut Rib) {
         self.objects.clear(rib);
         self.mirror.begin();
@@ -141,7 +141,7 @@ impl Feed {
         std::mem::take(&mut self.is_disturbed)
     }
 
-    /// Processes messages in order. Their effect is visible after the next [`Rib::publish`].
+    /// Processes messages in order. The effect of the messages is visible after the next [`Rib::publish`].
     pub fn follow(&mut self, rib: &mut Rib, bytes: &[u8], now: Time) {
         for message in netlink::messages(bytes) {
             self.counts.messages += 1;
@@ -245,7 +245,7 @@ impl Feed {
         offered
     }
 
-    /// The group that a route refers to. If it refers to none, its next hops are stored in `self.hops`.
+    /// The group that a route refers to. If a route refers to no group, its next hops are stored in `self.hops`.
     fn target(&mut self, rib: &mut Rib, message: &RouteMessage<'_>) -> Result<Option<Group>, Refused> {
         self.hops.clear();
         if message.kind == Kind::Other {

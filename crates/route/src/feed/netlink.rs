@@ -342,7 +342,7 @@ impl NextHopMember {
 pub struct Link {
     /// Interface number.
     pub index: u32,
-    /// IFF_UP: the link is administratively up. It may have no carrier.
+    /// IFF_UP: the link is administratively up. The link may have no carrier.
     pub is_up: bool,
 }
 

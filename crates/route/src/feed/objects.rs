@@ -1,5 +1,5 @@
-//! Numbered next-hop objects of a routing daemon, and groups of them. They are valid for the duration of its
-//! connection.
+//! Numbered next-hop objects of a routing daemon, and groups of them. The objects are valid for the duration of the
+//! daemon's connection.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -30,7 +30,7 @@ pub struct NextHopObjects {
     members: HashMap<u32, BTreeSet<u32>>,
 }
 
-/// Maximum number of objects per daemon. It limits the control thread's memory that a daemon can use.
+/// Maximum number of objects per daemon. The maximum limits the control thread's memory that a daemon can use.
 const MAX_OBJECTS: usize = 1 << 17;
 
 impl NextHopObjects {
@@ -92,7 +92,7 @@ impl NextHopObjects {
         self.members.clear();
     }
 
-    /// The RIB group for routes that refer to an object. It is created if necessary.
+    /// The RIB group for routes that refer to an object. The group is created if necessary.
     pub fn group(&mut self, rib: &mut Rib, id: u32) -> Result<Group, Refused> {
         self.usable(id)?;
         if let Some(group) = self.known.get(&id).and_then(|object| object.group) {

@@ -25,7 +25,7 @@ impl Writer {
         Self(bytes)
     }
 
-    /// Starts a message about a route of the main table. Its message type is `kind`, its RTPROT `protocol` and its RTN
+    /// Starts a message about a route of the main table. The message type is `kind`, the RTPROT `protocol` and the RTN
     /// type `forwards`.
     pub fn route((kind, flags): (u16, u16), prefix: Prefix, protocol: u8, forwards: u8) -> Self {
         let family = family(prefix.address());

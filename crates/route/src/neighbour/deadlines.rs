@@ -1,5 +1,5 @@
 //! One deadline for each slot, sorted by time. The structure is an indexed binary heap, so that a deadline can be
-//! changed without a search. It allocates no memory after its creation.
+//! changed without a search. The heap allocates no memory after its creation.
 
 use crate::Time;
 

@@ -1,5 +1,5 @@
 //! Packets that wait for the resolution of a neighbour. The engine owns the packets; this module stores handles of
-//! them.
+//! packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,8 +29,8 @@ struct Queue {
     length: u32,
 }
 
-/// Handles of parked packets, in order of arrival for each neighbour. Their number is limited per neighbour and in
-/// total, and their waiting time is limited.
+/// Handles of parked packets, in order of arrival for each neighbour. The number of handles is limited per neighbour
+/// and in total, and their waiting time is limited.
 #[derive(Debug)]
 pub struct Parking<H> {
     places: Box<[Place<H>]>,
@@ -183,7 +183,8 @@ impl<H> Parking<H> {
         handle
     }
 
-    /// Removes and returns a handle that has waited too long. Its packet must be dropped as [`Reason::ParkedTooLong`].
+    /// Removes and returns a handle that has waited too long. The packet of the handle must be dropped as
+    /// [`Reason::ParkedTooLong`].
     pub fn take_expired(&mut self, now: Time) -> Option<H> {
         let place = self.places.get(self.oldest as usize)?;
         if now.saturating_sub(place.since) < self.patience {

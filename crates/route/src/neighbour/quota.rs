@@ -1,4 +1,4 @@
-//! Quotas of the neighbour table. They prevent one virtual router, one interface, or the unsolicited announcements of
+//! Quotas of the neighbour table. Quotas prevent one virtual router, one interface, or the unsolicited announcements of
 //! one host from displacing the neighbours of others.
 
 use std::collections::HashMap;

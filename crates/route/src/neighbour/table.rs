@@ -13,7 +13,7 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 /// A MAC address.
 pub type Mac = [u8; 6];
 
-/// Index of a neighbour in the table. It refers to the same neighbour as long as the entry is held
+/// Index of a neighbour in the table. The index refers to the same neighbour as long as the entry is held
 /// ([`Neighbours::hold`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeighbourIndex(pub u32);
@@ -143,8 +143,8 @@ const BUCKET: usize = 8;
 /// Number of interfaces that can be point-to-point links.
 const PAIRS: usize = 1 << 11;
 
-/// Key of the only neighbour on a point-to-point link. It replaces every destination address on such a link, because
-/// the neighbour has no address.
+/// Key of the only neighbour on a point-to-point link. The key replaces every destination address on such a link,
+/// because the neighbour has no address.
 pub const OTHER_END: Address = Address::V4(0);
 
 /// The neighbour table. All memory is allocated at start.
@@ -153,8 +153,8 @@ pub struct Neighbours {
     slots: Box<[Slot]>,
     /// Index slots: number of an entry plus 1; 0 if empty.
     places: Box<[AtomicU32]>,
-    /// Bitmap of point-to-point interfaces. An interface's bit is set before packets are sent there, so that the bitmap
-    /// is not part of the model check.
+    /// Bitmap of point-to-point interfaces. The bit of an interface is set before packets are sent on the interface, so
+    /// the model check leaves the bitmap out.
     pairs: Box<[std::sync::atomic::AtomicU32]>,
     key: Key,
 }
@@ -230,8 +230,8 @@ impl Neighbours {
         size_of_val(&*self.slots) + size_of_val(&*self.places)
     }
 
-    /// MAC of a neighbour; `None` if it has none. The caller must hold the entry. Other callers must use the MAC that
-    /// [`Neighbours::resolve`] returns, because it belongs to the requested address.
+    /// MAC of a neighbour; `None` if it has none. The caller must hold the entry. Callers that don't hold the entry
+    /// must use the MAC that [`Neighbours::resolve`] returns, because it belongs to the requested address.
     #[inline(always)]
     pub fn mac(&self, index: NeighbourIndex) -> Option<Mac> {
         Word(self.slots.get(index.0 as usize)?.word.load(Ordering::Acquire)).usable_mac()
@@ -263,7 +263,7 @@ impl Neighbours {
         self.resolve(interface, address).map(|neighbour| neighbour.index)
     }
 
-    /// Snapshot of the neighbour with this address. Its MAC and state belong to this address.
+    /// Snapshot of the neighbour with this address. The MAC and state in the snapshot belong to this address.
     #[inline]
     pub fn resolve(&self, interface: InterfaceIndex, address: Address) -> Option<Neighbour> {
         let address = self.listed(interface, address);
@@ -316,7 +316,7 @@ impl Neighbours {
             return false;
         };
         if slot.uses.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
-            // From here on the entry is held, so its key can't change. It may have changed before, so it is compared.
+            // From here on the entry is held, so its key can't change. The key may have changed before, so it is compared.
             let address = self.listed(interface, address);
             let number = address.number();
             let same = slot.link.load(Ordering::Relaxed) == link(interface, address)
@@ -372,7 +372,7 @@ impl Neighbours {
     }
 }
 
-/// The single writer of the table. It keeps copies of the words that it has written, and never reads the table.
+/// The single writer of the table. The writer keeps copies of the words that it has written, and never reads the table.
 #[derive(Debug)]
 pub struct NeighbourTableWriter {
     table: Arc<Neighbours>,

@@ -19,8 +19,8 @@ pub struct Timing {
     pub failed: Time,
     /// Duration for which an unused stale entry is kept.
     pub stale: Time,
-    /// Maximum number of incomplete or failed entries. If it is exceeded, the oldest one is removed, so that a scan of
-    /// an empty network does not displace reachable neighbours.
+    /// Maximum number of incomplete or failed entries. If the maximum is exceeded, the oldest entry is removed, so that
+    /// a scan of an empty network does not displace reachable neighbours.
     pub unresolved: usize,
     /// Maximum rate of requests per second for all entries together.
     pub requests_per_second: u64,

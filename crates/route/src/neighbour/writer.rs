@@ -1,6 +1,6 @@
-//! The single writer of the neighbour table. It implements the state machine of RFC 4861, section 7.3, for both address
-//! families. IPv4 uses the ARP cache rules of RFC 826 and RFC 1122, section 2.3.2. The caller passes the time, and a
-//! callback receives actions.
+//! The single writer of the neighbour table. The writer implements the state machine of RFC 4861, section 7.3, for both
+//! address families. IPv4 uses the ARP cache rules of RFC 826 and RFC 1122, section 2.3.2. The caller passes the time,
+//! and a callback receives actions.
 
 mod event;
 mod order;
@@ -170,9 +170,9 @@ impl NeighbourWriter {
     }
 
     /// Learn from a packet that arrived through `interface`. `on_link` means that `address` belongs to a subnet of that
-    /// interface and is not the gateway's own ([`crate::Interface::has_neighbour`]). Other addresses are learned only
-    /// if a route already led to them, so that their answer is awaited. MACs that can't belong to a single host are
-    /// ignored.
+    /// interface and is not the gateway's own ([`crate::Interface::has_neighbour`]). Addresses outside of the
+    /// interface's subnets are learned only if a route already led to them, so that their answer is awaited. MACs that
+    /// can't belong to a single host are ignored.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a field of the packet, or time, or the way out"
@@ -277,7 +277,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Adds a configured neighbour. It does not change until [`NeighbourWriter::remove`].
+    /// Adds a configured neighbour. A configured neighbour does not change until [`NeighbourWriter::remove`].
     pub fn set_permanent(
         &mut self,
         interface: InterfaceIndex,
@@ -369,8 +369,8 @@ impl NeighbourWriter {
         });
     }
 
-    /// Creates an entry in a free slot. If both buckets of its address are full, an unconfirmed entry in them is
-    /// displaced.
+    /// Creates an entry in a free slot. If both buckets of its address are full, an unconfirmed entry in these buckets
+    /// is displaced.
     fn create(
         &mut self,
         interface: InterfaceIndex,

@@ -1,5 +1,5 @@
-//! Addition and withdrawal of offers. They modify the tables of the RIB; the sink receives the result at the next
-//! publication.
+//! Addition and withdrawal of offers. Both operations modify the tables of the RIB; the sink receives the result at the
+//! next publication.
 
 use super::offer::{Offer, Origin, RibError};
 use super::slab::NONE;

@@ -1,9 +1,9 @@
-//! The RIB of a virtual router. Its routes are offered by interfaces, the configuration, routing daemons and the
+//! The RIB of a virtual router. The routes are offered by interfaces, the configuration, routing daemons and the
 //! kernel. Of the offers for a prefix the best usable one is selected, and its next hops are passed to a [`Sink`].
 //!
 //! Offers change individually, and [`Rib::publish`] passes the combined result to the sink. If a prefix is withdrawn
 //! and offered again between two publications, nothing is published. Recursive next hops are resolved through other
-//! routes and follow the changes of these.
+//! routes. When those routes change, the recursive next hops are resolved again.
 
 mod change;
 mod offer;
@@ -250,7 +250,7 @@ impl Rib {
         Ok(())
     }
 
-    /// Releases a group. Routes that use it keep its current next hops.
+    /// Releases a group. Routes that use the group keep its current next hops.
     pub fn drop_group(&mut self, group: Group) {
         if self.common.sets.is_group(group) {
             self.common.release(group.0);
@@ -268,8 +268,8 @@ impl Rib {
         }
     }
 
-    /// Sets whether a gateway on an interface's link may be used. It must not be used while its uplink is down. The
-    /// default is true. Returns false if nothing changed.
+    /// Sets whether a gateway on an interface's link may be used. A gateway must not be used while its uplink is down.
+    /// The default is true. Returns false if nothing changed.
     pub fn set_gateway(&mut self, (interface, address): (InterfaceIndex, Address), up: bool) -> bool {
         let changed = match up {
             true => self.common.lost.remove(&(interface, address)),

@@ -62,7 +62,7 @@ pub enum OfferedNextHop {
     Local(InterfaceIndex),
     /// The destination itself, which is on the link of this interface.
     Attached(InterfaceIndex),
-    /// A gateway on the link of this interface. It need not be in a network of the interface.
+    /// A gateway on the link of this interface. The gateway need not be in a network of the interface.
     Gateway {
         /// Output interface.
         interface: InterfaceIndex,
@@ -107,7 +107,7 @@ impl From<NextHop> for OfferedNextHop {
     }
 }
 
-/// A set of next hops that can be changed for all routes that use it. Its owner makes the change.
+/// A set of next hops that can be changed for all routes that use it. The owner of the group makes the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub(super) u32);
 

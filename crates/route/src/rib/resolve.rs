@@ -10,8 +10,8 @@ use crate::{Address, Balance, DropKind, InterfaceIndex, NextHop};
 /// Maximum number of recursive gateways on the path from a route to the link.
 pub const DEPTH: usize = 8;
 
-/// Maximum number of gateways that are examined to resolve one gateway. It limits the control thread's work that a
-/// daemon can cause.
+/// Maximum number of gateways that are examined to resolve one gateway. The maximum limits the control thread's work
+/// that a daemon can cause.
 const STEPS: u32 = 512;
 
 /// Next hops with their relative weights.
@@ -144,7 +144,7 @@ impl View<'_> {
         hop.into_iter().map(|hop| (hop, 1)).collect()
     }
 
-    /// Resolves a set. Its gateways must be resolved already.
+    /// Resolves a set. The gateways of the set must be resolved already.
     pub fn resolve(&self, hops: &[WeightedNextHop]) -> Option<ResolvedSet> {
         if let [hop] = hops
             && !matches!(hop.way, OfferedNextHop::Via(_))
@@ -172,7 +172,7 @@ fn combine(hops: &[WeightedNextHop], mut lead: impl FnMut(OfferedNextHop) -> Sha
         .filter(|(_, shares)| !shares.is_empty())
         .collect();
     let sum = |shares: &Shares| shares.values().sum::<u64>();
-    // Scale the weights to integers. This is exact if the common multiple of all sums is small, otherwise approximate.
+    // Scale the weights to integers. The scaling is exact if the common multiple of all sums is small, otherwise approximate.
     let whole = found.iter().try_fold(1_u64, |multiple, (_, shares)| {
         let sum = sum(shares);
         let next = multiple / common_divisor(multiple, sum) * sum;

@@ -20,7 +20,7 @@ pub struct Set {
     pub spare_uses: u32,
     /// First entry of each family in the list of entries that use the set.
     pub heads: [u32; 2],
-    /// Whether the set is a group. Its owner can change it, and it is not shared with equal sets.
+    /// Whether the set is a group. The owner of a group can change it, and a group is not shared with equal sets.
     is_group: bool,
     /// Whether the set is in the list of sets to resolve again.
     is_dirty: bool,
@@ -45,8 +45,8 @@ impl Set {
 pub struct Sets {
     all: Slab<Option<Set>>,
     known: BTreeMap<Arc<[WeightedNextHop]>, u32>,
-    /// The set that was acquired last. It is cached because daemons send many consecutive routes with the same next
-    /// hops.
+    /// The set that was acquired last. The set is cached because daemons send many consecutive routes with the same
+    /// next hops.
     last: Option<(Arc<[WeightedNextHop]>, u32)>,
     count: usize,
     most: usize,
@@ -104,8 +104,7 @@ impl Sets {
 
     /// First entry in the list of entries that use a set.
     ///
-    /// # Panics
-    /// The set does not exist. Entries and offers have a use of their set, so that it exists for them.
+    /// # Panics The set does not exist. Entries and offers have a use of their set, so that their set exists.
     pub fn head(&mut self, index: u32, family: usize) -> &mut u32 {
         let set = self.all[index].as_mut().expect("a use is held");
         &mut set.heads[family]

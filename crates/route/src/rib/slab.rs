@@ -1,4 +1,4 @@
-//! Slab with stable indexes. It is allocated in chunks, so that it grows without copying existing entries.
+//! Slab with stable indexes. The slab is allocated in chunks, so that it grows without copying existing entries.
 
 /// Number of entries in a chunk.
 const CHUNK: usize = 1024;

@@ -117,7 +117,7 @@ impl RouteRecord {
     }
 }
 
-/// A prefix with its selected offer. If it has no offer, [`Entry::set`] is [`NONE`].
+/// A prefix with its selected offer. If a prefix has no offer, [`Entry::set`] is [`NONE`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry<A> {
     /// First address of the prefix.

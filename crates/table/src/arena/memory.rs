@@ -12,9 +12,9 @@ type Places<T> = [Cell<MaybeUninit<T>>];
 /// Append-only storage of values by index.
 pub struct Arena<T> {
     pub(super) places: Box<Places<T>>,
-    /// Further storage and its capacity in values. Its memory is allocated only when needed.
+    /// Further storage and its capacity in values. The memory of the further storage is allocated only when needed.
     more: (OnceLock<Box<Places<T>>>, usize),
-    /// Number of values. It only grows, and values with an index below it are not modified.
+    /// Number of values. The number only grows, and values with an index below it are not modified.
     len: AtomicUsize,
     /// The thread that holds this lock may write the value at index `len`.
     appending: Mutex<()>,
@@ -77,8 +77,8 @@ impl<T> Arena<T> {
         self.append_all(vec![value]).map_err(|mut values| values.remove(0))
     }
 
-    /// Appends values contiguously and returns the index of the first one. If the arena can't hold all of them, they
-    /// are returned as the error.
+    /// Appends values contiguously and returns the index of the first one. If the arena can't hold all values, they are
+    /// returned as the error.
     pub fn append_all(&self, values: Vec<T>) -> Result<usize, Vec<T>> {
         let Ok(_alone) = self.appending.lock() else {
             return Err(values);

@@ -1,4 +1,4 @@
-//! The index of a flow table. It maps a hash to candidate entries, usually within one cache line.
+//! The index of a flow table. The index maps a hash to candidate entries, usually within one cache line.
 //!
 //! A bucket is one cache line with eight entries; each has 16 bits of its hash as a tag. An entry is stored in its home
 //! bucket if possible. If that bucket is full, the entry is stored as a guest in its alternative bucket, or another
@@ -127,7 +127,7 @@ pub(super) enum Glance {
     Nothing,
 }
 
-/// Tag of a hash. It is never 0.
+/// Tag of a hash. The tag is never 0.
 #[inline(always)]
 fn tag_of(hash: u64) -> u16 {
     let tag = (hash >> 48) as u16;

@@ -7,9 +7,9 @@
 //!
 //! For any keys, a lookup reads at most two buckets and a stash of 32 entries in each part of the table.
 //!
-//! A table has one home part. When it is full, the table takes further parts, one at a time, from a [`Reserve`] that
-//! several tables share. This does not slow down lookups of records in the home part. The further parts are searched
-//! one after another.
+//! A table has one home part. When the home part is full, the table takes further parts, one at a time, from a
+//! [`Reserve`] that several tables share. The further parts do not slow down lookups of records in the home part. The
+//! further parts are searched one after another.
 
 mod index;
 mod part;

@@ -79,7 +79,7 @@ impl<'m, R: Record> Part<'m, R> {
         self.index.find(hash, is_it).map(unpack)
     }
 
-    /// Inserts a record. Its keys must not be in the part.
+    /// Inserts a record. The keys of the record must not be in the part.
     #[inline(always)]
     pub(super) fn insert(
         &mut self,
@@ -117,7 +117,7 @@ impl<'m, R: Record> Part<'m, R> {
             return None;
         }
         if !self.index.take(reverse_hash, reverse) {
-            // This succeeds: the entry's former position is still free, or an entry that was moved there has freed another position.
+            // The insertion succeeds: the entry's former position is still free, or an entry that was moved there has freed another position.
             let back = self.index.place(forward_hash, forward);
             debug_assert!(back);
             return None;

@@ -3,13 +3,14 @@
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::key::Direction;
 
-/// Index of a record in its table. It does not change until the record is removed; then another record may use it.
+/// Index of a record in its table. The index does not change until the record is removed; then another record may use
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct RecordIndex(pub u32);
 
-/// A plain-data record that is found by two keys. Its size must be a multiple of 64 bytes, and its alignment at most
-/// 64.
+/// A plain-data record that is found by two keys. The size of a record must be a multiple of 64 bytes, and its
+/// alignment at most 64.
 pub trait Record: Pod {
     /// Type of the keys by which a record is found.
     type Key: Copy;
@@ -23,7 +24,7 @@ pub trait Record: Pod {
     /// Eight bytes of the record that are reserved for the flow table and the timer wheel.
     fn links(&self) -> &Links;
 
-    /// The same eight bytes, mutable.
+    /// The eight bytes that are reserved for the flow table and the timer wheel, mutable.
     fn links_mut(&mut self) -> &mut Links;
 }
 

@@ -189,8 +189,8 @@ impl BlockAllocator {
         free
     }
 
-    /// Allocates another segment of at least `needed` units. Its size is that of the existing memory, or a third of it
-    /// above [`SLOW_GROWTH_FROM`].
+    /// Allocates another segment of at least `needed` units. The size of the segment is that of the existing memory, or
+    /// a third of it above [`SLOW_GROWTH_FROM`].
     fn grow(&mut self, needed: u32, segments: &Segments) -> Option<()> {
         let (position, left) = std::mem::take(&mut self.rest);
         self.add(position, left);

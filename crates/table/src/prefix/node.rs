@@ -59,8 +59,8 @@ pub fn header(block: &[AtomicU32], slot: usize) -> u32 {
     block.get(slot >> 4).map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
-/// Entry at `index` of a block. It is loaded with acquire ordering, so that the block that it refers to may be read.
-/// Beyond the block the entry is empty.
+/// Entry at `index` of a block. The entry is loaded with acquire ordering, so that the block to which it refers may be
+/// read. Beyond the block the entry is empty.
 #[inline(always)]
 pub fn entry(block: &[AtomicU32], index: usize) -> u32 {
     block.get(index).map_or(EMPTY, |word| word.load(Ordering::Acquire))

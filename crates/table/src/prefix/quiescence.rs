@@ -10,7 +10,8 @@ const OFFLINE: u64 = u64::MAX;
 #[repr(align(128))]
 struct Mark(AtomicU64);
 
-/// Epochs of a fixed set of readers (workers) and one writer (the control thread). Any number of tables may share them.
+/// Epochs of a fixed set of readers (workers) and one writer (the control thread). Any number of tables may share the
+/// epochs.
 ///
 /// A reader calls [`Quiescence::online`] before its first lookup, [`Quiescence::pass`] between bursts, when it holds no
 /// reference, and [`Quiescence::offline`] before it sleeps. All three are wait-free.
@@ -56,7 +57,7 @@ impl Quiescence {
         }
     }
 
-    /// Called by the writer: begins a new epoch after blocks were unpublished. These blocks may be freed when
+    /// Called by the writer: begins a new epoch after blocks were unpublished. The unpublished blocks may be freed when
     /// [`Quiescence::settled`] reaches the returned number.
     pub fn advance(&self) -> u64 {
         self.epoch.fetch_add(1, Ordering::AcqRel) + 1

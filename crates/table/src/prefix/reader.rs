@@ -29,8 +29,8 @@ pub(super) struct Root {
     pub front: AtomicU32,
 }
 
-/// The array that replaces the first 1 to 3 levels of a router's trie. It has one entry for each value of an address's
-/// first 8, 16 or 24 bits.
+/// The array that replaces the first 1 to 3 levels of a router's trie. The array has one entry for each value of an
+/// address's first 8, 16 or 24 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Front<'s> {
     pub entries: &'s [AtomicU32],
@@ -68,7 +68,7 @@ impl Front<'_> {
 /// State that the readers and the writer share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Roots by router number. They are allocated at start.
+    /// Roots by router number. The roots are allocated at start.
     pub roots: Box<[Root]>,
     /// Memory of the blocks of all routers.
     pub segments: Segments,
@@ -118,7 +118,7 @@ pub struct Match {
     pub length: u8,
 }
 
-/// A worker's access to a table. It can be cloned at low cost, and always reads the current routes.
+/// A worker's access to a table. The access can be cloned at low cost, and always reads the current routes.
 ///
 /// During a lookup the reader must be online in its [`super::Quiescence`], and must not pass a quiescent point; otherwise
 /// the result may be invalid.

@@ -75,8 +75,8 @@ impl<A> Change<A> {
     }
 }
 
-/// Longest-prefix-match tables of many routers, with their routes. One thread owns and modifies them; other threads
-/// look up addresses with [`PrefixTable::reader`].
+/// Longest-prefix-match tables of many routers, with their routes. One thread owns and modifies the tables; other
+/// threads look up addresses with [`PrefixTable::reader`].
 #[derive(Debug)]
 pub struct PrefixTable<A> {
     shared: Arc<Shared>,

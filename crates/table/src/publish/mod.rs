@@ -1,7 +1,7 @@
 //! Publication of snapshots. The control thread replaces a value as a whole, and workers read it without a lock.
 //!
-//! A [`Reader`] checks for a new snapshot once per burst. If there is none, the check costs one load. Otherwise the
-//! reader takes the new snapshot with an atomic exchange, and releases the old one. The [`Publisher`] keeps every
+//! A [`Reader`] checks for a new snapshot once per burst. If there is none, the check costs one load. If there is a new
+//! snapshot, the reader takes it with an atomic exchange, and releases the old one. The [`Publisher`] keeps every
 //! retired snapshot until no reader holds it, so that only the control thread frees snapshots. A worker goes offline
 //! before it sleeps; otherwise it would hold a retired snapshot during its sleep.
 

@@ -4,7 +4,7 @@ use super::sync::{Arc, AtomicU64, Ordering, Root};
 
 #[derive(Debug)]
 struct Shared<T> {
-    /// Number of the newest snapshot, counted from 1. It is incremented after `root` contains the snapshot.
+    /// Number of the newest snapshot, counted from 1. The number is incremented after `root` contains the snapshot.
     generation: AtomicU64,
     root: Root<T>,
 }
@@ -34,7 +34,7 @@ impl<T> Publisher<T> {
         }
     }
 
-    /// Creates a reader for one worker. It is offline until its first load.
+    /// Creates a reader for one worker. The reader is offline until its first load.
     pub fn reader(&self) -> Reader<T> {
         Reader {
             shared: self.shared.clone(),

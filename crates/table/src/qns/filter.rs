@@ -311,13 +311,13 @@ impl RegionCounts {
                 spot.set_64(&fine, FINE, true);
             }
         }
-        // The bitmaps are complete before any reader can access them. Only the writer's thread sets them.
+        // The bitmaps are complete before any reader can access them. Only the writer's thread sets the bitmaps.
         let _ = filter.coarse.set(coarse);
         let _ = filter.fine.set(fine);
     }
 
-    /// Starts or continues to build the finest bitmaps, with a few counts in each call. Readers use them when all
-    /// counts have been processed.
+    /// Starts or continues to build the finest bitmaps, with a few counts in each call. Readers use the bitmaps when
+    /// all counts have been processed.
     pub fn enable_fine_regions<A: Address>(&mut self, filter: &Filter) {
         if !A::REGIONS || filter.finest.get().is_some() {
             return;

@@ -1,5 +1,5 @@
-//! A line of the table. It consists of a header with a version and a tag for each slot, a link to the next line with a
-//! sieve of the tags in the lines that follow, and two entries.
+//! A line of the table. A line consists of a header with a version and a tag for each slot, a link to the next line
+//! with a sieve of the tags in the lines that follow, and two entries.
 
 use super::key::Address;
 use super::sync::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ pub const SLOTS: usize = 2;
 /// Number of words before the entries: the header and the link.
 const HEAD: usize = 2;
 
-/// Tag of a hash, as in the header. It is never 0, which marks a free slot.
+/// Tag of a hash, as in the header. The tag is never 0, which marks a free slot.
 #[inline(always)]
 pub fn tag_of(hash: u64) -> u16 {
     (hash >> 48) as u16 | 1

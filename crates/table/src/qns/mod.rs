@@ -1,7 +1,7 @@
-//! QNS, quick NAT search (P4, section 2.2). It finds rules by prefix, port and protocol, at a cost that is independent
+//! QNS, quick NAT search (P4, section 2.2). QNS finds rules by prefix, port and protocol, at a cost that is independent
 //! of the number of rules. The control thread modifies individual rules while workers look up packets.
 //!
-//! There is one sub-table for each prefix length (33 for IPv4, 129 for IPv6). In a sub-table, the key of a rule
+//! The table has one sub-table for each prefix length (33 for IPv4, 129 for IPv6). In a sub-table, the key of a rule
 //! includes its port, if it has one. A lookup searches sub-tables in the order of decreasing prefix length, first for
 //! rules with a port, then for rules without one, and stops at the first match. Rules with equal prefix and port but
 //! different protocols or interfaces share a bucket, where the most specific one is selected. Lookups skip empty
@@ -16,7 +16,8 @@
 //! appear or disappear, and a reader checks the header again after it has read an entry. Entries are moved only when a
 //! bucket is split or compacted. The writer publishes the copy, then increments a counter, and then removes the
 //! original; a reader that found no match checks whether the counter has changed. So a lookup sees each rule before or
-//! after a modification, never an intermediate state. It takes no lock, never waits for the writer and never panics.
+//! after a modification, never an intermediate state. A lookup takes no lock, never waits for the writer and never
+//! panics.
 
 mod filter;
 mod key;
@@ -32,12 +33,12 @@ mod sync {
     /// Number of lines in the first segment, a power of two.
     pub const FIRST: u32 = 64;
 
-    /// Allocates zeroed 64-bit words. Their memory is populated at the first access.
+    /// Allocates zeroed 64-bit words. The memory of the words is populated at the first access.
     pub fn words(count: usize) -> Box<[AtomicU64]> {
         bytemuck::zeroed_slice_box(count)
     }
 
-    /// Allocates zeroed 32-bit words. Their memory is populated at the first access.
+    /// Allocates zeroed 32-bit words. The memory of the words is populated at the first access.
     pub fn halves(count: usize) -> Box<[AtomicU32]> {
         bytemuck::zeroed_slice_box(count)
     }

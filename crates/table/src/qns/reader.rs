@@ -37,7 +37,7 @@ pub fn bucket(hash: u64, state: u64) -> u32 {
     if bucket < buckets { bucket } else { bucket & (mask >> 1) }
 }
 
-/// A worker's access to a table. It can be cloned at low cost, and always reads the current rules.
+/// A worker's access to a table. The access can be cloned at low cost, and always reads the current rules.
 #[derive(Debug)]
 pub struct QnsReader<A: Address> {
     pub(super) shared: Arc<Shared<A>>,

@@ -16,8 +16,8 @@ const ALIGNMENT: usize = crate::memory::LINE / size_of::<u64>();
 #[derive(Debug)]
 struct Segment {
     words: Box<[AtomicU64]>,
-    /// Word index that line 0 would have in this segment. It is chosen so that the segment's lines are aligned to cache
-    /// lines.
+    /// Word index that line 0 would have in this segment. The index is chosen so that the segment's lines are aligned
+    /// to cache lines.
     origin: usize,
 }
 

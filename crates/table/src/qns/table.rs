@@ -59,7 +59,7 @@ pub struct QnsTable<A: Address> {
 }
 
 impl<A: Address> QnsTable<A> {
-    /// Creates an empty table. Its hash is keyed with 128 random bits.
+    /// Creates an empty table. The hash of the table is keyed with 128 random bits.
     pub fn new(seed: [u64; 2]) -> Self {
         Self::with_thresholds(seed, REGIONS_FROM, BUCKETS)
     }
@@ -278,7 +278,7 @@ impl<A: Address> QnsTable<A> {
             }
         }
         for (_, hash, entry) in &moving {
-            // This succeeds, because the entries had as many lines in the old bucket.
+            // The insertion succeeds, because the entries had as many lines in the old bucket.
             let put = self.put(new, *hash, entry);
             debug_assert!(put.is_ok());
         }

@@ -1,5 +1,5 @@
-//! One AES round (FIPS 197: ShiftRows, SubBytes, MixColumns, AddRoundKey). It uses AES instructions if the processor
-//! has them, otherwise table lookups. Both yield the same value.
+//! One AES round (FIPS 197: ShiftRows, SubBytes, MixColumns, AddRoundKey). The implementation uses AES instructions if
+//! the processor has them, otherwise table lookups. Both implementations yield the same value.
 
 use super::super::hash::Keys;
 use sluice_wire::key::{FlowKey4, FlowKey6};
@@ -77,8 +77,8 @@ impl Unit {
         }
     }
 
-    /// Hash of one block. Its words are passed in registers, because a load of the whole block directly after two word
-    /// stores would be delayed by store forwarding.
+    /// Hash of one block. The words of the block are passed in registers, because a load of the whole block directly
+    /// after two word stores would be delayed by store forwarding.
     #[inline(always)]
     pub fn block(self, round_keys: &Keys, block: [u64; 2]) -> u64 {
         match self {

@@ -197,7 +197,7 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// A bit set of hashes. It can report false positives, but no false negatives.
+/// A bit set of hashes. The set can report false positives, but no false negatives.
 #[derive(Default)]
 struct HashSieve([u64; 16]);
 
@@ -212,8 +212,8 @@ impl HashSieve {
     }
 }
 
-/// Whether a session may be created midstream for a connection. This requires that the connection is not translated, so that its
-/// addresses don't change, and that the midstream policy of inspection permits it.
+/// Whether a session may be created midstream for a connection. The connection must not be translated, so that its addresses
+/// don't change, and the midstream policy of inspection must permit it.
 fn accepts_midstream<F: Family>(snapshot: &Snapshot, meta: &Meta, translation: &FlowTranslation<F>) -> bool {
     let Some(inspection) = snapshot.inspection.as_deref() else {
         return false;

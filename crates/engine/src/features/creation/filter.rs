@@ -148,8 +148,8 @@ pub(super) fn untracked<F: Family>(
     }
 }
 
-/// Drops a later fragment that would create a session in a filtered context. It has no ports to match rules with, and its session
-/// would permit the whole flow.
+/// Drops a later fragment that would create a session in a filtered context. A later fragment has no ports to match rules with,
+/// and its session would permit the whole flow.
 #[inline(always)]
 fn later_fragment<F: Family>(snapshot: &Snapshot, meta: &Meta, plan: FlowDecision<F>) -> FlowDecision<F> {
     let opens = matches!(plan, FlowDecision::Session(_)) && meta.layers.fragment == Fragment::Later;
@@ -203,7 +203,7 @@ fn filter_query<F: Family>(
         &way.translated(F::tuple(key)),
         way.outgoing(),
     );
-    // A packet that waits for a neighbour is filtered and counted when it is unparked. It is parked only if it would pass.
+    // A packet that waits for a neighbour is filtered and counted when it is unparked. Such a packet is parked only if it would pass the filter.
     let waits = matches!(plan, FlowDecision::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header);
     (!waits).then_some(header)
 }

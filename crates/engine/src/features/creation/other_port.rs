@@ -64,9 +64,9 @@ pub(super) fn fits<F: Family>(start: &StartParameters, meta: &Meta, answer: &F::
     start.steering.fits::<F>(meta.shard, answer, class) != Some(false)
 }
 
-/// Inserts a session with another source port, because its reverse key equals that of another session. This happens if two
-/// terminals of a site use the same port with the same remote endpoint, or if a client reaches one inside host by two outside
-/// addresses or ports. In all other cases the source port of a site's session is kept.
+/// Inserts a session with another source port, because its reverse key equals that of another session. The conflict occurs if
+/// two terminals of a site use the same port with the same remote endpoint, or if a client reaches one inside host by two
+/// outside addresses or ports. In all other cases the source port of a site's session is kept.
 #[cold]
 pub(super) fn insert_with_other_source_port<F: Family>(
     shard: &mut Shard<'_>,

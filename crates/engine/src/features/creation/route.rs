@@ -310,8 +310,8 @@ pub(super) fn complete<F: Family>(
     })
 }
 
-/// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the same uplink.
-/// They have that uplink's outside address as their source, and other providers would drop them.
+/// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the same uplink. If answers left through
+/// another uplink, its provider would drop them, because their source is the first uplink's outside address.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -375,8 +375,8 @@ pub(super) fn is_examined(snapshot: &Snapshot, meta: &Meta, protocol: u8, there:
         || is_identified(snapshot, meta, protocol, there)
 }
 
-/// Whether a session is created for a flow because of application identification. This is not so for midstream connections, and
-/// for protocols that determine the application.
+/// Whether a session is created for a flow because of application identification. No session is created for midstream
+/// connections, and for protocols that determine the application.
 fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     snapshot.identifies([meta.interface, there.interface() as u16])
         && !is_icmp(protocol)

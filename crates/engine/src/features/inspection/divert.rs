@@ -17,8 +17,9 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::marks::{Marks, class_of, set_class};
 
 /// Diverts a packet before it is translated, if its session requires that. Returns whether the packet was diverted. If the
-/// session is denied, the packet is dropped. Otherwise the packet is inspected first and then identified, so that identification
-/// sees only what inspection has passed, in order. A packet that is not diverted gets the code point of its session.
+/// session is denied, the packet is dropped. If the session is not denied, the packet is inspected first and then identified, so
+/// that identification sees only what inspection has passed, in order. A packet that is not diverted gets the code point of its
+/// session.
 #[inline(never)]
 pub fn divert<F: Family>(
     slot: BufferIndex,

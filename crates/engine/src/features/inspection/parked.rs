@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::features::context::WaitingPacket;
 use crate::packet::io::BufferIndex;
 
-/// Results of virtual reassembly for a fragment. They are kept while the fragment is parked.
+/// Results of virtual reassembly for a fragment. The results are kept while the fragment is parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentNote {
     /// Source and destination port of the datagram.
@@ -181,7 +181,8 @@ impl ParkedPackets {
         }
     }
 
-    /// Releases a packet that was inspected while it was parked. It is processed in a later burst and skips inspection.
+    /// Releases a packet that was inspected while it was parked. The packet is processed in a later burst and skips
+    /// inspection.
     pub fn pass(&mut self, ticket: u32) {
         self.finish(ticket);
         if let Some(place) = self.places.get_mut(ticket as usize) {

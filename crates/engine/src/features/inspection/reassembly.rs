@@ -140,8 +140,8 @@ impl Reassembly {
         }
     }
 
-    /// The datagram to evict for a fragment of another datagram, if no entry or no bytes are left. It is the oldest incomplete
-    /// datagram. The caller must take its tickets and clear it.
+    /// The datagram to evict for a fragment of another datagram, if no entry or no bytes are left. The result is the oldest
+    /// incomplete datagram. The caller must call [`Self::take_tickets`] and then [`Self::clear`] for it.
     pub fn victim(&self, key: &DatagramKey, piece: &FragmentSpan<'_>) -> Option<u32> {
         let fits = self.waiting + piece.bytes.len() <= self.limits.bytes;
         if fits && !self.free.is_empty() {
@@ -154,7 +154,7 @@ impl Reassembly {
         }
         let others = self.tags.iter().zip(&self.entries).enumerate();
         let others = others.filter(|(_, (tag, entry))| **tag != 0 && entry.key != *key);
-        // A refused datagram uses no bytes. It is kept until its entry is needed, so that its further fragments are dropped.
+        // A refused datagram uses no bytes. A refused datagram is kept until its entry is needed, so that its further fragments are dropped.
         let others = others.filter(|(_, (_, entry))| fits || entry.there > 0);
         let oldest = others.min_by_key(|(_, (_, entry))| entry.until);
         oldest.map(|(place, _)| place as u32)
@@ -296,7 +296,7 @@ impl Reassembly {
         entry.parts.drain(..).filter_map(|part| part.ticket).collect()
     }
 
-    /// Removes a datagram. Its tickets must have been taken.
+    /// Removes a datagram. The tickets of the datagram must have been taken.
     pub fn clear(&mut self, place: u32) {
         if let Some(tag) = self.tags.get_mut(place as usize)
             && std::mem::take(tag) != 0

@@ -64,7 +64,7 @@ pub struct Sent {
 
 type Ring = Mutex<VecDeque<(Buffer, NoteWords)>>;
 
-/// The other end of a worker's ports. It injects frames to receive and collects sent frames.
+/// The other end of a worker's ports. The type injects frames to receive and collects sent frames.
 #[derive(Clone, Debug)]
 pub struct Wires(Arc<Far>);
 
@@ -165,7 +165,7 @@ pub struct MemoryIo {
     workers: usize,
     own: usize,
     ring_limit: usize,
-    /// The ring that is read first. It changes in rotation.
+    /// The ring that is read first. The first ring changes in rotation.
     turn: usize,
     /// For each worker: number of packets handed to it so far, and that number at the last mark.
     given: Vec<[usize; 2]>,

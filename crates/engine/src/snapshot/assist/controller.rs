@@ -1,28 +1,29 @@
-//! Decides when a shard is borrowed, which one, and when it is given back.
+//! Decides when an I/O worker borrows a shard, which one, and when it is returned.
 //!
-//! A session worker is overloaded while more packets than the threshold wait for it. Then one of its shards is borrowed, and
-//! another one after the first has arrived, as long as the I/O worker keeps up with its shards. A shard is given back when
-//! almost no packets have waited anywhere for some time, or when the I/O worker is overloaded while the session worker is not.
-//! Between the low mark and the threshold nothing changes.
+//! A session worker is overloaded while more packets than the threshold wait for it. While a session worker is overloaded, one
+//! of its shards is borrowed, and another one after the first has arrived, as long as the I/O worker keeps up with its shards.
+//! A shard is returned when almost no packets have waited anywhere for some time, or when the I/O worker is overloaded and the
+//! session worker is not. While the number of packets is between the low mark and the threshold, nothing changes.
 
 use crate::packet::io::WorkerIndex;
 
-/// The low mark is the threshold divided by this.
+/// The low mark is the threshold divided by this number.
 const LOW: usize = 4;
 
-/// Nanoseconds for which all rings must stay below the low mark before a shard is given back.
+/// Nanoseconds for which all rings must be below the low mark before a shard is returned.
 const CALM: u64 = 1_000_000;
 
-/// Nanoseconds for which no shard is borrowed after one was given back because the I/O worker was overloaded.
+/// Nanoseconds for which no shard is borrowed after one was returned because the I/O worker was overloaded.
 const REST: u64 = 10_000_000;
 
-/// Nanoseconds before the next request after a refusal, or after no suitable shard was found.
+/// Nanoseconds until the next request, after a request was refused or no suitable shard was found.
 const PATIENCE: u64 = 100_000;
 
-/// Half-life of the packet counts of shards, in nanoseconds.
+/// Half-life of the shards' packet counts, in nanoseconds.
 const MEMORY: u64 = 1_000_000;
 
-/// A borrowed shard has at most this part of its worker's packets, so that an elephant flow stays in place.
+/// Divisor: a shard is borrowed only if it has at most this fraction of its worker's packets, so that elephant flows are not
+/// moved.
 const PART: u64 = 4;
 
 /// A decision of the controller.
@@ -30,18 +31,18 @@ const PART: u64 = 4;
 pub enum Action {
     /// Borrow a shard from a worker.
     Take(u16, WorkerIndex),
-    /// Give a shard back to its worker.
+    /// Return a shard to its worker.
     GiveBack(u16, WorkerIndex),
 }
 
-/// What an I/O worker observes at the end of a round.
+/// State that an I/O worker observes at the end of a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'s> {
     /// Time in nanoseconds.
     pub now: u64,
-    /// Session workers, and the packets in the ring from this worker to each.
+    /// Session workers, each with the number of packets in the ring from this worker to it.
     pub rings: &'s [(WorkerIndex, usize)],
-    /// Packets in the queue of the borrowed shards.
+    /// Number of packets in the queue of borrowed shards.
     pub queued: usize,
 }
 
@@ -49,20 +50,20 @@ pub struct Load<'s> {
 #[derive(Debug)]
 pub struct Controller {
     threshold: usize,
-    /// Recent packets by shard.
+    /// Number of recent packets of each shard.
     pub seen: Box<[u32]>,
     faded: u64,
-    /// Borrowed shards, each with its session worker.
+    /// Borrowed shards, each with the session worker that owns it.
     allocated: Vec<(u16, WorkerIndex)>,
     calm_since: Option<u64>,
-    /// Time of the earliest next request.
+    /// Earliest time of the next request.
     not_before: u64,
     /// Time until which no shard is borrowed.
     rests_until: u64,
 }
 
 impl Controller {
-    /// A controller for a number of shards.
+    /// Creates a controller for a number of shards.
     pub fn new(threshold: u32, shards: usize) -> Self {
         Self {
             threshold: threshold as usize,
@@ -80,7 +81,7 @@ impl Controller {
         &self.allocated
     }
 
-    /// Record that a shard has arrived from a worker.
+    /// Records that a borrowed shard has arrived from a worker.
     pub fn shard_came(&mut self, shard: u16, from: WorkerIndex) {
         if self.allocated.len() < self.allocated.capacity() {
             self.allocated.push((shard, from));
@@ -88,13 +89,13 @@ impl Controller {
         self.calm_since = None;
     }
 
-    /// Record that a shard has been given back.
+    /// Records that a shard was returned.
     pub fn shard_went(&mut self, shard: u16) {
         self.allocated.retain(|&(allocated, _)| allocated != shard);
         self.calm_since = None;
     }
 
-    /// Record that a request was refused, or that no move is possible.
+    /// Records that a request was refused, or that no move is possible.
     pub fn is_refused(&mut self, now: u64) {
         self.not_before = now + PATIENCE;
     }
@@ -130,8 +131,9 @@ impl Controller {
         None
     }
 
-    /// Borrow the busiest shard that has only a small part of a worker's packets, or else the least busy one. To take over an
-    /// elephant flow would only overload another worker. `None` if the worker has no other active shard.
+    /// Selects the shard to borrow from a worker: the busiest one that has only a small part of the worker's packets, otherwise
+    /// the least busy one. To borrow an elephant flow would only overload another worker. `None` if the worker has no other
+    /// active shard.
     fn take(&mut self, from: WorkerIndex, now: u64, owner: impl Fn(u16) -> Option<WorkerIndex>) -> Option<Action> {
         let seen = (0u16..).zip(&self.seen);
         let mut all = 0;
@@ -156,7 +158,7 @@ impl Controller {
         chosen.map(|shard| Action::Take(shard, from))
     }
 
-    /// The busiest borrowed shard whose session worker has little to do.
+    /// The busiest borrowed shard whose session worker has little load.
     fn surplus(&self, rings: &[(WorkerIndex, usize)], low: usize) -> Option<(u16, WorkerIndex)> {
         let is_idle = |home: WorkerIndex| rings.iter().any(|&(worker, waiting)| worker == home && waiting <= low);
         let idle = self.allocated.iter().filter(|&&(_, home)| is_idle(home));
@@ -178,7 +180,7 @@ mod tests {
     }
 
     impl World {
-        /// Worker 0 receives, workers 1 and 2 own the shards in turn.
+        /// Creates a controller. Worker 0 receives; workers 1 and 2 own the shards alternately.
         fn new(seen: &[u32]) -> Self {
             let mut judge = Controller::new(THRESHOLD as u32, seen.len());
             judge.seen.copy_from_slice(seen);
@@ -189,7 +191,7 @@ mod tests {
             }
         }
 
-        /// The decision after some nanoseconds, with these numbers of packets in each ring and in the queue.
+        /// The decision after some nanoseconds, for these numbers of packets in each ring and in the queue.
         fn after(&mut self, nanoseconds: u64, rings: [usize; 2], queued: usize) -> Option<Action> {
             self.now += nanoseconds;
             let rings = [(1, rings[0]), (2, rings[1])];
@@ -231,7 +233,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(None, world.after(CALM, [26, 0], 0));
             assert_eq!(None, world.after(CALM, [100, 0], 0));
-            // The rings are calm, but the queue is not.
+            // The rings are below the low mark, but the queue is not.
             assert_eq!(None, world.after(CALM, [0, 0], 26));
         }
         assert_eq!(1, world.judge.borrowed().len());
@@ -244,7 +246,7 @@ mod tests {
         world.after(1, [0, 101], 0).unwrap();
         assert_eq!(None, world.after(1, [25, 25], 25));
         assert_eq!(None, world.after(CALM - 1, [0, 0], 0));
-        // A single observation above the low mark restarts the calm period.
+        // A single observation above the low mark restarts the waiting time.
         assert_eq!(None, world.after(1, [26, 0], 0));
         assert_eq!(None, world.after(1, [0, 0], 0));
         assert_eq!(None, world.after(CALM - 1, [0, 0], 0));
@@ -262,7 +264,7 @@ mod tests {
         assert_eq!(Some(Action::Take(4, 1)), world.after(1, [101, 0], 0));
         assert_eq!(Some(Action::Take(2, 1)), world.after(1, [101, 0], 0));
         assert_eq!(Some(Action::Take(6, 1)), world.after(1, [101, 0], 0));
-        // The only active shard is not borrowed, because it would overload another worker.
+        // The only active shard is not borrowed, because the move would only overload another worker.
         assert_eq!(None, world.after(1, [101, 0], 0));
     }
 

@@ -1,4 +1,4 @@
-//! Compiles configured chains into one array in which steps only jump forwards.
+//! Compilation of configured chains into one array in which steps only jump forward.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ pub struct ClassText {
     pub action: Action,
 }
 
-/// The action of a step. Other chains are referred to by name.
+/// The action of a step. The action refers to other chains by name.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Count packets under a name, which several steps may share.
+    /// Count packets with a counter that has a name. Several steps may share the counter.
     Count(String),
-    /// Send packets that match one of the hyperrectangles to a chain.
+    /// Let packets that match one of the hyperrectangles continue at a chain.
     Classify {
         /// Hyperrectangles for IPv4.
         four: Vec<Rule<u32>>,
@@ -42,18 +42,18 @@ pub enum Action {
         /// Name of the target chain.
         to: String,
     },
-    /// Drop packets above a rate, or send them to a chain.
+    /// Drop packets that exceed a rate, or let them continue at a chain.
     Police(PolicerRate, Option<String>),
-    /// Drop packets above a rate, or send them to a chain, by a named policer that all steps with this name share, including
-    /// those of other routers.
+    /// Drop packets that exceed a rate, or let them continue at a chain. The policer has a name; all steps with this name share
+    /// it, including those of other routers.
     PoliceBy(String, PolicerRate, Option<String>),
-    /// Send copies through an interface.
+    /// Send copies of packets through an interface.
     Mirror(u16),
-    /// Continue with a chain.
+    /// Continue at a chain.
     To(String),
     /// Drop packets.
     Drop,
-    /// Continue to session lookup, and then to routing.
+    /// Continue at session lookup, and then at routing.
     Sessions,
     /// Route packets without a session.
     Forward,
@@ -68,7 +68,7 @@ pub enum ChainError {
     /// A chain does not exist.
     #[error("there is no chain `{0}`")]
     Unknown(String),
-    /// A chain ends without a final action.
+    /// The last step of a chain is not a final action.
     #[error("the chain `{0}` does not end")]
     Endless(String),
     /// A chain leads back to itself.
@@ -80,7 +80,7 @@ pub enum ChainError {
 }
 
 impl Action {
-    /// The chain where all or some of its packets continue.
+    /// The chain at which all or some of the packets continue, if any.
     fn to(&self) -> Option<&String> {
         match self {
             Self::Classify { to, .. } | Self::To(to) => Some(to),
@@ -89,14 +89,14 @@ impl Action {
         }
     }
 
-    /// Whether no packet continues with the next step.
+    /// Whether no packet continues at the next step.
     fn ends(&self) -> bool {
         matches!(self, Self::To(_) | Self::Drop | Self::Sessions | Self::Forward)
     }
 }
 
 impl Chains {
-    /// Compile chains for a number of workers.
+    /// Compiles chains for a number of workers.
     ///
     /// # Errors
     /// See [`ChainError`].
@@ -115,7 +115,7 @@ impl Chains {
             texts: HashMap::new(),
             tallied: HashMap::new(),
         };
-        // The topological order is built from its end, so it is reversed here: a chain precedes those that it leads to.
+        // The topological order is built from its end and reversed here, so that a chain precedes the chains to which it leads.
         let ordered: Vec<&ChainText> = order.done.iter().rev().copied().collect();
         let mut next = 0;
         for chain in &ordered {
@@ -141,7 +141,7 @@ impl Chains {
     }
 }
 
-/// Runs of steps that become one, each with the place of its first step: consecutive classes are one step.
+/// Runs of steps that are compiled into one step, each with the position of its first step. Consecutive classes form one step.
 fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
     let is_class = |step: &ClassText| matches!(step.action, Action::Classify { .. });
     let mut first = 0;
@@ -153,7 +153,7 @@ fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
         })
 }
 
-/// The reachable chains in topological order, starting with those that lead to no other chain.
+/// The reachable chains in topological order. Chains that lead to no other chain come first.
 struct Order<'w> {
     named: HashMap<&'w str, &'w ChainText>,
     under_way: Vec<&'w str>,
@@ -169,7 +169,7 @@ impl<'w> Order<'w> {
         }
     }
 
-    /// The recursion depth is bounded by the number of chains, which is at most the number of steps.
+    /// The depth of the recursion is limited by the number of chains, which is at most the number of steps.
     fn visit(&mut self, name: &'w str) -> Result<(), ChainError> {
         let chain = match self.named.get(name) {
             Some(chain) => *chain,
@@ -199,13 +199,13 @@ impl<'w> Order<'w> {
 struct Compile<'w> {
     workers: usize,
     chains: Chains,
-    /// First step of each chain.
+    /// Index of the first step of each chain.
     begins: HashMap<&'w str, StepIndex>,
-    /// Tallies by the names of `count`.
+    /// Tallies of `count` steps, by name.
     counts: HashMap<&'w str, TallyIndex>,
-    /// How often a text has occurred in its chain, to distinguish repeated texts.
+    /// Number of times that a text has occurred in its chain, to distinguish equal texts.
     texts: HashMap<(&'w str, &'w str), usize>,
-    /// Tallies by chain and place.
+    /// Tallies by chain and position of the step.
     tallied: HashMap<(&'w str, usize), TallyIndex>,
 }
 
@@ -354,7 +354,7 @@ mod tests {
             }
         }
         assert_eq!(4, seen);
-        // Two consecutive classes are one step.
+        // Two consecutive classes form one step.
         assert_eq!(7, chains.steps().len());
         assert_eq!(8, chains.listed().len());
     }
@@ -395,7 +395,7 @@ mod tests {
         let [one, other] = [(); 2].map(|()| made(2, &mut named));
         let admits = |chains: &Chains| chains.policer(0).unwrap().admits(1, 5);
         assert_eq!([true, true, false], [admits(&one), admits(&other), admits(&one)]);
-        // A later router with the same policer.
+        // A later router has the same policer.
         let mut named = NamedPolicers::default();
         other.note_named(&mut named);
         assert!(!admits(&made(2, &mut named)));
@@ -419,7 +419,7 @@ mod tests {
             .collect();
         assert_eq!(vec![(0, 0), (0, 0), (3, 200), (0, 0)], totals);
         assert!(!after.policer(0).unwrap().admits(1, 6));
-        // Two steps with one name share a counter.
+        // Two steps with the same name share a counter.
         let twice = Chains::new(&[chain("input", vec![count("a"), count("a"), Action::Drop])], 1).unwrap();
         assert_eq!(twice.listed()[0].tally, twice.listed()[1].tally);
     }

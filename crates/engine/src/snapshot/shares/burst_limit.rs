@@ -1,31 +1,33 @@
-//! Estimates how much of each burst an overloaded worker can process, by feedback from the following bursts.
+//! Estimates how many packets of a burst an overloaded worker can process, from feedback by the following bursts.
 
 use super::deficit::Distribution;
 use super::senders::RecentSenders;
 use crate::packet::io::BURST_SIZE;
 
-/// Consecutive full bursts after which a queue is considered overloaded: half of what a card's queue holds.
+/// Number of consecutive full bursts after which a queue counts as overloaded. This number of bursts is half of what a NIC's
+/// queue can hold.
 const PATIENCE: u32 = 8;
 
-/// Full bursts after which a budget is reduced again if it has never been sufficient.
+/// Number of full bursts after which a budget is reduced again, if it has never been sufficient.
 const HASTE: u32 = 4;
 
-/// Full bursts after which a budget is reduced again if it was sufficient before. A card's queue holds as many, and its backlog
-/// takes some time to drain.
+/// Number of full bursts after which a budget is reduced again, if it was sufficient before. A NIC's queue can hold this number
+/// of bursts, and it takes some time to drain.
 const SETTLED: u32 = 16;
 
-/// Minimum budget, so that some packets of every router pass.
+/// Minimum budget in packets, so that some packets of every router pass.
 const LEAST: usize = 8;
 
-/// Budget of a queue: how many packets of a burst pass while the worker is overloaded. Dropping the others costs almost
-/// nothing, so that bursts stop being full once the budget is small enough; then it grows again, packet by packet.
+/// Budget of a queue: the number of packets of a burst that pass while the worker is overloaded. Dropping the others costs almost
+/// nothing, so bursts are no longer full when the budget is small enough. When bursts are no longer full, the budget grows again,
+/// packet by packet.
 #[derive(Clone, Copy, Debug)]
 pub struct BurstLimit {
-    /// Distribution state of the queue.
+    /// State of the distribution of the queue's budget.
     pub dealt: Distribution,
     /// Routers that have sent recently.
     pub senders: RecentSenders,
-    /// Consecutive full bursts.
+    /// Number of consecutive full bursts.
     full: u32,
     budget: usize,
     has_settled: bool,
@@ -44,7 +46,7 @@ impl Default for BurstLimit {
 }
 
 impl BurstLimit {
-    /// Record a burst of `count` packets. Returns how many of them may pass.
+    /// Records a burst of `count` packets. Returns how many packets may pass.
     #[inline]
     pub fn observe(&mut self, count: usize) -> usize {
         if count < BURST_SIZE {
@@ -67,7 +69,7 @@ impl BurstLimit {
         self.budget
     }
 
-    /// Record how many packets of a burst of `count` a device has accepted. The budget is reduced, or grows by one.
+    /// Records how many packets of a burst of `count` a device has accepted. Reduces the budget, or increases it by one.
     pub fn sent(&mut self, taken: usize, count: usize) {
         if taken < count {
             self.budget = taken.midpoint(self.budget.min(count)).clamp(LEAST, BURST_SIZE);
@@ -88,7 +90,7 @@ impl BurstLimit {
         self.budget < BURST_SIZE
     }
 
-    /// Record that nothing was received.
+    /// Records that no packet was received.
     #[inline(always)]
     pub fn idle(&mut self) {
         if self.full > 0 || self.is_closed() {
@@ -115,7 +117,7 @@ mod tests {
         let seen: Vec<_> = (0..16).map(|_| gate.observe(BURST_SIZE)).collect();
         assert_eq!([64, 48, 48, 36, 36, 27], [6, 7, 10, 11, 14, 15].map(|at| seen[at]));
         assert_eq!([28, 29], [(); 2].map(|()| gate.observe(40)));
-        // The budget is now reduced more slowly.
+        // From now on the budget is reduced more slowly.
         let seen: Vec<_> = (0..16).map(|_| gate.observe(BURST_SIZE)).collect();
         assert_eq!((29, 26), (seen[14], seen[15]));
         (0..10_000).for_each(|_| assert!(gate.observe(BURST_SIZE) >= LEAST));

@@ -1,35 +1,35 @@
-//! Weighted fair distribution of a budget, similar to deficit round robin. A claimant that demands less leaves the rest to the
-//! others and keeps it as credit, up to a limit.
+//! Weighted fair distribution of a budget, similar to deficit round robin. A claimant that demands less than its part leaves the
+//! rest to the others and keeps it as credit, up to a limit.
 
-/// One unit in fixed-point representation.
+/// One unit as a fixed-point number.
 const ONE: u64 = 1 << 24;
 
-/// Demand of a claimant.
+/// Demand of a claimant for units.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// Number of the claimant.
     pub number: u16,
     /// Weight of the claimant, at least 1.
     pub weight: u64,
-    /// Number of units demanded.
+    /// Number of demanded units.
     pub wants: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Deficit {
     level: u64,
-    /// Value of the clock at the last distribution to this claimant.
+    /// Value of the clock when units were last distributed to this claimant.
     seen: u64,
 }
 
-/// State of the distribution at one queue.
+/// State of the distribution of one queue's budget.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distribution {
-    /// Units (fixed point) distributed per weight of 1 so far. A claimant that was absent gets its part of them when it
-    /// returns.
+    /// Number of units (fixed point) distributed so far for a weight of 1. A claimant that was absent gets its part of these
+    /// units when it returns.
     clock: u64,
-    /// Units that were available but not taken, because no claimant had a whole unit left. Negative: units that were taken
-    /// without being available, because several claimants used their credit together.
+    /// Units that were available but not taken, because no claimant was entitled to a whole unit. If negative, units that were
+    /// taken without being available, because several claimants used their credit together.
     left: i64,
 }
 
@@ -37,16 +37,17 @@ pub struct Distribution {
 #[derive(Debug)]
 pub struct Deficits(Box<[Deficit]>);
 
-/// Maximum number of iterations to find claimants with unmet demand. The rest is distributed with the next burst.
+/// Maximum number of iterations that search for claimants with unmet demand. The remaining budget is distributed with the next
+/// burst.
 const STEPS: usize = 8;
 
 impl Deficits {
-    /// Credits for a number of claimants, all empty.
+    /// Creates credits of 0 for a number of claimants.
     pub fn new(count: usize) -> Self {
         Self(vec![Deficit::default(); count].into())
     }
 
-    /// Distribute `budget` units to claimants. None of them may accumulate a credit above `most`.
+    /// Distributes `budget` units to claimants. The credit of a claimant is limited to `most`.
     pub fn distribute(&mut self, claims: &[Demand], budget: u64, dealt: &mut Distribution, most: u64) {
         let Distribution { clock, left } = dealt;
         *left = (*left).min(most as i64).saturating_add(budget as i64);
@@ -87,7 +88,7 @@ impl Deficits {
         self.0.get(usize::from(claim.number)).map_or(0, |credit| credit.level)
     }
 
-    /// Take units up to the credit. Returns how many.
+    /// Takes units of a claimant's credit, at most `units`. Returns how many were taken.
     pub fn take_up_to(&mut self, number: u16, units: u64, dealt: &mut Distribution) -> u64 {
         let Some(credit) = self.0.get_mut(usize::from(number)) else {
             return units;
@@ -98,14 +99,14 @@ impl Deficits {
         taken
     }
 
-    /// Return units that were not used. They reduce what all others get next.
+    /// Returns unused units. Returned units reduce what all other claimants get next.
     pub fn refund(&mut self, number: u16, units: u64) {
         if let Some(credit) = self.0.get_mut(usize::from(number)) {
             credit.level = credit.level.saturating_add(units * ONE);
         }
     }
 
-    /// Take units. Returns `false`, without changes, if the credit is lower.
+    /// Takes units of a claimant's credit. Returns `false`, without effect, if the credit is lower.
     #[inline(always)]
     pub fn take(&mut self, number: u16, units: u64, dealt: &mut Distribution) -> bool {
         let Some(credit) = self.0.get_mut(usize::from(number)) else {
@@ -127,7 +128,7 @@ mod tests {
 
     const MOST: u64 = 128;
 
-    /// Distribute and take as much as possible, one unit at a time and all together.
+    /// Distributes a budget, and takes as many units as possible, first one by one and then together.
     fn taken(credits: &mut Deficits, claims: &[Demand], budget: u64, dealt: &mut Distribution) -> Vec<u64> {
         credits.distribute(claims, budget, dealt, MOST);
         all_taken(credits, claims, dealt)
@@ -147,7 +148,7 @@ mod tests {
         (0..).zip(all).map(claim).collect()
     }
 
-    /// The budget is distributed completely, not exceeded, and divided by weight.
+    /// Checks that the budget is distributed completely, is not exceeded, and is divided by weight.
     fn is_fair(all: &[(u64, u64)], budget: u64) -> Result<(), TestCaseError> {
         let (mut credits, mut dealt) = (Deficits::new(8), Distribution::default());
         let claims = claims(all);
@@ -156,7 +157,7 @@ mod tests {
         const ROUNDS: u64 = 500;
         for _ in 0..ROUNDS {
             credits.distribute(&claims, budget, &mut dealt, MOST);
-            // Credit beyond the limit is lost.
+            // Credit that exceeds the limit is lost.
             cut.iter_mut()
                 .zip(&credits.0)
                 .for_each(|(cut, credit)| *cut |= credit.level == MOST * ONE);
@@ -166,7 +167,7 @@ mod tests {
         let wanted: u64 = all.iter().map(|one| one.1).sum();
         let all_dealt: u64 = sums.iter().sum();
         prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
-        // No claimant with unmet demand has received less by its weight than any other, including its credit.
+        // No claimant with unmet demand has received less in relation to its weight than any other, including its credit.
         for (((sum, credit), (weight, wants)), cut) in sums.iter().zip(&credits.0).zip(all).zip(&cut) {
             for (other, (others, _)) in sums.iter().zip(all) {
                 let is_sated = *sum + 2 >= wants * ROUNDS || *cut;
@@ -200,8 +201,8 @@ mod tests {
             let taken = taken(&mut credits, &claims, 37, &mut dealt);
             sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
         }
-        // All of the budget is taken. A unit of the first counts as 151 of the second, which has accumulated the difference as
-        // credit.
+        // The whole budget is taken. A unit of the first claimant counts as much as 151 of the second, which has kept the
+        // difference as credit.
         assert_eq!([125, 18_375], sums);
     }
 
@@ -209,10 +210,10 @@ mod tests {
     fn credits_of_who_was_away_are_its_part_up_to_a_limit() {
         let (mut credits, mut dealt) = (Deficits::new(8), Distribution::default());
         let both = claims(&[(10, 64), (10, 64)]);
-        // If the first is alone, it takes everything.
+        // If the first claimant is alone, it gets everything.
         assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
         assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
-        // The second has the credit that it did not use, but at most the available units.
+        // The second claimant gets the credit that it did not use, but at most the available units.
         assert_eq!(vec![0, 32], taken(&mut credits, &both, 16, &mut dealt));
         (0..1000).for_each(|_| drop(taken(&mut credits, &both[..1], 16, &mut dealt)));
         let much = claims(&[(10, 0), (10, 500)]);

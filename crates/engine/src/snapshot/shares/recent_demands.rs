@@ -1,12 +1,12 @@
-//! Recent demands of interfaces for a link. Consecutive bursts may each hold packets of a single interface, which must not use
-//! the shares of the others.
+//! Recent demands of interfaces for a link. Each of several consecutive bursts may contain packets of only one interface, which
+//! must not get the parts of the others.
 
 use super::deficit::Demand;
 
-/// Maximum number of interfaces remembered for a link; beyond that, the oldest are forgotten.
+/// Maximum number of interfaces that are stored for a link. Beyond that, the oldest are removed.
 const PLACES: usize = 16;
 
-/// Number of bursts for which a demand is remembered.
+/// Number of bursts for which a demand is kept.
 const BURSTS: u32 = 8;
 
 /// Demands of the last bursts.
@@ -18,7 +18,8 @@ pub struct RecentDemands {
 }
 
 impl RecentDemands {
-    /// Record the demands of a burst. Calls `absent` with each recent demand that is not among them.
+    /// Records the demands of a burst. Calls `absent` for each recent demand that is not among the demands of this
+    /// burst.
     pub fn observe(&mut self, claims: &[Demand], mut absent: impl FnMut(Demand)) {
         self.burst = self.burst.wrapping_add(1);
         let is_here = |number: u16| claims.iter().any(|claim| claim.number == number);
@@ -72,7 +73,7 @@ mod tests {
             }
         }
         assert_eq!([24, 8], sums.map(|sum| (sum + 450) / 900));
-        // An interface that is alone again gets everything.
+        // When an interface is alone again, it gets everything.
         (0..20).for_each(|_| assert!(burst(claim(1, 10)) > 0));
         assert_eq!([16; 4], [(); 4].map(|()| burst(claim(1, 10))));
     }

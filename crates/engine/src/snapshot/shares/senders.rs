@@ -1,11 +1,12 @@
-//! Detects whether a router has a queue to itself although other routers share the port.
+//! Detects whether only one router uses a queue, although other routers share the port.
 
 use sluice_route::RouterIndex;
 
-/// Nanoseconds of silence after which a router counts as absent: longer than the interval of routing protocols' hello messages.
+/// Nanoseconds without packets after which a router counts as absent. The time is longer than the hello interval of routing
+/// protocols.
 const SILENCE: u64 = 15_000_000_000;
 
-/// Routers that have recently sent into a queue, as far as observed.
+/// Routers that have recently sent packets to a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecentSenders {
     last: Option<RouterIndex>,
@@ -14,7 +15,7 @@ pub struct RecentSenders {
 }
 
 impl RecentSenders {
-    /// Record the routers of a burst's packets. Returns whether only one router has sent recently.
+    /// Records the routers of a burst's packets. Returns whether only one router has sent packets recently.
     pub fn observe(&mut self, routers: impl Iterator<Item = RouterIndex>, now: u64) -> bool {
         for router in routers {
             if self.last.is_some_and(|last| last != router) {

@@ -9,20 +9,21 @@ use super::{Cursor, Endpoint};
 use crate::session::family::{Family, V4, V6};
 use crate::session::shard::Shard;
 
-/// A filter for mappings, subscribers and blocks. All given conditions must match.
+/// A filter for mappings, subscribers and blocks. All conditions that are given must match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BindingFilter {
-    /// The inside host. Its port only applies to mappings.
+    /// Condition on the inside host. The port applies only to mappings.
     pub inside: Option<Endpoint>,
-    /// The outside address and port. For subscribers the paired address, for blocks any of their ports.
+    /// Condition on the outside address and port. The condition is compared with the paired address of a subscriber, and with
+    /// any port of a block.
     pub outside: Option<Endpoint>,
-    /// Port class. It only applies to mappings.
+    /// Port class. The condition applies only to mappings.
     pub class: Option<PortClass>,
     /// Pool of the mapping, subscriber or block.
     pub pool: Option<PoolIndex>,
 }
 
-/// A mapping as lists show it.
+/// A mapping, as shown in lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappingInfo {
     /// Inside address and port.
@@ -35,33 +36,33 @@ pub struct MappingInfo {
     pub pool: PoolIndex,
     /// Number of sessions that use the mapping.
     pub sessions: u32,
-    /// Shard of the mapping.
+    /// Shard to which the mapping belongs.
     pub shard: u16,
 }
 
-/// A subscriber as lists show it.
+/// A subscriber, as shown in lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberInfo {
     /// Inside address of the subscriber, or the first address of its prefix.
     pub address: IpAddr,
-    /// The outside address that it is paired with.
+    /// The outside address with which the subscriber is paired.
     pub paired: IpAddr,
     /// Pool of the subscriber.
     pub pool: PoolIndex,
     /// Number of sessions of the subscriber.
     pub sessions: u32,
-    /// Outside ports in use, by class.
+    /// Number of outside ports in use, by class.
     pub ports: [u32; 3],
     /// Number of port blocks of the subscriber.
     pub blocks: u16,
-    /// Shard of the subscriber.
+    /// Shard to which the subscriber belongs.
     pub shard: u16,
 }
 
-/// A port block as lists show it.
+/// A port block, as shown in lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockInfo {
-    /// Its subscriber: the inside address, or the first address of the prefix.
+    /// The subscriber to which the block is allocated: its inside address, or the first address of its prefix.
     pub subscriber: IpAddr,
     /// Outside address of the block.
     pub address: IpAddr,
@@ -69,45 +70,45 @@ pub struct BlockInfo {
     pub first: u16,
     /// Last port of the block.
     pub last: u16,
-    /// Ports in use, by class.
+    /// Number of ports in use, by class.
     pub used: [u16; 3],
     /// Pool of the block.
     pub pool: PoolIndex,
-    /// Shard of the block.
+    /// Shard to which the block belongs.
     pub shard: u16,
 }
 
-/// The kind of list, and its memory.
+/// The kind of a list, and the memory for it.
 #[derive(Debug)]
 pub enum BindingList {
     /// A list of mappings.
     Mappings(Vec<MappingInfo>),
     /// A list of subscribers.
     Subscribers(Vec<SubscriberInfo>),
-    /// Port blocks. The blocks of one subscriber are listed together, so there must be room for the maximum number per
-    /// subscriber.
+    /// A list of port blocks. The blocks of a subscriber are listed together, so the capacity must be at least the maximum number
+    /// of blocks per subscriber.
     Blocks(Vec<BlockInfo>),
 }
 
 /// Allocations of a worker's shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BindingUsage {
-    /// Allocated ports by pool and class.
+    /// Number of allocated ports, by pool and class.
     pub ports: Vec<[u64; 3]>,
-    /// Mappings including filtering entries, and their maximum.
+    /// Number of mappings, including filtering entries, and maximum number.
     pub mappings: [u64; 2],
-    /// Subscribers, and their maximum.
+    /// Number of subscribers, and maximum number.
     pub subscribers: [u64; 2],
-    /// Port blocks, and their maximum.
+    /// Number of port blocks, and maximum number.
     pub blocks: [u64; 2],
-    /// Ports and blocks in quarantine.
+    /// Number of quarantined ports and blocks.
     pub held: u64,
-    /// Ports and blocks released without quarantine, because its table was full.
+    /// Number of ports and blocks that were released without quarantine, because the quarantine was full.
     pub not_held: u64,
 }
 
 impl BindingUsage {
-    /// Add the allocations of a shard.
+    /// Adds the allocations of a shard.
     pub(crate) fn add(&mut self, shard: &Shard<'_>) {
         let bindings = &shard.bindings4;
         for (pool, ports) in self.ports.iter_mut().enumerate() {
@@ -139,7 +140,7 @@ impl BindingList {
         }
     }
 
-    /// Number of items that still fit the list.
+    /// Number of items for which the list still has space.
     fn room(&self) -> usize {
         match self {
             Self::Mappings(into) => into.capacity() - into.len(),
@@ -149,15 +150,15 @@ impl BindingList {
     }
 }
 
-/// Progress of a list in one round.
+/// Progress of a list after one round.
 pub(super) struct Progress {
-    /// Where the list continues.
+    /// Position at which the list continues.
     pub next: Option<Cursor>,
-    /// The list's memory is full.
+    /// Whether the memory of the list is full.
     pub full: bool,
 }
 
-/// Visit the next `count` records.
+/// Visits the next `count` records.
 pub(super) fn step(
     shards: &[Option<Box<Shard<'_>>>],
     mut cursor: Cursor,
@@ -195,13 +196,13 @@ pub(super) fn step(
     }
 }
 
-/// Progress of the scan of a shard.
+/// Result of visiting a record.
 enum Scan {
-    /// There is no memory for this record.
+    /// There is no memory left for this record.
     Full(u32),
-    /// This record is the next one.
+    /// The record with this number follows.
     Some(u32),
-    /// There are no more records.
+    /// No records are left.
     End,
 }
 

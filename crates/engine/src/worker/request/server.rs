@@ -1,4 +1,4 @@
-//! The worker's end of requests. Lists and clearing take several rounds, with a number of records in each.
+//! The worker's end of the request channel. Lists and clearing take several rounds, with a limited number of records in each.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -36,13 +36,13 @@ pub struct RequestServer {
 pub struct WorkerHandle {
     /// Sends requests to the worker.
     pub requests: SyncSender<Request>,
-    /// Receives answers, in the order of the requests.
+    /// Receives replies in the order of the requests.
     pub replies: Receiver<Reply>,
-    /// The worker's translation events, if enabled.
+    /// Translation events of the worker, if enabled.
     pub events: Option<Taken>,
-    /// The worker's alerts, if it inspects.
+    /// Alerts of the worker, if it inspects.
     pub alerts: Option<Alerts>,
-    /// The worker's records of inspected flows, if enabled.
+    /// Records of flows that the worker has inspected, if enabled.
     pub records: Option<records::Taken>,
     /// Packets from the worker to routers' hosts.
     pub to_hosts: Option<punt::PuntReceiver>,
@@ -54,7 +54,7 @@ pub struct WorkerHandle {
     pub from_subscribers: Option<punt::PuntSender>,
 }
 
-/// Both ends of a worker's request channel.
+/// Creates both ends of a worker's request channel.
 pub fn channel() -> (RequestServer, WorkerHandle) {
     let (requests, inbox) = sync_channel(8);
     let (outbox, replies) = sync_channel(8);
@@ -81,7 +81,7 @@ pub fn channel() -> (RequestServer, WorkerHandle) {
 }
 
 impl RequestServer {
-    /// The next request, unless one is in progress.
+    /// The next request; `None` while another request is in progress.
     pub(crate) fn next(&mut self) -> Option<Request> {
         if self.is_answering() {
             return None;
@@ -94,27 +94,27 @@ impl RequestServer {
         self.clearing.is_some() || self.listing.is_some() || self.binding.is_some()
     }
 
-    /// Send an answer. If the requester is gone, the answer is dropped.
+    /// Sends a reply. If the requester no longer exists, the reply is dropped.
     pub(crate) fn answer(&self, reply: Reply) {
         let _ = self.replies.try_send(reply);
     }
 
-    /// Start a list of sessions.
+    /// Starts a list of sessions.
     pub(crate) fn list(&mut self, cursor: Cursor, filter: Filter, into: Vec<SessionInfo>) {
         self.listing = Some((cursor, filter, into));
     }
 
-    /// Start a list of pool state.
+    /// Starts a list of mappings, subscribers or blocks.
     pub(crate) fn list_bindings(&mut self, cursor: Cursor, filter: BindingFilter, into: BindingList) {
         self.binding = Some((cursor, filter, into));
     }
 
-    /// Start to clear sessions.
+    /// Starts to clear sessions.
     pub(crate) fn clear(&mut self, cursor: Cursor, filter: Filter, ended: u64) {
         self.clearing = Some((cursor, filter, ended));
     }
 
-    /// Continue a request in progress by a [`portion`](super::portion) of records.
+    /// Continues a request in progress with a [`portion`](super::portion) of records.
     pub(crate) fn advance(
         &mut self,
         shards: &mut [Option<Box<Shard<'_>>>],
@@ -173,7 +173,7 @@ impl RequestServer {
     }
 }
 
-/// Visit the next `count` records. Returns where to continue.
+/// Visits the next `count` records. Returns the position at which to continue.
 fn step(
     shards: &[Option<Box<Shard<'_>>>],
     mut cursor: Cursor,
@@ -218,7 +218,7 @@ fn scan<F: Family>(
     })
 }
 
-/// A direction of a session. For ICMP queries, both ports are the identifier.
+/// One direction of a session. For ICMP queries, both ports are the identifier.
 fn flow<T: Tuple>(tuple: &T, protocol: u8, direction: Direction) -> Flow {
     let ports = match direction {
         _ if !is_icmp(protocol) => [tuple.source_port(), tuple.destination_port()],
@@ -265,13 +265,13 @@ fn show<F: Family>(
     }
 }
 
-/// The context of a session: that of its inside key if it belongs to a site.
+/// The context of a session. If the session belongs to a site, it is the context of the inside key.
 fn context<F: Family>(session: &F::Session) -> Context {
     let (forward, reverse) = (session.forward().context(), session.reverse().context());
     if is_site(reverse) { reverse } else { forward }
 }
 
-/// The application of a session. That of ICMP is determined by the protocol.
+/// The application of a session. For ICMP it is determined by the protocol.
 fn application<F: Family>(session: &F::Session, tools: &SessionTools<'_>, snapshot: &Snapshot) -> Option<ProtocolPair> {
     let interfaces = [
         session.interface(),

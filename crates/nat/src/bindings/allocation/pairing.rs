@@ -7,8 +7,8 @@ use crate::ports::PortClass;
 use crate::{Address, PoolIndex, Tuple};
 
 impl<A: Address> Bindings<'_, A> {
-    /// The outside address of an inside host for protocols that are translated by address alone. It depends only on the
-    /// inside address and the pool, so that all shards compute the same result.
+    /// The outside address of an inside host for protocols that are translated by address alone. The address depends
+    /// only on the inside address and the pool, so that all shards compute the same result.
     pub fn address_of<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
         let valid = self.pool(pool)?;
         let computed = valid.plan().and_then(|plan| plan.outside(key.source()));
@@ -22,8 +22,8 @@ impl<A: Address> Bindings<'_, A> {
         (valid.addresses() > 0).then(|| valid.address(place))
     }
 
-    /// The outside address with which an inside host is paired. It is computed (RFC 7422) or selected by a keyed hash
-    /// (RFC 4787, REQ-2).
+    /// The outside address with which an inside host is paired. The address is computed (RFC 7422) or selected by a
+    /// keyed hash (RFC 4787, REQ-2).
     pub(super) fn pair<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
         let computed = self.pool(pool)?.plan().and_then(|plan| plan.outside(key.source()));
         if let Some(address) = computed.and_then(|share| share.address()) {

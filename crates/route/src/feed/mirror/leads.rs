@@ -16,8 +16,8 @@ pub enum KernelTarget {
     Object(u32),
     /// The route drops packets.
     Refused(DropKind),
-    /// A connected or local route, which only the kernel uses. It is stored because it has a position in the order of
-    /// routes.
+    /// A connected or local route, which only the kernel uses. Such a route is stored because it has a position in the
+    /// order of routes.
     Unfollowed,
     /// A next-hop object that was deleted, together with the routes that use it.
     Deleted,

@@ -83,7 +83,7 @@ pub struct SelectedRoute {
     pub metric: u32,
     /// Routing protocol (RTPROT).
     pub protocol: u8,
-    /// Targets of the route. There is one, except for IPv6 routes with several next hops.
+    /// Targets of the route. A route has one target, except for IPv6 routes with several next hops.
     pub leads: Vec<KernelTarget>,
 }
 
@@ -107,8 +107,8 @@ pub struct KernelTable {
     gone: Vec<Entry>,
 }
 
-/// A change that was reported before its prefix was dumped. Normally the dump includes the change. It does not if the
-/// kernel had already read that part of its table and sent it later.
+/// A change that was reported before its prefix was dumped. Normally the dump includes the change. The dump does not
+/// include the change if the kernel had already read that part of its table and sent it later.
 #[derive(Debug)]
 struct Early {
     /// State after the last change: whether the route exists, its metric, and its first next hop.

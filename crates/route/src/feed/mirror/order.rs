@@ -4,8 +4,8 @@
 //! changes the first route, `append` inserts a route after the last, and `prepend` inserts one before the first.
 //!
 //! IPv6 (`fib6_add_rt2node`): next hops that have a gateway and the same metric form one route with several next hops,
-//! even if they were added by different messages. Each has a position in the list, and each message contains all of
-//! them. Other routes with that metric are separate.
+//! even if they were added by different messages. Each next hop has a position in the list, and each message contains
+//! all next hops of the route. Other routes with that metric are separate.
 
 use super::leads::{KernelTarget, KernelTargets};
 use crate::feed::netlink::{APPEND, REPLACE};
@@ -79,7 +79,7 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
         return;
     }
     if is_sibling {
-        // The message contains all next hops of the route. The kernel has removed the next hops that are missing from it.
+        // The message contains all next hops of the route. The kernel has removed all other next hops.
         let told = |entry: &Entry| {
             new.iter()
                 .position(|new| leads.get(new.lead).is_same(leads.get(entry.lead)))

@@ -53,9 +53,10 @@ pub struct Advertisement {
 /// Type of a received message about a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A request for an address of the gateway. It creates an entry for the sender (RFC 826; RFC 4861, section 7.2.3).
+    /// A request for an address of the gateway. The request creates an entry for the sender (RFC 826; RFC 4861, section
+    /// 7.2.3).
     Solicitation,
-    /// An announcement of the sender's MAC, including gratuitous ARP requests and replies. It updates an entry but
-    /// never creates one.
+    /// An announcement of the sender's MAC, including gratuitous ARP requests and replies. An announcement updates an
+    /// entry but never creates one.
     Advertisement(Advertisement),
 }
