@@ -43,7 +43,7 @@ pub struct FilterRule {
     pub selection: Selection,
 }
 
-/// An element set. It can change at run time while rules refer to it.
+/// An element set. The set can change at run time while rules refer to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSet {
     /// Name of the set. For routers other than the default router, the router's name and a slash precede it.

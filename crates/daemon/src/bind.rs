@@ -429,7 +429,7 @@ fn save(rule: &mut Rule) -> Result<(), BindError> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Listed {
-    /// Its PCI address.
+    /// PCI address of the card.
     pub card: String,
     /// Vendor and device ID: `8086:10d3`.
     pub id: String,

@@ -151,7 +151,7 @@ impl Control {
         still
     }
 
-    /// Create the control of a running data plane. Its workers are passed separately.
+    /// Create the control of a running data plane. The workers are passed separately.
     ///
     /// # Errors
     /// The file of records can't be opened, or the host stack of a router can't be created.

@@ -181,7 +181,7 @@ pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) 
     File::open(folder)?.sync_all()
 }
 
-/// Create a file. It must not exist yet.
+/// Create a file. The file must not exist yet.
 ///
 /// # Errors
 /// The file exists or can't be created.

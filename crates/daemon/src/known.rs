@@ -1,4 +1,4 @@
-//! Messages of inspection rules by rule number. They are kept for the running generation, and for some earlier
+//! Messages of inspection rules by rule number. Messages are kept for the running generation, and for some earlier
 //! generations to which queued alerts may still refer.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use sluice_inspect::signature::{Id, Signature};
 /// Number of generations kept. A flow that a rule has blocked is reported as long as it sends packets.
 const KEPT: usize = 4;
 
-/// Description of a rule. Its conditions, which take most of its memory, are omitted.
+/// Description of a rule. The rule's conditions, which take most of the memory of a rule, are omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRule {
     /// Signature ID.

@@ -129,7 +129,7 @@ impl Outlook {
         !self.limits.iter().any(|limit| limit.fatal)
     }
 
-    /// Number of receive queues. It does not exceed the number of receiving workers.
+    /// Number of receive queues. The number does not exceed the number of receiving workers.
     pub fn queues(&self, config: &Config) -> u16 {
         self.choice.queues.min(receivers(config))
     }

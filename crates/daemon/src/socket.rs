@@ -25,7 +25,7 @@ pub enum SocketError {
     },
 }
 
-/// The listening socket. Its file is removed on drop.
+/// The listening socket. The socket's file is removed on drop.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,

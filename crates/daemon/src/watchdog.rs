@@ -1,4 +1,4 @@
-//! Watchdog of the workers. It reports the core of a worker that does not complete its round.
+//! Watchdog of the workers. The watchdog reports the core of a worker that does not complete its round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -197,7 +197,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         (shelf.serial == (parked.0 >> 16) as u16 && !shelf.buffer.is_none()).then_some(index)
     }
 
-    /// Remove a buffer from its shelf. Its handle becomes invalid.
+    /// Remove a buffer from its shelf. The buffer's handle becomes invalid.
     fn take_parked(&mut self, index: usize) -> ParkedBuffer {
         let shelf = &mut self.shelves[index];
         let was = *shelf;

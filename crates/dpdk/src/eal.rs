@@ -1,5 +1,5 @@
-//! DPDK's environment abstraction layer (EAL). It is started once per process, with arguments that are derived from the
-//! configuration.
+//! DPDK's environment abstraction layer (EAL). The EAL is started once per process, with arguments that are derived
+//! from the configuration.
 
 mod arguments;
 mod diagnosis;
@@ -67,7 +67,7 @@ pub enum EalError {
     NoThread(String),
 }
 
-/// The running EAL. It exists until the process ends.
+/// The running EAL. The EAL exists until the process ends.
 #[derive(Debug)]
 pub struct Eal {
     memory: Memory,
@@ -104,8 +104,8 @@ impl Eal {
             .into_iter()
             .map(|argument| CString::new(argument).unwrap_or_default())
             .collect();
-        // The EAL pins the thread that starts it, and child threads inherit this. It is therefore started on a separate
-        // thread.
+        // The EAL pins the thread that starts it, and child threads inherit this. The EAL is therefore started on a
+        // separate thread.
         let started = std::thread::Builder::new()
             .name("dpdk-start".into())
             .spawn(move || {

@@ -13,7 +13,7 @@ use crate::sys;
 /// Minimum number of entries in a ring.
 const MIN_RING: usize = 64;
 
-/// A ring entry. It owns its buffer.
+/// A ring entry. The entry owns its buffer.
 struct HandoverEntry {
     buffer: Buffer,
     room: u16,
@@ -52,7 +52,7 @@ struct To {
 pub(crate) struct WorkerRings {
     to: Box<[Option<To>]>,
     from: Box<[Consumer<HandoverEntry>]>,
-    /// Index of the ring that is read first. It advances in round-robin order.
+    /// Index of the ring that is read first. The index advances in round-robin order.
     turn: usize,
 }
 

@@ -18,7 +18,7 @@ pub enum Injected {
     Plain = sys::SLUICE_INJECT_PLAIN,
     /// Another holder also has a reference to its buffer.
     Shared = sys::SLUICE_INJECT_SHARED,
-    /// It consists of two segments, each with the given bytes.
+    /// The packet consists of two segments, each with the given bytes.
     Segments = sys::SLUICE_INJECT_SEGMENTS,
     /// A VLAN tag (0x8100, 0x2007) was stripped.
     Tag = sys::SLUICE_INJECT_TAG,
@@ -36,7 +36,7 @@ pub enum Injected {
     LeftL4 = sys::SLUICE_INJECT_LEFT,
 }
 
-/// Another holder of an [`Injected::Shared`] buffer. It releases its reference when it is dropped.
+/// Another holder of an [`Injected::Shared`] buffer. The holder releases its reference when it is dropped.
 pub struct OtherHolder {
     buffer: Buffer,
     /// Keeps the buffer's pool alive.

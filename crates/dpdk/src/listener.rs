@@ -1,5 +1,5 @@
-//! Captures frames received by a kernel interface through a packet socket. It sends nothing and changes no settings of
-//! the interface.
+//! Captures frames received by a kernel interface through a packet socket. The capture sends nothing and changes no
+//! settings of the interface.
 
 use std::ffi::{CString, c_int};
 use std::io::Error;

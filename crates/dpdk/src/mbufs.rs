@@ -83,7 +83,8 @@ pub struct WorkerMbufs {
     pub(crate) worker: u16,
     /// Rings to and from other workers.
     pub(crate) handover: WorkerRings,
-    /// Shared state. It keeps rings, pools and ports alive longer than any buffer that may be returned to them.
+    /// Shared state. The shared state keeps rings, pools and ports alive longer than any buffer that may be returned to
+    /// them.
     pub(crate) shared: Arc<Shared>,
 }
 

@@ -196,7 +196,7 @@ pub struct Card {
 pub struct Group {
     /// Group number.
     pub number: u32,
-    /// Whether an IOMMU backs the group. If not, VFIO has created the group.
+    /// Whether an IOMMU backs the group. Without an IOMMU, VFIO has created the group.
     pub has_iommu: bool,
     /// Whether devices of drivers other than VFIO use IOMMU addresses instead of physical ones. This is the case if the
     /// kernel was started without `iommu=pt`.

@@ -87,7 +87,7 @@ impl PoolSize {
     }
 }
 
-/// A buffer pool. It lives until all owners of its buffers have been dropped.
+/// A buffer pool. The pool lives until all owners of its buffers have been dropped.
 #[derive(Debug)]
 pub struct Pool {
     name: String,
@@ -123,7 +123,7 @@ impl PoolBalance {
 }
 
 impl Pool {
-    /// Create a pool with a name. Its buffers contain the addresses that cards use for DMA.
+    /// Create a pool with a name. The pool's buffers contain the addresses that cards use for DMA.
     pub fn new(_eal: &Eal, name: &str, size: PoolSize) -> Result<Arc<Pool>, PoolError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let unique = CString::new(format!("pool{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();

@@ -111,7 +111,7 @@ pub struct Link {
     pub megabits: u32,
 }
 
-/// A started port. It is stopped and closed when it is dropped.
+/// A started port. The port is stopped and closed when it is dropped.
 #[derive(Debug)]
 pub struct Port {
     name: String,
@@ -126,7 +126,7 @@ pub struct Port {
     origin: Origin,
     /// Current receive steering, as last read from the device. Locked while it is changed.
     steered: Mutex<Steered>,
-    /// Members of a bond. They are closed after the bond.
+    /// Members of a bond. Members are closed after the bond.
     members: Mutex<Vec<members::Place>>,
     /// Description with which the port was opened.
     plan: PortPlan,
@@ -134,13 +134,13 @@ pub struct Port {
     pair: Option<(Arc<Pair>, bool)>,
     /// Workers that have a transmit queue, in the order of the queues.
     senders: Vec<u16>,
-    /// XDP sockets that the port has opened. They are closed after the port if DPDK leaves them open.
+    /// XDP sockets that the port has opened. The sockets are closed after the port if DPDK leaves them open.
     sockets: Sockets,
     /// All-multicast mode of the kernel interface.
     multicasts: Option<AllMulticast>,
-    /// Changed settings of the kernel interface. They are restored after the port is closed.
+    /// Changed settings of the kernel interface. The previous settings are restored after the port is closed.
     moderation: Option<Moderation>,
-    /// Pool of the port's receive buffers. It lives longer than the port.
+    /// Pool of the port's receive buffers. The pool lives longer than the port.
     _pool: Arc<Pool>,
 }
 
@@ -340,7 +340,7 @@ impl Port {
         mac
     }
 
-    /// Current state of the link. It counts as up if the driver can't report it.
+    /// Current state of the link. The link counts as up if the driver can't report it.
     pub fn link(&self) -> Link {
         let (mut up, mut megabits) = (0, 0);
         // SAFETY: the call writes both results.

@@ -24,7 +24,7 @@ use crate::workers::Queues;
 /// Packet I/O of one worker through DPDK.
 pub type DpdkIo = BurstBuffers<WorkerMbufs>;
 
-/// Queue of a worker. It is given by the worker's index among the workers with queues.
+/// Queue of a worker. The queue is given by the worker's index among the workers with queues.
 fn queue(workers: &[u16], worker: u16, queues: u16) -> Option<u16> {
     let place = workers.iter().position(|&other| other == worker)?;
     u16::try_from(place).ok().filter(|&queue| queue < queues)
@@ -309,8 +309,8 @@ impl Devices {
         Ok(pool)
     }
 
-    /// Remove the port at an index from the set. It is closed when the returned value is dropped. Before that, every
-    /// worker must have renewed the port, because workers may use the port until then.
+    /// Remove the port at an index from the set. The port is closed when the returned value is dropped. Before that,
+    /// every worker must have renewed the port, because workers may use the port until then.
     pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
         self.pause(place, &port);

@@ -20,7 +20,7 @@ pub use functions::{Fields, Flow, Functions};
 pub(crate) use device::PortHash;
 pub(crate) use negotiation::{Attempt, Configured, HashDevice, Refusal, configure, set_table, steer};
 
-/// Key size in bytes that covers the longest hash input. It is also used if the device does not report a size.
+/// Key size in bytes that covers the longest hash input. The same size is used if the device does not report a size.
 pub const KEY_BYTES: usize = 40;
 
 /// Packet fields that determine the queue, if the card supports them.
@@ -121,8 +121,8 @@ pub(crate) struct SteeringRequest {
     pub(crate) key: Option<HashKey>,
     /// Key that is used if the requested fields are not supported. `None` means the same key.
     pub(crate) fallback_key: Option<HashKey>,
-    /// Queues for the entries of the table. They are repeated until the table is full, or truncated. If empty, the
-    /// queues are assigned round-robin.
+    /// Queues for the entries of the table. The queues are repeated until the table is full, or truncated. If empty,
+    /// the queues are assigned round-robin.
     pub(crate) table: Vec<u16>,
     pub(crate) queues: u16,
 }
@@ -191,7 +191,7 @@ pub enum SteeringError {
     NotAsWished(Shortfall),
 }
 
-/// A deviation of the device from the request. Its text is appended to "hashes …: ".
+/// A deviation of the device from the request. The text of the deviation is appended to "hashes …: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortfall {
     /// The device has no hash function.
@@ -317,7 +317,7 @@ fn more(asked: &Functions, hashed: &Functions) -> &'static str {
     }
 }
 
-/// Receive steering of a started device, as read back from it. Its text form is for operators.
+/// Receive steering of a started device, as read back from it. The text form of this type is for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steered {
     /// Requested steering.

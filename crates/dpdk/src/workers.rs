@@ -1,4 +1,4 @@
-//! Worker threads. They are pinned to cores and registered with DPDK, and wait when there is no work.
+//! Worker threads. Worker threads are pinned to cores and registered with DPDK, and wait when there is no work.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

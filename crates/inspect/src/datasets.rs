@@ -1,4 +1,4 @@
-//! Lists of values that rules query and change (`dataset`). Their initial values are loaded from files.
+//! Lists of values that rules query and change (`dataset`). The initial values of a list are loaded from files.
 //!
 //! Rules add values to a table of fixed size, which the cores update by compare-and-swap. The table stores keyed 64-bit
 //! hashes. If all slots that a hash may use are occupied, the value is not added, and the failure is counted.

@@ -132,7 +132,7 @@ pub struct Evaluator {
     transforms: Option<Box<TransformBuffers>>,
     /// Work budget of the current packet.
     pub(crate) work: WorkBudget,
-    /// The initial work budget. It is kept here so that the packet path never frees it.
+    /// The initial work budget. The budget is kept here, so that the packet path never frees its memory.
     first: Option<WorkBudget>,
     /// The rule is evaluated for every packet, so its ordinary cost is not charged to the sender.
     pub(crate) is_usual: bool,

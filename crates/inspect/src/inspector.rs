@@ -814,8 +814,8 @@ impl<'m> Inspector<'m> {
 enum StreamData {
     /// Bytes of the packet, as offsets in its segment.
     Packet { from: usize, to: usize, ends: bool },
-    /// The last bytes of the direction's view. They arrived before the current packet and were queued beyond a gap, or they
-    /// are the rest of the current packet.
+    /// The last bytes of the direction's view. These bytes arrived before the current packet and were queued beyond a gap, or they are the
+    /// rest of the current packet.
     Reassembled { length: usize, ends: bool },
 }
 

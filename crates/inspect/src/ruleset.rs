@@ -47,7 +47,7 @@ type AnomalyRules = Box<[(u32, Option<Toward>)]>;
 /// Rules that are evaluated in sequence without a pattern match, each with its header precheck.
 pub type PrecheckedRules = Box<[(HeaderPrecheck, u32)]>;
 
-/// Subset of a rule list that the ports of a flow select. It is usually small if the application of the flow is
+/// Subset of a rule list that the ports of a flow select. The subset is usually small if the application of the flow is
 /// identified.
 #[derive(Clone, Debug, Default)]
 pub enum PortSelection {

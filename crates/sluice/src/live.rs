@@ -1,4 +1,4 @@
-//! Live traffic for `sluice plan`. It is captured by the running daemon, or from kernel interfaces.
+//! Live traffic for `sluice plan`. The traffic is captured by the running daemon, or from kernel interfaces.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -87,7 +87,7 @@ fn failed(error: LiveError) -> CommandError {
     DaemonError::Plan(Box::new(PlanError::Live(error))).into()
 }
 
-/// A progress line on the terminal. It is not shown without a terminal.
+/// A progress line on the terminal. The line is not shown without a terminal.
 struct Progress {
     time: Duration,
     terminal: bool,

@@ -247,8 +247,8 @@ impl Lane {
     }
 }
 
-/// `l2fwd` on several cores, each with a source and a sink: the maximum that receive and transmit allow. Its packets
-/// belong to all flows, because it does not read their addresses.
+/// `l2fwd` on several cores, each with a source and a sink: the maximum that receive and transmit allow. The packets
+/// belong to all flows, because `l2fwd` does not read their addresses.
 struct Plain(Vec<Lane>);
 
 impl Plain {

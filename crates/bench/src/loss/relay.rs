@@ -1,5 +1,5 @@
-//! The relay: a process in its own network namespace that forwards frames between interfaces, drops some of them, and delays the others. It reads
-//! commands from its input.
+//! The relay: a process in its own network namespace that forwards frames between interfaces, drops some of them, and delays the others. The relay
+//! reads commands from its input.
 //!
 //! | line | answer |
 //! | --- | --- |

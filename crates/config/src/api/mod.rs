@@ -99,7 +99,7 @@ pub struct ApplyRequest {
     pub dry_run: bool,
 }
 
-/// Result of applying a configuration. It is applied completely or not at all.
+/// Result of applying a configuration. A configuration is applied completely or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "result")]
 pub enum ApplyAnswer {

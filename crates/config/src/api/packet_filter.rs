@@ -130,7 +130,7 @@ pub struct InsertRequest {
     /// Router whose filter is changed. If absent, `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Place of the rules in the filter. They keep their order.
+    /// Place of the rules in the filter. The rules keep their order.
     #[serde(default)]
     pub place: InsertPlace,
 }

@@ -87,7 +87,7 @@ impl Site {
         address.or_else(|| Some(format!("pool {}", self.pool.as_ref()?)))
     }
 
-    /// Expiry as text. It differs for an infinite lease and for no lease.
+    /// Expiry as text. An infinite lease and a missing lease have different texts.
     fn expiry(&self) -> Option<String> {
         match (self.public, self.expires) {
             (Some(_), None) => Some("never".into()),

@@ -31,11 +31,11 @@ pub struct Pool {
     pub selection: schema::PortSelection,
     /// Whether UDP ports keep their parity.
     pub parity: bool,
-    /// Settings of port blocks. Their size is valid for the pool.
+    /// Settings of port blocks. The block size is valid for the pool.
     pub block: Option<schema::Block>,
     /// Time for which released ports and blocks are in quarantine, in whole seconds.
     pub hold: Duration,
-    /// Settings of deterministic NAT. They are valid for the pool.
+    /// Settings of deterministic NAT. The settings are valid for the pool.
     pub deterministic: Option<schema::Deterministic>,
     /// Whether the gateway replaces the IP ID of datagrams that are not atomic (RFC 6864).
     pub rewrite_ip_id: bool,

@@ -82,7 +82,8 @@ fn jumps(chain: &Chain) -> impl Iterator<Item = (&str, LineIndex)> {
 }
 
 impl Flat {
-    /// Add the decisions of a base chain. `end` is its policy. It applies to packets that return from the chain.
+    /// Add the decisions of a base chain. `end` is the policy of the chain, which applies to packets that return from
+    /// the chain.
     pub fn base(&mut self, table: &Table, chain: &Chain, end: &Action) {
         let all = table.families.iter().map(|&six| Packets::all(six)).collect();
         self.walk(table, chain, all, Some(end), 0);

@@ -1,4 +1,4 @@
-//! Sets of packets that a line matches. They are hyperrectangles, with a set of values for each field.
+//! Sets of packets that a line matches. The sets are hyperrectangles, with a set of values for each field.
 
 use std::collections::BTreeMap;
 

@@ -32,7 +32,7 @@ pub struct Known {
 pub enum What {
     /// A set of the filter.
     Named(NamedSet),
-    /// Elements of several parts. They are expanded into rules.
+    /// Elements of several parts. The elements are expanded into rules.
     Tuples(Vec<Part>, Vec<Vec<Value>>),
 }
 

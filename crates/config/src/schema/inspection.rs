@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Eve;
 use crate::value::{IpProtocol, PortRanges, Prefix};
 
-/// Names of the exceptions. They are the same in the data plane.
+/// Names of the exceptions. The data plane uses the same names.
 pub const EXCEPTIONS: [&str; 17] = [
     "midstream",
     "handshake",
@@ -47,8 +47,9 @@ pub struct Inspection {
     /// Port variables of rules: `HTTP_PORTS = "[80,8080]"`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, String>,
-    /// Directory in which compiled rules are cached across restarts. It is created if it does not exist. A relative
-    /// path is relative to the directory of the configuration. If it is "", the rules are compiled at each start.
+    /// Directory in which compiled rules are cached across restarts. The directory is created if it does not exist. A
+    /// relative path is relative to the directory of the configuration. If the path is "", the rules are compiled at
+    /// each start.
     pub cache: String,
     /// Maximum number of flows that are inspected at the same time.
     pub flows: u32,

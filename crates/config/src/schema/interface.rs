@@ -30,8 +30,8 @@ pub struct Interface {
     /// Default: `"keep"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan_priority: Option<VlanPriority>,
-    /// Other end of a virtual link. It is an interface of another virtual router whose `peer` is this interface.
-    /// Packets that one end sends are received on the other end without copying.
+    /// Other end of a virtual link. The other end is an interface of another virtual router whose `peer` is this
+    /// interface. Packets that one end sends are received on the other end without copying.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// A tunnel over another network.
@@ -87,8 +87,8 @@ pub struct Interface {
     /// Share of the capacity of the output link, relative to the other interfaces on the same device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<LinkShare>,
-    /// Maximum output rate in bits per second. It applies to the link including its VLANs, or to this VLAN or virtual
-    /// link.
+    /// Maximum output rate in bits per second. The rate applies to the link including its VLANs, or to this VLAN or
+    /// virtual link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
 }

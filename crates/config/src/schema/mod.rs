@@ -128,9 +128,9 @@ pub struct Route {
     /// `from` takes precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Prefix>,
-    /// Address of the gateway. It must be on the link of an interface: in a network of the interface, or in a network
-    /// with a route onto that link. IPv4 routes may have IPv6 gateways (RFC 8950). The interface of a link-local
-    /// address is appended, as in `fe80::1%wan` (RFC 4007), or specified with `interface`.
+    /// Address of the gateway. The gateway must be on the link of an interface: in a network of the interface, or in a
+    /// network with a route onto that link. IPv4 routes may have IPv6 gateways (RFC 8950). The interface of a
+    /// link-local address is appended, as in `fe80::1%wan` (RFC 4007), or specified with `interface`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<ScopedAddress>,
     /// Whether the gateway is resolved recursively with the router's other routes, except the default route. If these

@@ -39,13 +39,13 @@ pub struct Nat {
     /// Pools of outside addresses by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub pools: IndexMap<String, Pool>,
-    /// Source rules. If several match, the most specific rule applies: the longest prefix, then a rule with a protocol,
-    /// then a rule with an interface.
+    /// Source rules. If several rules match, the most specific one applies: the longest prefix, then a rule with a
+    /// protocol, then a rule with an interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<SourceRule>,
-    /// Destination rules (port forwarding), evaluated before source rules. If several match, the most specific rule
-    /// applies: first a rule with an address, then with a port, then with a protocol, then with `in`, and finally the
-    /// rule with the fewest ports.
+    /// Destination rules (port forwarding), evaluated before source rules. If several rules match, the most specific
+    /// one applies: first a rule with an address, then with a port, then with a protocol, then with `in`, and finally
+    /// the rule with the fewest ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
     /// Networks that are translated one to one.
@@ -217,7 +217,7 @@ pub enum HealthProtocol {
 pub struct StaticRule {
     /// Network of the inside hosts.
     pub inside: Prefix,
-    /// Network of their outside addresses. It has the same size.
+    /// Network of their outside addresses. Both networks have the same size.
     pub outside: Prefix,
     /// Output interface. If omitted, any interface.
     #[serde(skip_serializing_if = "Option::is_none")]

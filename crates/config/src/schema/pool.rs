@@ -9,8 +9,8 @@ use crate::value::{AddressRange, ByProtocol, Key, Period, PortRange, PortRanges,
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Pool {
-    /// Addresses, ranges and prefixes. They need not be contiguous. They may include an address of the output interface
-    /// of the pool's rules, since the gateway opens no TCP or UDP connections from it.
+    /// Addresses, ranges and prefixes. The addresses need not be contiguous. They may include an address of the output
+    /// interface of the pool's rules, since the gateway opens no TCP or UDP connections from it.
     pub addresses: Vec<AddressRange>,
     /// Ports and ICMP identifiers to allocate, as a range or a list of ranges. Ports that destination rules forward
     /// must be outside of these ranges, or reserved.
@@ -160,7 +160,7 @@ pub enum PortSelection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Block {
-    /// Number of ports per block. It must be a power of two, and at least 64.
+    /// Number of ports per block. The number must be a power of two, and at least 64.
     pub size: u16,
     /// Maximum number of blocks per subscriber.
     pub maximum: u16,

@@ -28,7 +28,7 @@ pub struct System {
     /// is larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shards: Option<u16>,
-    /// Fields over which the cards' hash is computed. They determine which packets are in the same shard.
+    /// Fields over which the cards' hash is computed. The fields determine which packets are in the same shard.
     pub steering: Steering,
     /// Whether packet buffers are in huge pages.
     pub hugepages: Hugepages,
@@ -41,8 +41,8 @@ pub struct System {
     pub rebalance: Rebalance,
     /// Watchdog of the workers.
     pub watchdog: Watchdog,
-    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. If not, packets from and to them are dropped, and they
-    /// can't be configured.
+    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. Otherwise packets from and to these addresses are
+    /// dropped, and they can't be configured.
     pub allow_reserved_ranges: bool,
 }
 
@@ -126,7 +126,7 @@ impl Default for Roles {
     }
 }
 
-/// Default number of shards for several workers. It is a multiple of the number of workers on most machines.
+/// Default number of shards for several workers. The number is a multiple of the number of workers on most machines.
 const SHARDS: u16 = 16;
 
 impl System {
@@ -159,7 +159,8 @@ impl System {
         self.shards.unwrap_or(by_itself)
     }
 
-    /// Number of shards that does not depend on the number of workers. It is used for measurements and replays.
+    /// Number of shards that does not depend on the number of workers. This number is used for measurements and
+    /// replays.
     pub fn shards_of_many(&self) -> u16 {
         self.shards.unwrap_or(SHARDS)
     }
@@ -196,7 +197,7 @@ pub struct Idle {
     /// Duration of a sleep. In this time, devices queue up to 1,024 received frames per queue.
     pub sleep: Period,
     /// Whether workers sleep until a device raises an interrupt, but at most for a millisecond or for `sleep`,
-    /// whichever is longer. It has an effect only if all devices support interrupts.
+    /// whichever is longer. The setting has an effect only if all devices support interrupts.
     pub interrupt: bool,
 }
 

@@ -260,7 +260,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check that an address is valid for a host. If not, this is reported.
+    /// Check that an address is valid for a host. An invalid address is reported.
     fn host(&mut self, path: &[Step<'_>], address: IpAddr) -> bool {
         let Some(reason) = self.unusable(address) else {
             return true;

@@ -117,7 +117,7 @@ impl Check<'_> {
         (cores, [io.clone(), io, inspect, last])
     }
 
-    /// Check the assist settings. They apply also if the placement is planned.
+    /// Check the assist settings. The settings apply also if the placement is planned.
     fn assist(&mut self) {
         let system = &self.document.system;
         let (ring, slice) = (system.ring, system.roles.time_slice);

@@ -154,7 +154,7 @@ impl Check<'_> {
         clients.into_iter().collect()
     }
 
-    /// Index of an interface for sites. It must be a device or a bond that is in no bridge.
+    /// Index of an interface for sites. The interface must be a device or a bond that is in no bridge.
     pub(super) fn interface_of_sites(
         &mut self,
         at: &[Step<'_>],

@@ -1,8 +1,8 @@
 //! The compiler process: its main function, and the code that starts it.
 //!
-//! The process reads a plan from its standard input and gets a path as argument. It reports its progress on its
-//! standard output, as lines with two numbers each, and writes the compiled database to the path. Its last output line
-//! is its peak memory use.
+//! The process reads a plan from its standard input and gets a path as argument. The process reports its progress on
+//! its standard output, as lines with two numbers each, and writes the compiled database to the path. The last output
+//! line is the peak memory use of the process.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -1,5 +1,5 @@
-//! Compiled inspection rules. They are loaded from a cache, or compiled by a separate process whose end releases the
-//! memory.
+//! Compiled inspection rules. The rules are loaded from a cache, or compiled by a separate process whose end releases
+//! the memory.
 
 mod child;
 mod progress;
@@ -106,7 +106,7 @@ impl Compiler {
     }
 
     /// A compiler that starts this program as a separate process, on cores that this process may use and that no worker
-    /// occupies. It reads the cache but does not write it.
+    /// occupies. The compiler reads the cache but does not write to it.
     pub fn of(config: &sluice_config::Config) -> Self {
         Self {
             // The running executable, even if another file has replaced it at its path.

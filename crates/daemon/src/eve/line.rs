@@ -36,7 +36,8 @@ impl Scene<'_> {
         self.interfaces.get(usize::from(number)).map_or("", String::as_str)
     }
 
-    /// Flow ID that is also unique across runs of the process. It is limited to 53 bits, like Suricata's.
+    /// Flow ID that is also unique across runs of the process. The ID is limited to 53 bits, like the flow IDs of
+    /// Suricata.
     fn flow(&self, number: u64) -> Option<u64> {
         let run = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut mixed = number ^ run.as_nanos() as u64;

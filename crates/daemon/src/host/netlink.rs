@@ -1,5 +1,5 @@
 //! Netlink requests about links, addresses, routes and rules of a network namespace. Only the requests that host stacks
-//! need are implemented. They are synchronous.
+//! need are implemented. All requests are synchronous.
 
 use std::io::Error;
 use std::net::IpAddr;
@@ -125,7 +125,7 @@ pub struct Address {
     pub ours: bool,
 }
 
-/// A netlink socket. It belongs to the network namespace in which it was created.
+/// A netlink socket. The socket belongs to the network namespace in which it was created.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,

@@ -216,8 +216,8 @@ impl Live {
         Room::Left
     }
 
-    /// Count frames that the kernel dropped because they arrived too fast. Their size is assumed to be the mean of the
-    /// received frames.
+    /// Count frames that the kernel dropped because they arrived too fast. The size of these frames is assumed to be
+    /// the mean of the received frames.
     pub(super) fn missed(&mut self, port: PortIndex, frames: u64) {
         if let Some(seen) = self.interfaces.get(usize::from(port)) {
             let mean = seen.bytes as f64 / seen.packets.max(1) as f64;

@@ -1,4 +1,4 @@
-//! Writes the records of a replay as lines of EVE JSON. They are written synchronously, so that none is lost.
+//! Writes the records of a replay as lines of EVE JSON. Records are written synchronously, so that none is lost.
 
 use std::io::{BufWriter, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};

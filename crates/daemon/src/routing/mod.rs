@@ -91,7 +91,7 @@ impl Settings {
 struct Tally {
     connections: AtomicU64,
     refused: Refusals,
-    /// Time of the last log message about a rejected peer. It limits the rate of such messages.
+    /// Time of the last log message about a rejected peer. This time limits the rate of such messages.
     complained: Mutex<Option<Duration>>,
     broken: AtomicU64,
     panics: AtomicU64,
@@ -224,7 +224,7 @@ impl Shared {
         result
     }
 
-    /// Handle a disconnected peer. Its routes stay for the grace period.
+    /// Handle a disconnected peer. The peer's routes stay for the grace period.
     fn lose(&self, reason: &str) {
         let (mut state, mut stale) = (self.state(), 0);
         if state.peer.take().is_none() {

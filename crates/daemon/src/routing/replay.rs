@@ -109,8 +109,8 @@ impl Replay {
         } else if let State::Replaying { since, heard, .. } = &mut self.state
             && now >= *heard + self.quiet
         {
-            // The daemon sends no data, but too many routes are stale. They are removed at the end of the grace period,
-            // unless more data arrives.
+            // The daemon sends no data, but too many routes are stale. Stale routes are removed at the end of the grace
+            // period, unless more data arrives.
             *heard = (*since + self.grace).max(now);
         }
         over

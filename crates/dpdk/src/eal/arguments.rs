@@ -1,4 +1,4 @@
-//! Arguments of the EAL. They are derived from the configuration.
+//! Arguments of the EAL. The arguments are derived from the configuration.
 
 use super::EalError;
 use super::host::Host;
@@ -54,7 +54,7 @@ pub enum HugepageReason {
     Card(PciAddress, Mode),
 }
 
-/// Error: hugepages are required, but disabled or too few. Its text has the form "problem: remedy".
+/// Error: hugepages are required, but disabled or too few. The error text has the form "problem: remedy".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} and {}: {}",

@@ -1,4 +1,4 @@
-//! DPDK's log. It is kept in memory and not printed. Errors quote its last lines. With the environment variable
+//! DPDK's log. The log is kept in memory and not printed. Errors quote its last lines. With the environment variable
 //! `SLUICE_DPDK_LOG`, all of it is printed.
 
 use std::collections::VecDeque;
@@ -54,7 +54,8 @@ extern "C" fn say_nothing() -> i32 {
     0
 }
 
-/// Silence libbpf and libxdp. They write to stderr, even about steps that fail on the way to a working device.
+/// Silence libbpf and libxdp. Both libraries write to stderr, even about steps that fail on the way to a working
+/// device.
 pub(super) fn quiet_libraries() {
     if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
         return;

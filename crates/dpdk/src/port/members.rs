@@ -1,4 +1,4 @@
-//! Members of a bond. They are ports that can be removed and added while the other members keep running.
+//! Members of a bond. Members are ports that can be removed and added while the other members keep running.
 
 use std::ffi::{CStr, CString};
 use std::sync::PoisonError;
@@ -11,8 +11,8 @@ use crate::interface::{AllMulticast, Interface};
 use crate::presence::Origin;
 use crate::sys;
 
-/// An open member. It is stopped and closed when it is dropped. Before that, the bond must have removed it or must be
-/// closed.
+/// An open member. The member is stopped and closed when it is dropped. Before that, the bond must have removed it or
+/// must be closed.
 #[derive(Debug)]
 pub struct Member {
     number: u16,
@@ -37,7 +37,8 @@ impl Drop for Member {
 pub(super) struct Place {
     device: Device,
     member: Option<Member>,
-    /// Kernel interface of the member. It is queried because DPDK's driver always reports that the link is up.
+    /// Kernel interface of the member. The interface is queried because DPDK's driver always reports that the link is
+    /// up.
     interface: Option<Interface>,
 }
 
@@ -197,7 +198,7 @@ impl Port {
         }
     }
 
-    /// Open a member whose device is available again. It is then passed to [`Port::join_member`].
+    /// Open a member whose device is available again. The member is then passed to [`Port::join_member`].
     ///
     /// # Errors
     /// The member can't be opened.

@@ -162,7 +162,7 @@ impl Plan {
     }
 }
 
-/// Buffer size for frames of an MTU. It includes the Ethernet header, two VLAN tags, and virtio's overhead.
+/// Buffer size for frames of an MTU. The size includes the Ethernet header, two VLAN tags, and virtio's overhead.
 pub(super) fn room_of(mtu: u16) -> u16 {
     (HEADROOM + mtu.min(9600) + 64)
         .next_multiple_of(64)

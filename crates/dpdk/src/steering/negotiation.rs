@@ -12,7 +12,7 @@ pub(crate) trait HashDevice {
     fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal>;
     /// Read the settings in use from the device.
     fn hash(&self, key_bytes: usize) -> Result<Hash, Refusal>;
-    /// Set a table. It must have as many entries as the table of the device.
+    /// Set a table. The table must have as many entries as the table of the device.
     fn set_table(&self, table: &[u16]) -> Result<(), Refusal>;
     /// Read the table in use.
     fn table(&self, entries: u16) -> Result<Vec<u16>, Refusal>;

@@ -169,7 +169,7 @@ pub fn private_path(name: &str) -> String {
         .into_owned()
 }
 
-/// A frame of the local experimental EtherType 0x88b5 that contains its number. It has at least 22 bytes.
+/// A frame of the local experimental EtherType 0x88b5 that contains its number. The frame has at least 22 bytes.
 pub fn frame(number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0xff; 6];
     bytes.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);

@@ -1,10 +1,10 @@
 //! nDPI: identifies the application of a flow.
 //!
-//! nDPI is C code that parses untrusted data. It is linked dynamically, so that security updates of the distribution
-//! apply. The binding isolates nDPI as far as possible. nDPI allocates from a fixed arena per core and can free only
-//! memory of that arena. All memory allocated for a flow is released with the flow, including leaked memory. nDPI
-//! receives only complete packets of the flow's protocol. Its accesses within its own memory, and its run time, can't be
-//! limited.
+//! nDPI is C code that parses untrusted data. The library is linked dynamically, so that security updates of the
+//! distribution apply. The binding isolates nDPI as far as possible. nDPI allocates from a fixed arena per core and can
+//! free only memory of that arena. All memory allocated for a flow is released with the flow, including leaked memory.
+//! nDPI receives only complete packets of the flow's protocol. The accesses of nDPI within its own memory, and its run
+//! time, can't be limited.
 //!
 //! A [`DetectionModule`] contains all that a core needs: nDPI's tables, slots for the flows under identification, and
 //! the arena. Creating one allocates some megabytes; packets allocate only from the arena.

@@ -486,7 +486,7 @@ pub struct Slot<'a>(Option<Open<'a>>);
 pub struct FieldView<'a> {
     /// Bytes of the buffer; for a body, only the most recent bytes.
     pub bytes: &'a [u8],
-    /// Offset of `bytes` from the start of the buffer. It is 0 except for a body.
+    /// Offset of `bytes` from the start of the buffer. The offset is 0 except for a body.
     pub base: u64,
     /// The buffer will not grow any more.
     pub complete: bool,

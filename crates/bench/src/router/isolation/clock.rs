@@ -1,6 +1,6 @@
-//! Clock of the worker and its hosts. It stops while the benchmark itself works, and while the process is preempted: a
-//! worker runs at most one stage of one burst between two readings, so a gap as long as several whole bursts is
-//! excluded. The excluded time is reported with every figure.
+//! Clock of the worker and its hosts. The clock stops while the benchmark itself works, and while the process is
+//! preempted: a worker runs at most one stage of one burst between two readings, so a gap as long as several whole
+//! bursts is excluded. The excluded time is reported with every figure.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -119,7 +119,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Convert an exemption. It applies to both the destination and the source.
+    /// Convert an exemption. The exemption applies to both the destination and the source.
     fn as_it_is(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let packets = &decision.packets;
         let at = self.prerouting.iter().position(|other| other.line == decision.line);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Format;
 
-/// Identity of a file. It does not depend on the file's name.
+/// Identity of a file. The identity does not depend on the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: u64,

@@ -26,7 +26,7 @@ pub struct SiteView {
     pub public: Option<Ipv4Addr>,
     /// State of the site's DHCP client.
     pub state: Option<agent::State>,
-    /// Lease of the public address. Its times are on the client's clock.
+    /// Lease of the public address. The times of the lease are on the client's clock.
     pub lease: Option<agent::Lease>,
     /// Number of mapped terminals.
     pub terminals: u32,

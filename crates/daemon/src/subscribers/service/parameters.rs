@@ -101,8 +101,8 @@ impl Parameters {
         interfaces.any(|interface| interface.addresses.iter().any(|net| net.addr() == address))
     }
 
-    /// Whether a terminal of a group may have an address. It must be a host address in the interface's networks and in
-    /// the group's prefix, and not one of the gateway's addresses.
+    /// Whether a terminal of a group may have an address. The address must be a host address in the interface's
+    /// networks and in the group's prefix, and not one of the gateway's addresses.
     pub fn allows(&self, group: &SiteGroup, address: Ipv4Addr) -> bool {
         let interface = self.interfaces.get(usize::from(group.interface));
         let addresses = interface.map_or(&[][..], |interface| &interface.addresses);

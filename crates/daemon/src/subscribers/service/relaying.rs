@@ -11,12 +11,12 @@ use crate::subscribers::frame::{Datagram, tagged};
 use crate::subscribers::message::{CLIENT_PORT, SERVER_PORT};
 use crate::subscribers::relay::{Destination, Home, Origin, Refused};
 
-/// Source MAC of packets that the gateway originates. It is fixed, so it needs no ARP resolution.
+/// Source MAC of packets that the gateway originates. The MAC is fixed, so it needs no ARP resolution.
 const GATEWAY: Mac = [2, 0, 0, 0, 0, 1];
 
 impl Service {
-    /// Process a datagram for the DHCP server port. It is either from a terminal to a server, or from a server to the
-    /// relay.
+    /// Process a datagram for the DHCP server port. The datagram is either from a terminal to a server, or from a
+    /// server to the relay.
     pub(super) fn hear_relay(
         &mut self,
         interface: u16,

@@ -1,4 +1,5 @@
-//! Queue of frames from routers' host stacks to DHCP relays. They are the replies of servers that run in a host stack.
+//! Queue of frames from routers' host stacks to DHCP relays. These frames are the replies of servers that run in a host
+//! stack.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;

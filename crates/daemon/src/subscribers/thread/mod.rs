@@ -1,5 +1,5 @@
-//! The thread of the subscriber service. It passes changes of lease files and frames from workers to the service, and
-//! processes the service's output.
+//! The thread of the subscriber service. The thread passes changes of lease files and frames from workers to the
+//! service, and processes the service's output.
 
 mod inbox;
 mod task;

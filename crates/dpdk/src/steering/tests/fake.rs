@@ -65,7 +65,7 @@ pub(super) fn own_key(bytes: usize) -> HashKey {
 }
 
 impl Fake {
-    /// A card that offers every function. Its key has 40 bytes, and its table 128 entries.
+    /// A card that offers every function. The card's hash key has 40 bytes, and its table has 128 entries.
     pub(super) fn new() -> Self {
         Self::offering(every_function())
     }

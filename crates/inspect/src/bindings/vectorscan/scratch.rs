@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 
 use super::{Database, Error, Mode, ScanLog, check, raw};
 
-/// Scratch memory for the scans of one core. It can be used with every database for which it was enlarged.
+/// Scratch memory for the scans of one core. The memory can be used with every database for which it was enlarged.
 #[derive(Debug)]
 pub struct Scratch {
     memory: *mut raw::HsScratch,

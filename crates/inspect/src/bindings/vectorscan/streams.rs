@@ -244,5 +244,5 @@ unsafe extern "C" fn take_place(size: usize) -> *mut c_void {
     if size <= room { place } else { ptr::null_mut() }
 }
 
-/// Stream deallocator that the library calls. It does nothing, because the pool owns the memory.
+/// Stream deallocator that the library calls. The function does nothing, because the pool owns the memory.
 unsafe extern "C" fn leave_place(_place: *mut c_void) {}
