@@ -18,7 +18,7 @@ use crate::schema;
 pub use crate::subscribers::{LeaseServer, PublicClient, SiteFrames, SiteGroup, SiteRow, SitesOutside, Subscribers};
 use crate::value::{Mac, Prefix};
 
-/// A validated value. Only [`crate::check`] creates one.
+/// A validated value. Only [`crate::check`] creates validated values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Valid<T>(T);
 

@@ -62,7 +62,7 @@ impl Numbers {
 pub struct Numbering {
     /// Interfaces.
     pub interfaces: Numbers,
-    /// Virtual routers. The first is the default router.
+    /// Virtual routers. The first entry is the default router.
     pub routers: Numbers,
     /// Interfaces that have their own device, which makes them ports.
     pub ports: Numbers,

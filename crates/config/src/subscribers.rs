@@ -16,7 +16,7 @@ use crate::value::{SiteTags, Tags};
 pub struct Subscribers {
     /// Prefix of virtual MACs, with at most three bytes. Empty if not configured.
     pub terminals: u32,
-    /// Whether messages from terminals may contain option 82. The option is then replaced.
+    /// Whether messages from terminals may contain option 82. Such an option is replaced.
     pub virtual_mac_prefix: Vec<u8>,
     /// Whether messages from terminals may contain option 82, which is then replaced.
     pub trust_option_82: bool,
@@ -82,7 +82,7 @@ pub struct SiteRow {
 /// Frames that belong to a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteFrames {
-    /// All frames on the interface. The interface has no other site.
+    /// All frames on the interface. No other site is on this interface.
     All,
     /// Untagged frames whose source address is in this network.
     Prefix(Ipv4Net),

@@ -374,7 +374,7 @@ impl Control {
         Ok(())
     }
 
-    /// The port at an index. `None` if its device is absent.
+    /// The port at an index. `None` if the device is absent.
     pub(crate) fn port(&self, place: usize) -> Option<Arc<Port>> {
         self.devices.port(PortIndex::try_from(place).ok()?)
     }

@@ -314,7 +314,8 @@ impl Control {
             return Ok(());
         };
         if !Outlook::new(index, wanted.clone()).is_ready() {
-            // The card is absent or bound to another driver. This may change, so the attempt is repeated.
+            // The card is absent or bound to another driver. The card may become available later, so the attempt is
+            // repeated.
             absent.retry = Instant::now() + FIRST_PAUSE;
             return Ok(());
         }

@@ -51,7 +51,7 @@ impl KnownRules {
         self.0.push_back((generation, known.collect()));
     }
 
-    /// Return a rule by number. `None` if its generation is no longer kept.
+    /// Return a rule by number. `None` if the generation of the rule is no longer kept.
     pub fn get(&self, rule: RuleNumber) -> Option<&KnownRule> {
         let (_, rules) = self
             .0

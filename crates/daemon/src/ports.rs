@@ -230,8 +230,8 @@ fn virtual_macs(config: &Config, index: InterfaceIndex) -> bool {
     })
 }
 
-/// Maximum number of tags of the bridged VLANs of a device. `None` if it has no bridged VLAN. Devices exclude at most
-/// one tag from the MTU, and customers' frames may have a second tag.
+/// Maximum number of tags of the bridged VLANs of a device. `None` if the device has no bridged VLAN. Devices exclude
+/// at most one tag from the MTU, and customers' frames may have a second tag.
 fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let bridged = config.interfaces.iter().filter(|interface| interface.bridge.is_some());
     let tags = bridged.filter_map(|interface| match &interface.link {

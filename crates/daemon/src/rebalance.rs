@@ -123,7 +123,7 @@ impl Control {
     /// Move a shard while packets flow. Returns the duration of the move.
     ///
     /// # Errors
-    /// See [`MoveError`]. The shard remains with its worker.
+    /// See [`MoveError`]. On an error, the shard remains with its worker.
     pub(crate) async fn move_shard(&self, Move { shard, to }: Move) -> Result<Duration, MoveError> {
         let _one = self.committing.lock().await;
         let began = Instant::now();

@@ -33,7 +33,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listen at a path. No other process may listen at it.
+    /// Listen at a path. No other process may listen at the same path.
     ///
     /// # Errors
     /// See [`SocketError`].

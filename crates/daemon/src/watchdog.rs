@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sluice_engine::packet::counters::WorkerCounters;
 
-/// Which workers are stuck. The watchdog updates this as long as it exists.
+/// Which workers are stuck. The watchdog updates this value as long as it exists.
 #[derive(Debug)]
 pub struct Watchdog {
     stuck: Arc<[AtomicBool]>,

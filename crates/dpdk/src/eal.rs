@@ -54,7 +54,7 @@ pub enum EalError {
     /// The installed library is too old.
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
-    /// DPDK failed for another reason. The end of its log is included.
+    /// DPDK failed for another reason. The end of DPDK's log is included.
     #[error("DPDK does not start ({reason}): {last_words}")]
     Refused {
         /// Text of DPDK's error code.

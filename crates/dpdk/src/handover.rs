@@ -43,7 +43,7 @@ impl Drop for HandoverEntry {
 /// Producer end of the ring to another worker.
 struct To {
     ring: Producer<HandoverEntry>,
-    /// Number of packets put into the ring so far. `mark` is its value at the last mark.
+    /// Number of packets put into the ring so far. `mark` is this number at the last mark.
     put: usize,
     mark: usize,
 }
@@ -82,7 +82,7 @@ impl WorkerRings {
     /// ones.
     ///
     /// # Safety
-    /// The caller must own every buffer, and gives up ownership of those that are accepted. Each window must lie within
+    /// The caller must own every buffer, and gives up ownership of the accepted buffers. Each window must lie within
     /// its buffer's memory. In the pools of the buffers, buffer memory must start [`sys::SLUICE_ROOM`] bytes after the
     /// buffer pointer.
     pub(crate) unsafe fn put(

@@ -51,8 +51,8 @@ impl Drop for OtherHolder {
 }
 
 impl BurstBuffers<WorkerMbufs> {
-    /// Put a frame into a loop ring port (`ring:NAME`). The next receive on the port returns it. `None` if the port is
-    /// not a loop, if its ring is full, or if the frame has no other holder.
+    /// Put a frame into a loop ring port (`ring:NAME`). The next receive on the port returns this frame. `None` if the
+    /// port is not a loop, if its ring is full, or if the frame has no other holder.
     pub fn inject(&mut self, port: PortIndex, what: Injected, bytes: &[u8]) -> Option<OtherHolder> {
         let shared = self.source().shared.clone();
         let looped = shared.loop_port(port)?;

@@ -13,7 +13,7 @@ const MAX_FRAME: usize = 1 << 16;
 /// Bytes of a VLAN tag, which the kernel removes from the frame.
 const TAG: usize = 4;
 
-/// Requested size in bytes of the socket's receive buffer. The kernel may limit it.
+/// Requested size in bytes of the socket's receive buffer. The kernel may limit the size.
 const WAITING: c_int = 16 << 20;
 
 /// A captured frame.

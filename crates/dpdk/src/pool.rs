@@ -13,7 +13,7 @@ pub const HEADROOM: u16 = 128;
 /// Size in bytes of an ordinary buffer: the headroom and a frame of 2,048 bytes.
 pub const ORDINARY_BUFFER: u16 = HEADROOM + 2048;
 
-/// Size of a buffer for AF_XDP. Together with its header it fits into a page.
+/// Size of a buffer for AF_XDP. A buffer of this size and its header fit into a page.
 pub const AF_XDP_BUFFER: u16 = 3584;
 
 /// Size of a buffer for jumbo frames with AF_PACKET.

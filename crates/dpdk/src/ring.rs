@@ -72,7 +72,7 @@ impl Drop for Ring {
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) depth: u32,
-    /// Rings from end A to end B, one per queue. A loop has only these.
+    /// Rings from end A to end B, one per queue. A loop has only rings in this direction.
     pub(crate) forward: Vec<Ring>,
     pub(crate) reverse: Vec<Ring>,
     /// Pools whose buffers may be in the rings. The pools are dropped after the rings.

@@ -262,7 +262,8 @@ impl Devices {
         Ok(port)
     }
 
-    /// Restore the workers' queues of the port at an index. This takes effect after the workers have renewed the port.
+    /// Restore the workers' queues of the port at an index. The change takes effect after the workers have renewed the
+    /// port.
     pub fn resume(&self, place: PortIndex, port: &Port) {
         for (worker, of_worker) in (0..).zip(&self.shared.workers) {
             let way = PortQueues {
@@ -280,7 +281,8 @@ impl Devices {
         }
     }
 
-    /// Remove the workers' queues of the port at an index. This takes effect after the workers have renewed the port.
+    /// Remove the workers' queues of the port at an index. The change takes effect after the workers have renewed the
+    /// port.
     pub fn pause(&self, place: PortIndex, port: &Port) {
         for of_worker in &self.shared.workers {
             lock(&of_worker.ways)[usize::from(place)] = PortQueues::NONE;

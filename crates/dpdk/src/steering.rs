@@ -119,7 +119,7 @@ impl fmt::Display for Capabilities {
 pub(crate) struct SteeringRequest {
     pub(crate) steering: Steering,
     pub(crate) key: Option<HashKey>,
-    /// Key that is used if the requested fields are not supported. `None` means the same key.
+    /// Key that is used if the requested fields are not supported. `None` means that the requested key is used.
     pub(crate) fallback_key: Option<HashKey>,
     /// Queues for the entries of the table. The queues are repeated until the table is full, or truncated. If empty,
     /// the queues are assigned round-robin.
@@ -326,10 +326,10 @@ pub struct Steered {
     pub queues: u16,
     /// Capabilities of the device. `None` if they were not queried.
     pub capabilities: Option<Capabilities>,
-    /// Actual steering. `None` if there is none, or if it is mixed or unknown. Packets are then distributed in
-    /// software.
+    /// Actual steering. `None` if there is no steering, or if the steering is mixed or unknown. Packets are then
+    /// distributed in software.
     pub steering: Option<Steering>,
-    /// Hash functions that the device uses. `None` if it does not report them.
+    /// Hash functions that the device uses. `None` if the device does not report its functions.
     pub functions: Option<Functions>,
     /// Key in use. `None` if the device computes no hash or does not report the key.
     pub key: Option<HashKey>,

@@ -79,8 +79,8 @@ pub struct FlowPacket<'a> {
     pub segment: &'a mut [u8],
     /// Offset of the payload in `segment`.
     pub payload: usize,
-    /// The packet arrived on an interface on its sender's side of the gateway. If false, its acknowledgement and reset flag
-    /// are ignored.
+    /// The packet arrived on an interface on its sender's side of the gateway. Otherwise the acknowledgement and the reset flag of the
+    /// packet are ignored.
     pub own_side: bool,
 }
 
@@ -199,7 +199,7 @@ pub enum Error {
 }
 
 impl<'m> Inspector<'m> {
-    /// Creates the inspection of a shard. `memory` holds its streams and has
+    /// Creates the inspection of a shard. `memory` holds the shard's streams and has
     /// [`StreamCapacity::lines`](stream::StreamCapacity::lines) lines.
     pub fn new(
         plan: &InspectorCapacity,
@@ -256,7 +256,7 @@ impl<'m> Inspector<'m> {
         self.end_flow(handle, false);
     }
 
-    /// Removes a flow. `early` is true if its session continues.
+    /// Removes a flow. `early` is true if the flow's session continues.
     fn end_flow(&mut self, handle: FlowHandle, early: bool) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;

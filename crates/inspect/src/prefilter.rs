@@ -257,7 +257,7 @@ impl Prefilter {
         Replay::new(blocks, &pools, streams)
     }
 
-    /// A scratch that is large enough for every class. Each core clones it.
+    /// A scratch that is large enough for every class. Each core clones this scratch.
     pub fn scratch(&self) -> Result<Scratch, vectorscan::Error> {
         let mut scratch = Scratch::new();
         self.serve(&mut scratch)?;

@@ -29,7 +29,7 @@ pub struct Ruleset {
     /// Rules evaluated for stream data on their ports: first those for data to the server, then those for data to the
     /// client.
     streams: [PrecheckedRules; 2],
-    /// Rules evaluated for single packets. One entry each for TCP, UDP, ICMP and all other protocols.
+    /// Rules evaluated for single packets. The list has one entry each for TCP, UDP, ICMP and all other protocols.
     packets: [PacketRules; 4],
     /// Rules without a searchable pattern that inspect protocol buffers.
     by_message: Box<[u32]>,

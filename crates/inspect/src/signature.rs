@@ -285,7 +285,7 @@ pub enum Buffer {
     FtpCommand,
     /// Argument of an FTP command, without surrounding blanks.
     FtpCommandData,
-    /// Completion code of an FTP reply: `230`. Every line of a multi-line reply has it.
+    /// Completion code of an FTP reply: `230`. Every line of a multi-line reply has the same code.
     FtpCompletionCode,
     /// Text of a line of an FTP reply, without its code.
     FtpReply,

@@ -17,7 +17,8 @@ use crate::exit::CommandError;
 /// Interval at which progress is shown even if no packet arrives.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Capture for some time. This is done by the running daemon if it answers, otherwise on kernel interfaces.
+/// Capture for some time. The running daemon captures if it answers; otherwise the traffic of kernel interfaces is
+/// captured.
 ///
 /// # Errors
 /// No packets arrive, or this process lacks the permission to capture.

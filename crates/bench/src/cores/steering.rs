@@ -19,8 +19,8 @@ pub enum Steering {
     OneQueue,
     /// Hash of addresses and ports.
     FiveTuple,
-    /// Each packet goes to the next worker after the one that owns its session. This measures the full cost of a
-    /// hand-over, including cache misses.
+    /// Each packet goes to the next worker after the one that owns its session. The steering measures the full cost of
+    /// a hand-over, including cache misses.
     Wrong,
 }
 

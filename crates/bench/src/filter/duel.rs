@@ -10,7 +10,7 @@ use super::traces::{Trace, Traffic};
 use super::{Failure, row, sets::Set};
 use crate::rows::{Row, Run};
 
-/// The two matchers. If one is missing, only the other is measured.
+/// The two matchers. If one matcher is missing, only the other one is measured.
 #[derive(Default)]
 pub struct Duel {
     /// The default matcher, and its build time in milliseconds.

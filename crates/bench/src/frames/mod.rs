@@ -6,7 +6,8 @@
 //! headers. `l2fwd` too becomes slower with larger frames, because the source's writes evict headers from the caches.
 //! In further rows the payloads remain unchanged in the buffers; then the cost should not depend on the frame size.
 //!
-//! With one core, the source's time is subtracted. When execution models are compared, it is included (`source`).
+//! With one core, the source's time is subtracted. When execution models are compared, the source's time is included
+//! (`source`).
 
 pub mod histogram;
 mod latency;

@@ -17,8 +17,8 @@ pub use sluice::{Stages, Times};
 pub enum Case {
     /// No gateway: packets are dropped at the ingress of its interface, which shows the capacity of generator and link.
     Generator,
-    /// Linux redirects every frame unchanged from one link to the other. This is the minimum work of a gateway in the
-    /// kernel.
+    /// Linux redirects every frame unchanged from one link to the other. Redirection is the minimum work of a gateway
+    /// in the kernel.
     Redirect,
     /// Linux forwards.
     LinuxForward,

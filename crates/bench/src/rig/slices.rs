@@ -32,7 +32,7 @@ impl<D: Copy> Slices<D> {
         }
     }
 
-    /// Starts a run that begins at `begin`; `now` is the current time. Both are cycles of the same counter.
+    /// Starts a run that begins at `begin`; `now` is the current time. Both times are cycles of the same counter.
     pub fn begin(&mut self, begin: u64, now: u64) {
         self.all.clear();
         (self.edge, self.first, self.last, self.gap) = (begin + self.width, now, now, 0);

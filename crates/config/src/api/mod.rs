@@ -116,13 +116,13 @@ pub enum ApplyAnswer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rules: Option<AppliedRules>,
     },
-    /// The configuration is invalid. The previous one remains active.
+    /// The configuration is invalid. The previous configuration remains active.
     #[serde(rename_all = "kebab-case")]
     Refused {
         /// Problems of the configuration.
         complaints: Vec<Complaint>,
     },
-    /// The configuration is valid, but requires a restart. The previous one remains active.
+    /// The configuration is valid, but requires a restart. The previous configuration remains active.
     #[serde(rename_all = "kebab-case")]
     NeedsRestart {
         /// Changes that require a restart, with reasons.

@@ -193,8 +193,8 @@ pub struct Decision {
     pub interfaces: [Option<String>; 2],
 }
 
-/// A queried packet, such as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`. The destination is the
-/// one after translation. A TCP packet is a SYN; an ICMP packet is an echo request.
+/// A queried packet, such as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`. The destination is that
+/// after translation. A TCP packet is a SYN; an ICMP packet is an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Protocol.

@@ -73,7 +73,7 @@ impl Row for Set {
 pub struct Element {
     /// An address, a prefix, or ports.
     pub element: SetElement,
-    /// Seconds until the element expires. Absent if it has no timeout.
+    /// Seconds until the element expires. Absent if the element has no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
 }

@@ -24,7 +24,7 @@ pub struct Pool {
     pub pairing: schema::Pairing,
     /// Mapping and filtering behaviour of TCP, UDP and ICMP queries.
     pub behaviour: [(schema::Mapping, schema::Filtering); 3],
-    /// Whether flows to different destinations may share a port. If true, at least one protocol has
+    /// Whether flows to different destinations may share a port. If flows may share a port, at least one protocol has
     /// address-and-port-dependent mapping.
     pub overlap: bool,
     /// How a free port is selected for a mapping.
@@ -39,7 +39,7 @@ pub struct Pool {
     pub deterministic: Option<schema::Deterministic>,
     /// Whether the gateway replaces the IP ID of datagrams that are not atomic (RFC 6864).
     pub rewrite_ip_id: bool,
-    /// Protocols without ports. Only the address of their packets is translated.
+    /// Protocols without ports. In packets of such protocols, only the address is translated.
     pub protocols: Vec<u8>,
     /// Limits of each subscriber.
     pub subscriber: schema::SubscriberLimits,

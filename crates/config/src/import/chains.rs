@@ -176,8 +176,8 @@ fn both(left: &[Packets], right: &[Packets]) -> Vec<Packets> {
         .collect()
 }
 
-/// Convert the decisions to rejections only, so that accepted packets are left to other chains. `None` if this needs
-/// too many hyperrectangles.
+/// Convert the decisions to rejections only, so that accepted packets are left to other chains. Returns `None` if the
+/// conversion needs too many hyperrectangles.
 pub fn refusals(decisions: &[Decision], policy: Option<Decision>) -> Option<Vec<Decision>> {
     let mut accepted: Vec<Packets> = Vec::new();
     let mut found = Vec::new();

@@ -66,7 +66,7 @@ pub struct Source<'t> {
 pub struct OwnAddress {
     /// The address.
     pub address: Ipv4Addr,
-    /// Address with the prefix length of its link. `None` if it is unknown.
+    /// Address with the prefix length of its link. `None` if the prefix length is unknown.
     pub on_link: Option<InterfaceAddress>,
 }
 

@@ -115,8 +115,8 @@ impl Packets {
         other
     }
 
-    /// Restricts the packets to those with an end in a changeable set, or not in it. `None` if that contradicts another
-    /// condition.
+    /// Restricts the packets to those with an end in a changeable set, or not in it. Returns `None` if the restriction
+    /// contradicts another condition.
     pub fn member(&self, set: &str, end: End, is_in: bool) -> Option<Self> {
         let mut other = Self::all(self.six);
         other.members.insert((end, set.to_owned()), is_in);
@@ -167,7 +167,7 @@ impl Packets {
         self.fields.iter().all(Option::is_none) && self.members.is_empty()
     }
 
-    /// Intersection of two sets of packets. `None` if it is empty.
+    /// Intersection of two sets of packets. `None` if the intersection is empty.
     pub fn and(&self, other: &Self) -> Option<Self> {
         if self.six != other.six {
             return None;

@@ -47,7 +47,7 @@ pub enum Part {
     Mac,
 }
 
-/// Values of a part. For a port, with the number of its protocol.
+/// Values of a part. Values of a port are combined with the number of its protocol.
 pub type Value = (Ranges, Option<u128>);
 
 /// Whether a text looks like the output of `ipset save`.

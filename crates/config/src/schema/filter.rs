@@ -121,7 +121,7 @@ pub enum Action {
     Count,
     /// Log a line, and continue with the next rule. At most 10 lines per second are logged for each rule.
     Log,
-    /// Drop packets above a rate. For all others, continue with the next rule.
+    /// Drop packets above a rate. All other packets continue with the next rule.
     RateLimit,
     /// Set the mark of the session, and continue with the next rule.
     SetMark,

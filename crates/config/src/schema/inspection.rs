@@ -72,8 +72,8 @@ pub struct Inspection {
     pub encrypted: Encrypted,
     /// Maximum number of alerts per worker that wait to be logged. Further ones are counted as lost.
     pub alerts: u32,
-    /// Maximum number of datagrams that each worker reassembles at the same time. Each takes 64 KiB of memory.
-    /// Fragments wait at most for `timeout` in `[fragments]`.
+    /// Maximum number of datagrams that each worker reassembles at the same time. Each such datagram takes 64 KiB of
+    /// memory. Fragments wait at most for `timeout` in `[fragments]`.
     pub fragments: u32,
     /// Maximum number of bytes of waiting fragments per worker.
     pub fragment_bytes: u32,
@@ -152,7 +152,7 @@ pub enum Encrypted {
     Inspect,
 }
 
-/// What happens to traffic while a worker is overloaded. This is applied before inspection.
+/// What happens to traffic while a worker is overloaded. Overload handling is applied before inspection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Overload {

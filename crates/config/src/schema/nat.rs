@@ -134,8 +134,8 @@ pub struct DestinationRule {
     /// Input interfaces. If omitted, any interface.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<Name>,
-    /// Whether the rule applies to packets of the gateway's own host stack. If `address` is omitted, it applies to any
-    /// destination.
+    /// Whether the rule applies to packets of the gateway's own host stack. If `address` is omitted, the rule applies
+    /// to any destination.
     #[serde(default, skip_serializing_if = "is_default")]
     pub local: bool,
     /// Outside port or ports. If omitted, all ports.

@@ -64,7 +64,7 @@ pub struct Pool {
     /// Limits of all subscribers of the pool together.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: SessionLimits,
-    /// Idle timeouts of the pool's sessions. Omitted values are those of `[sessions.timeouts]`.
+    /// Idle timeouts of the pool's sessions. Omitted timeouts are those of `[sessions.timeouts]`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub timeouts: Timeouts,
 }
@@ -196,7 +196,7 @@ pub struct Deterministic {
     /// Maximum number of ports per inside address and protocol, including those of dynamic blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_ports: Option<u32>,
-    /// Key for `algorithm = "random"`. Without it, the assignment can't be computed.
+    /// Key for `algorithm = "random"`. Without the key, the assignment can't be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
 }
@@ -209,13 +209,13 @@ pub enum Algorithm {
     /// order.
     #[default]
     Sequential,
-    /// The first inside addresses share the first outside address. Each has every `compression`-th port.
+    /// The first inside addresses share the first outside address. Each inside address has every `compression`-th port.
     Staggered,
     /// Each inside address has the same ports on all outside addresses.
     RoundRobin,
     /// Each inside address has every `compression`-th port. The outside addresses alternate from port to port.
     Interlaced,
-    /// The first inside addresses share the first outside address. A key determines the ports of each.
+    /// The first inside addresses share the first outside address. A key determines the ports of each inside address.
     Random,
 }
 

@@ -105,12 +105,12 @@ pub enum HostMulticast {
     LinkLocal,
     /// All groups, and broadcast DHCP.
     All,
-    /// No groups. Routing protocols then work only with configured neighbours.
+    /// No groups. Without groups, routing protocols work only with configured neighbours.
     None,
 }
 
 /// `[routers.NAME.share]`: share of a router while a worker is overloaded. Shares are enforced only if at least one
-/// router has a weight. The weight of all others is then 10.
+/// router has a weight. The weight of all other routers is then 10.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterShare {

@@ -27,7 +27,7 @@ pub struct Subscribers {
     /// Prefix of virtual MACs, one to three bytes long. The addresses of sites differ in the remaining bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_mac_prefix: Option<MacPrefix>,
-    /// Whether terminals, or bridges and relays within sites, may add option 82. The option is then replaced. Otherwise
+    /// Whether terminals, or bridges and relays within sites, may add option 82. An added option is replaced. Otherwise
     /// such messages are dropped.
     #[serde(rename = "trust-option-82")]
     pub trust_option_82: bool,

@@ -32,7 +32,7 @@ pub struct System {
     pub steering: Steering,
     /// Whether packet buffers are in huge pages.
     pub hugepages: Hugepages,
-    /// Whether workers poll without sleeping. This gives the lowest latency, but the core of each worker is always
+    /// Whether workers poll without sleeping. Polling gives the lowest latency, but the core of each worker is always
     /// busy.
     pub busy_poll: bool,
     /// How idle workers wait.
@@ -76,7 +76,7 @@ pub enum Model {
     /// Workers perform the stages that `stages` assigns to them, and hand packets over to each other.
     Pipeline,
     /// Some workers receive and parse; others own the sessions and inspect. `roles` assigns the cores. Receiving
-    /// workers assist when the others are overloaded.
+    /// workers assist when the other workers are overloaded.
     RoleSplit,
     /// The placement that `sluice plan` chooses at each start.
     Auto,
@@ -159,8 +159,7 @@ impl System {
         self.shards.unwrap_or(by_itself)
     }
 
-    /// Number of shards that does not depend on the number of workers. This number is used for measurements and
-    /// replays.
+    /// Number of shards that does not depend on the number of workers. The value is used for measurements and replays.
     pub fn shards_of_many(&self) -> u16 {
         self.shards.unwrap_or(SHARDS)
     }
@@ -283,7 +282,7 @@ pub struct Sessions {
     pub ipv4: u32,
     /// Maximum number of IPv6 sessions. Memory is reserved at start.
     pub ipv6: u32,
-    /// Idle timeouts of sessions. Pools may override them.
+    /// Idle timeouts of sessions. Pools may override these timeouts.
     pub timeouts: Timeouts,
 }
 
@@ -336,7 +335,7 @@ pub struct Timeouts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Control {
-    /// Path of the Unix socket. Only its owner may connect.
+    /// Path of the Unix socket. Only the owner of the socket may connect.
     pub socket: PathBuf,
     /// Log level.
     pub log: LogLevel,

@@ -97,7 +97,7 @@ impl PortRange {
         Self::new(self.first.max(other.first), self.last.min(other.last))
     }
 
-    /// A range of the same size that begins at `first`. `None` if it would exceed port 65535.
+    /// A range of the same size that begins at `first`. `None` if the range would exceed port 65535.
     pub fn moved_to(&self, first: u16) -> Option<Self> {
         Self::new(first, first.checked_add(self.last - self.first)?)
     }

@@ -46,7 +46,7 @@ impl SetElement {
         }
     }
 
-    /// Number of elements that this value occupies in a set of a type. `None` if the set can't contain it.
+    /// Number of elements that this value occupies in a set of a type. `None` if the set can't contain the value.
     pub fn count(&self, kind: SetType) -> Option<usize> {
         match (*self, kind) {
             (Self::Addresses(first, last), SetType::Addresses) => (first == last).then_some(1),

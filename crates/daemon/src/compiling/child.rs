@@ -20,7 +20,7 @@ use super::{CompileError, Cores, Progress};
 
 /// Command-line argument that makes this program the compiler process.
 pub const COMMAND: &str = "compile-signatures";
-/// Memory limit of the process. Compilation fails for rules that need more.
+/// Memory limit of the process. The compilation of rules that need more memory fails.
 const MEMORY: u64 = 8 << 30;
 /// Exit status for a database that can't be written.
 const UNKEPT: u8 = 74;
@@ -189,7 +189,8 @@ struct Followed {
 }
 
 impl Followed {
-    /// Read the reports until the process closes its output. Returns `false` if that takes longer than `patience`.
+    /// Read the reports until the process closes its output. Returns `false` if the process takes longer than
+    /// `patience`.
     fn follow(&mut self, heard: &mpsc::Receiver<String>, patience: Duration, progress: &Progress) -> bool {
         let deadline = Instant::now() + patience;
         loop {

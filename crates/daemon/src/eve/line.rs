@@ -129,7 +129,7 @@ impl Scene<'_> {
     }
 }
 
-/// Serialise as a line. Serialisation can't fail for these types.
+/// Serialise as a line. The types of records can always be serialised.
 fn finish(line: &impl Serialize) -> Vec<u8> {
     let mut text = to_json(line).unwrap_or_default();
     text.push('\n');

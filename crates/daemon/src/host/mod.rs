@@ -234,8 +234,8 @@ impl Hosts {
         self.shared.deliver(index, frame)
     }
 
-    /// Pass all frames from host stacks first to `taker`, with the index of the interface. Frames that it consumes are
-    /// not processed further. Only one such callback can be set.
+    /// Pass all frames from host stacks first to `taker`, with the index of the interface. Frames that `taker` consumes
+    /// are not processed further. Only one such callback can be set.
     pub fn divert(&self, taker: Diversion) {
         let _ = self.shared.diversion.set(taker);
     }

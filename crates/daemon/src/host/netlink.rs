@@ -40,7 +40,7 @@ const GROUP: u32 = 0x534c;
 const ORIGIN: u8 = 0x53;
 /// Routing table that Linux uses last (`RT_TABLE_DEFAULT`). Routing daemons do not use it.
 const LAST_TABLE: u8 = 253;
-/// Priority of the rule for that table. All other rules have precedence.
+/// Priority of the rule for the routing table `RT_TABLE_DEFAULT`. All other rules have precedence.
 const LAST_RULE: u32 = 32_767;
 
 /// A request under construction.

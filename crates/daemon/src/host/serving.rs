@@ -87,7 +87,7 @@ impl Shared {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Deliver a frame to a host stack. Returns `false` if that fails.
+    /// Deliver a frame to a host stack. Returns `false` if the frame can't be delivered.
     pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
         let line = lock(&self.taps).get(&index).cloned();
         let Some(line) = line else { return false };

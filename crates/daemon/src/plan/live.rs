@@ -106,7 +106,7 @@ pub enum Room {
 pub struct SeenInterface {
     /// Name of the interface.
     pub name: String,
-    /// Device as configured. For a bond, its members.
+    /// Device as configured. For a bond, the members are listed.
     pub device: String,
     /// Packets, including those of its VLANs.
     pub packets: u64,

@@ -23,11 +23,11 @@ const MOST_SESSIONS: u32 = 1 << 18;
 /// Maximum number of frames used from captures or live traffic.
 pub const MOST_FRAMES: usize = 1 << 16;
 
-/// Number of frames that are queued at the ports when a batch begins. The first of them have then left the innermost
-/// caches, like frames from a card.
+/// Number of frames that are queued at the ports when a batch begins. The first of these frames have then left the
+/// innermost caches, like frames from a card.
 const WAITING: usize = 2048;
 
-/// Number of passes. The result is the median over all their batches.
+/// Number of passes. The result is the median over the batches of all passes.
 const PASSES: usize = 7;
 
 /// Traffic for a measurement.

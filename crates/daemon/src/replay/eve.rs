@@ -126,7 +126,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Write the inspection statistics if their interval has passed. At the end, write them in any case.
+    /// Write the inspection statistics if their interval has passed. At the end, write the statistics in any case.
     ///
     /// # Errors
     /// A line can't be written.
@@ -145,7 +145,7 @@ impl Lines {
         self.write(&scene.statistics(now, counted))
     }
 
-    /// Flush all lines. Returns their number.
+    /// Flush all lines. Returns the number of lines.
     ///
     /// # Errors
     /// The lines can't be written.

@@ -80,7 +80,7 @@ fn open(namespace: Option<&Path>) -> io::Result<Socket> {
     within(namespace, socket)
 }
 
-/// Dumps to request, in this order. Each must complete before the next is requested.
+/// Dumps to request, in this order. Each dump must complete before the next dump is requested.
 const LISTINGS: [(u16, u8, usize); 3] = [
     (kind::GET_NEXT_HOP, 0, 8),
     (kind::GET_ROUTE, INET, 12),
@@ -129,7 +129,7 @@ async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
 
 /// State of the dump of all tables.
 struct Listing {
-    /// Index in [`LISTINGS`] of the current dump. If all are complete, their number.
+    /// Index in [`LISTINGS`] of the current dump. If all dumps are complete, the index equals the number of listings.
     next: usize,
     /// Whether a change requires another dump.
     is_outdated: bool,

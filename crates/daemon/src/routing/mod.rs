@@ -1,5 +1,5 @@
 //! Route feeds: an FPM server for each router that has one configured, and listeners on the kernel routing tables of
-//! namespaces. Both add the received routes to the router's RIB.
+//! namespaces. All feeds add the received routes to the router's RIB.
 
 mod kernel;
 mod keys;
@@ -121,7 +121,7 @@ pub struct Standing {
     pub refused: [u64; Refusal::ALL.len()],
     /// Number of connections that were closed because of invalid data.
     pub broken: u64,
-    /// Number of panics. Each of them ended a connection.
+    /// Number of panics. Each panic has ended a connection.
     pub panics: u64,
     /// Number of routes that were removed because the daemon did not send them again.
     pub swept: u64,
@@ -190,7 +190,7 @@ impl Shared {
         self.began.elapsed()
     }
 
-    /// Count a rejected peer. At most one is logged per [`COMPLAINTS`].
+    /// Count a rejected peer. At most one rejection is logged per [`COMPLAINTS`].
     fn refuse(&self, peer: &Peer, refusal: Refusal) {
         self.tally.refused.add(refusal);
         let (now, mut complained) = (
@@ -214,7 +214,7 @@ impl Shared {
         state.replay.begin(self.now(), stale);
     }
 
-    /// Process received data. `follow` passes it to the feed.
+    /// Process received data. The callback `follow` passes the data to the feed.
     fn hear<R>(&self, mut follow: impl FnMut(&mut Feed, &mut Rib, sluice_route::Time) -> R) -> Option<R> {
         let (mut state, now, mut result) = (self.state(), self.now(), None);
         self.routes.change(&mut |rib| {

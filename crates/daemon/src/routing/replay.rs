@@ -44,7 +44,7 @@ impl Replay {
         }
     }
 
-    /// The daemon has connected. `stale` is the number of its stale routes.
+    /// The daemon has connected. `stale` is the number of the daemon's stale routes.
     pub fn begin(&mut self, now: Duration, stale: usize) {
         self.state = State::Replaying {
             since: now,
@@ -94,7 +94,8 @@ impl Replay {
         }
     }
 
-    /// Whether the stale routes must be removed now. `stale` is their number. Must be called again after each deadline.
+    /// Whether the stale routes must be removed now. `stale` is the number of stale routes. This function must be
+    /// called again after each deadline.
     pub fn is_over(&mut self, now: Duration, stale: usize) -> bool {
         let (over, next) = match self.state {
             State::Replaying { since, heard, before } => {

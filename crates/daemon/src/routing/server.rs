@@ -29,7 +29,8 @@ use crate::socket::Socket;
 /// Bytes per read. This number of bytes contains about 600 routes, which take the control thread 1 to 2 ms.
 const READ: usize = 64 * 1024;
 
-/// Maximum number of connections that wait for their first message. If it is exceeded, the oldest is closed.
+/// Maximum number of connections that wait for their first message. Above this maximum, the oldest such connection is
+/// closed.
 const WAITING: usize = 16;
 
 /// Maximum wait for the first message.

@@ -46,7 +46,7 @@ pub fn recent_lines(count: usize) -> Vec<String> {
 
 /// Redirect DPDK's log to this module.
 pub(super) fn open() {
-    // SAFETY: `write` is a static function that any thread may call. If this fails, the log goes to stderr.
+    // SAFETY: `write` is a static function that any thread may call. If the call fails, the log goes to stderr.
     unsafe { sys::sluice_log_open(Some(write)) };
 }
 

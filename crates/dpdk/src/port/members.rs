@@ -65,7 +65,7 @@ impl Opening<'_> {
         choose(device, self.plan.mtu, 1, Some(wanted)).driver
     }
 
-    /// Probe a member in DPDK. Also returns DPDK's name for it.
+    /// Probe a member in DPDK. Also returns DPDK's name of the member.
     fn member(&self, device: &Device) -> Result<(Member, CString), PortError> {
         let origin = Origin::of(device);
         let probed = self.probe(device, self.driver(device))?;
@@ -140,7 +140,8 @@ impl Port {
         }
     }
 
-    /// Whether any member has a carrier. This is checked because DPDK does not report it. True for other ports.
+    /// Whether any member has a carrier. The carrier is checked because DPDK does not report it. Returns true for ports
+    /// that are not bonds.
     pub(super) fn has_carrier(&self) -> bool {
         let places = self.places();
         places.is_empty() || places.iter().any(Place::serves)

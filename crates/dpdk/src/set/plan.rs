@@ -6,7 +6,7 @@ use crate::eal::EalRequirements;
 use crate::pool::{AF_XDP_BUFFER, HEADROOM, JUMBO_BUFFER, ORDINARY_BUFFER, PoolSize};
 use crate::port::PortPlan;
 
-/// Requested number of descriptors per queue. A device with a lower maximum reduces it.
+/// Requested number of descriptors per queue. A device with a lower maximum uses fewer descriptors.
 pub(crate) const DESCRIPTORS: u32 = 1024;
 
 /// Largest MTU with which AF_PACKET uses frames of 2,048 bytes.

@@ -18,7 +18,7 @@ pub(crate) trait HashDevice {
     fn table(&self, entries: u16) -> Result<Vec<u16>, Refusal>;
 }
 
-/// The device rejected a request. The text is that of its error number.
+/// The device rejected a request. The text is that of the returned error number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) String);
 
@@ -26,7 +26,7 @@ pub(crate) struct Refusal(pub(crate) String);
 #[derive(Clone, Debug)]
 pub(crate) struct Hash {
     pub(crate) functions: Functions,
-    /// The key in use. `None` if the device does not report it.
+    /// The key in use. `None` if the device does not report its key.
     pub(crate) key: Option<HashKey>,
     /// Whether the device delivers the hash together with the frame.
     pub(crate) delivered: bool,

@@ -36,8 +36,8 @@ pub enum Error {
     Start,
 }
 
-/// Protocol numbers that nDPI reports for a flow; 0 is unknown. Both are set if one protocol carries the other: 91 with
-/// 126 is Google over TLS.
+/// Protocol numbers that nDPI reports for a flow; 0 is unknown. Both numbers are set if one protocol carries the other:
+/// 91 with 126 is Google over TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProtocolPair {
     /// Number of the carrying protocol.
@@ -327,8 +327,8 @@ fn zeroed_flows(flows: u32) -> Box<[raw::ndpi_flow_struct]> {
     unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, flows as usize)) }
 }
 
-/// Triggers lazy initialisation in libgcrypt (ciphers for QUIC) and the C library (time zone). Both keep the memory that
-/// they allocate.
+/// Triggers lazy initialisation in libgcrypt (ciphers for QUIC) and the C library (time zone). Both libraries keep the
+/// memory that they allocate.
 fn warm_up() -> Result<(), Error> {
     let key = [0u8; 32];
     for mode in [raw::GCRY_CIPHER_MODE_ECB, raw::GCRY_CIPHER_MODE_GCM] {

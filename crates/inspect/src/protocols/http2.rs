@@ -456,7 +456,7 @@ impl Connection {
                 return;
             }
         }
-        // A push promise contains a request on behalf of the client. The response to it is on another stream.
+        // A push promise contains a request on behalf of the client. The response to this request is on another stream.
         if promise {
             return;
         }

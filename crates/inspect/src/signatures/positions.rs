@@ -158,7 +158,7 @@ fn is_kept(condition: &Condition) -> bool {
 }
 
 /// `.example.org` at the end of a buffer with a `dotprefix` transform: equivalent to `example.org` at the end, either at the
-/// start of the buffer or after a dot. This form needs no transform.
+/// start of the buffer or after a dot. The form with the dot needs no transform.
 fn with_dot(content: &Content, buffer: Buffer, steps: &[Transform]) -> Option<Vec<Condition>> {
     if *steps != [Transform::DotPrefix] {
         return None;

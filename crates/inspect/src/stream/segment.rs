@@ -48,7 +48,7 @@ pub enum SegmentKind {
 /// Queued bytes that are now in order, or the rest of a long segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedData {
-    /// Number of bytes. These are the last bytes of the direction's view.
+    /// Number of bytes. The segment's bytes are the last bytes of the direction's view.
     pub length: usize,
     /// The stream ends with these bytes.
     pub ends: bool,
@@ -374,8 +374,8 @@ fn in_order(
 }
 
 /// Handles a segment in order that is followed by queued bytes, or is longer than a single append. Where the segment
-/// overlaps queued bytes, it is rewritten. Unacknowledged bytes are moved to blocks, because later bytes replace them in
-/// the window. Returns the number of bytes that differed.
+/// overlaps queued bytes, the segment is rewritten. Unacknowledged bytes are moved to blocks, because later bytes replace
+/// them in the window. Returns the number of bytes that differed.
 #[cold]
 fn fill(
     side: &mut Half,

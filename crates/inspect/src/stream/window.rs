@@ -100,7 +100,7 @@ impl<'m> Windows<'m> {
         window as usize * self.capacity
     }
 
-    /// Maximum number of bytes of one append. The same number of bytes before them remains in the window.
+    /// Maximum number of bytes of one append. The same number of bytes before the appended bytes remains in the window.
     #[inline(always)]
     pub(super) fn max_append(&self) -> usize {
         self.keep
@@ -197,7 +197,7 @@ impl<'m> Windows<'m> {
     }
 
     /// Appends queued bytes that follow the side's last released byte, at most to the end of one block and one buffer.
-    /// Returns their number.
+    /// Returns the number of appended bytes.
     #[cold]
     pub(super) fn append_kept(&mut self, side: &mut Half, others: u32) -> usize {
         let length = self.blocks.run(side, side.next).len().min(self.keep);

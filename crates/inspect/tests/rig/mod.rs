@@ -90,7 +90,7 @@ impl Rig {
         self.send_from(direction, true, segment)
     }
 
-    /// Processes a segment. `own` means that it arrived from its sender's side.
+    /// Processes a segment. `own` means that the segment arrived from its sender's side.
     pub fn send_from(&mut self, direction: Direction, own: bool, mut segment: Vec<u8>) -> SegmentKind {
         let step = self.streams.segment(self.handle, direction, own, &mut segment);
         assert_eq!(0xffff, checksum::sum(&segment), "the checksum is right after {step:?}");

@@ -9,7 +9,7 @@ use crate::import::ranges::Ranges;
 use crate::schema::{Balance, DestinationRule, Name, Pool};
 use crate::value::{OneOrMore, Port, PortRange, Transport};
 
-/// Maximum number of addresses per line. Each of them becomes a rule.
+/// Maximum number of addresses per line. Each address becomes a rule.
 const MOST_ADDRESSES: u128 = 16;
 
 /// A destination rule, with the line from which it results.

@@ -172,7 +172,7 @@ impl Check<'_> {
         resolved
     }
 
-    /// Resolve a group and the groups that it contains. `within` is the path of groups that contain it.
+    /// Resolve a group and the groups that it contains. `within` is the path of groups that contain the group.
     fn group<'g, M: Member>(
         &mut self,
         what: &'static str,

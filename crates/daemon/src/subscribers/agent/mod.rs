@@ -65,7 +65,7 @@ pub struct Agent {
     /// State of sites, by index.
     entries: Vec<Entry>,
     macs: HashMap<Mac, u32>,
-    /// Site of each address in use. Addresses that are only offered are not included.
+    /// Site of each address in use. Offered addresses that are not yet acknowledged are not included.
     addresses: HashMap<Ipv4Addr, u32>,
     /// Leases from before a restart. The sites of these leases have not requested an address yet.
     kept: HashMap<Mac, Lease>,

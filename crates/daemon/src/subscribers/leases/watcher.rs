@@ -48,7 +48,7 @@ pub struct Standing {
     pub overflows: u64,
     /// Number of checks whose changes have been delivered.
     pub looks: u64,
-    /// Number of panics. The file was read again after each of them.
+    /// Number of panics. After each panic, the file was read again.
     pub panics: u64,
 }
 

@@ -104,7 +104,7 @@ impl Whole {
     }
 }
 
-/// Apply entries in the order of their addresses. Returns those beyond the maximum number.
+/// Apply entries in the order of their addresses. Returns the entries beyond the maximum number.
 fn tell(mut entries: Vec<Entry>, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Vec<Entry> {
     entries.sort_unstable_by_key(Entry::address);
     let mut refused = Vec::new();

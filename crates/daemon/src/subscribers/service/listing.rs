@@ -80,7 +80,7 @@ pub struct LeaseView {
 }
 
 impl Service {
-    /// A site by number. `None` if it does not exist.
+    /// A site by number. `None` if the site does not exist.
     pub fn site(&self, site: Site) -> Option<SiteView> {
         let (place, group) = self.parameters.group_of(site)?;
         let standing = self.standing(site)?;

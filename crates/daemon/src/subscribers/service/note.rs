@@ -1,4 +1,4 @@
-//! Log messages of the subscriber service. Each is a single line.
+//! Log messages of the subscriber service. Each message is a single line.
 
 use std::fmt;
 use std::net::Ipv4Addr;

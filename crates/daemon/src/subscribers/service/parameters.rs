@@ -75,7 +75,7 @@ impl Parameters {
         }
     }
 
-    /// Virtual MAC of a site. All zeros if it has none.
+    /// Virtual MAC of a site. All zeros if the site has no virtual MAC.
     pub fn mac(&self, site: Site) -> Mac {
         self.macs.get(site.0 as usize).copied().unwrap_or_default()
     }

@@ -34,8 +34,8 @@ const LATE: Nanoseconds = 16;
 pub struct Client {
     pub agent: Agent,
     interface: u16,
-    /// Source MAC of the last acknowledgement from each server. This MAC is that of the server, or of the router
-    /// towards it.
+    /// Source MAC of the last acknowledgement from each server. The MAC is that of the server, or of the router towards
+    /// it.
     ways: HashMap<Ipv4Addr, Mac>,
     /// Sites whose addresses must be announced.
     announcing: VecDeque<Site>,

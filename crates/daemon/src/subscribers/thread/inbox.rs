@@ -55,7 +55,7 @@ pub struct Heard {
 }
 
 impl Inbox {
-    /// Create a queue for the relays of sites. Returns both ends.
+    /// Create a queue for the relays of sites. Returns both ends of the queue.
     ///
     /// # Errors
     /// No file descriptor is available.
@@ -75,7 +75,7 @@ impl Inbox {
         *lock(&self.meant) = Meant::of(parameters);
     }
 
-    /// Queue a frame from a host stack if it is addressed to a relay. Returns whether it is.
+    /// Queue a frame from a host stack if it is addressed to a relay. Returns whether the frame was queued.
     pub fn takes(&self, interface: u16, frame: &[u8]) -> bool {
         let datagram = Datagram::of(frame).filter(|datagram| datagram.destination.port() == SERVER_PORT);
         let meant = datagram.is_some_and(|datagram| lock(&self.meant).has(interface, *datagram.destination.ip()));

@@ -52,7 +52,7 @@ pub struct Task {
     settled: bool,
     /// Persistent storage of the leases of each DHCP client.
     stores: Vec<Option<Store>>,
-    /// Numbers of frames that could not be sent. These frames are not in the service's counters yet.
+    /// Numbers of frames that could not be sent. Such frames are not yet in the service's counters.
     lost: [(Count, u64); 2],
     buffer: Vec<u8>,
     next: Option<u64>,

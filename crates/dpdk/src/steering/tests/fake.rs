@@ -140,7 +140,7 @@ impl Fake {
         )
     }
 
-    /// Hash of a packet. `None` if the card hashes none of its fields.
+    /// Hash of a packet. `None` if the card hashes no field of the packet.
     pub(super) fn hash_of(&self, packet: &Packet) -> Option<u32> {
         use Functions as F;
         let on = |function| self.functions.get().contains(function);

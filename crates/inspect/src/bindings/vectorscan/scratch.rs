@@ -8,7 +8,8 @@ use super::{Database, Error, Mode, ScanLog, check, raw};
 #[derive(Debug)]
 pub struct Scratch {
     memory: *mut raw::HsScratch,
-    /// Serial numbers of the databases that the scratch is large enough for. The library does not check this.
+    /// Serial numbers of the databases that the scratch is large enough for. The library does not check the size of a
+    /// scratch.
     serves: Vec<u64>,
     /// Recorded scans, if recording is on.
     log: Option<Box<ScanLog>>,

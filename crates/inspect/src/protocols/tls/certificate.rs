@@ -1,5 +1,5 @@
-//! The start of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. These fields precede the
-//! key and the signature, so an incomplete certificate suffices. The parser allocates nothing and reads every byte once.
+//! The start of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. The fields precede the key
+//! and the signature, so an incomplete certificate suffices. The parser allocates nothing and reads every byte once.
 
 /// Maximum number of elements of a name that are written to the buffer.
 const ELEMENTS: usize = 32;
