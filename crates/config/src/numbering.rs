@@ -1,5 +1,5 @@
-//! Numbers of interfaces, virtual routers and ports. At the start they are in the order of the file. As long as the
-//! process runs, a name keeps its number, because sessions, routes and neighbours refer to the number.
+//! Numbers of interfaces, virtual routers and ports. At the start, the numbers are in the order of the file. As long as
+//! the process runs, a name keeps its number, because sessions, routes and neighbours refer to the number.
 
 /// State of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -109,7 +109,7 @@ fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     ))
 }
 
-/// Whether hugepages are required. `None` means that they are used if enough are free.
+/// Whether hugepages are required. `None` means that hugepages are used if enough are free.
 pub(crate) fn wants_hugepages(config: &Config) -> Option<bool> {
     match config.document.system.hugepages {
         schema::Hugepages::Auto => None,

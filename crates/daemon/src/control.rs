@@ -121,7 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Guard. While it exists, no shard moves to or is taken over by another worker, and no other task commits.
+/// Guard. While the guard exists, no shard moves to or is taken over by another worker, and no other task commits.
 pub(crate) struct Standstill<'c> {
     _one: tokio::sync::MutexGuard<'c, ()>,
     assist: Option<Arc<Assist>>,

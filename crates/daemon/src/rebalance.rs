@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::desk::Gone;
 use crate::ports::table;
 
-/// Interval between comparisons of the loads. This interval is also the time that a move gets to take effect.
+/// Interval between comparisons of the loads. The interval is also the time that a move gets to take effect.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Polling interval while workers complete a step of a move.

@@ -1,4 +1,4 @@
-//! The control socket. Only one daemon uses it, and only its owner has access.
+//! The control socket. Only one daemon uses the socket, and only the socket's owner has access.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{Error, ErrorKind};

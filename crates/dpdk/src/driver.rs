@@ -1,5 +1,4 @@
-//! Chooses the driver for a device, with a reason, and determines the driver's limits. DPDK need not be running for
-//! this.
+//! Chooses the driver for a device, with a reason, and determines the driver's limits. DPDK need not be running.
 
 use std::fmt;
 use std::path::Path;

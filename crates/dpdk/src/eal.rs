@@ -111,8 +111,8 @@ impl Eal {
             .spawn(move || {
                 let mut pointers: Vec<*mut std::ffi::c_char> =
                     arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
-                // SAFETY: there are as many strings as `pointers` has elements, and they live during the call. The EAL
-                // copies them, and at most reorders the array. `OnceLock` ensures a single start.
+                // SAFETY: there are as many strings as `pointers` has elements, and the strings live during the call.
+                // The EAL copies the strings, and at most reorders the array. `OnceLock` ensures a single start.
                 unsafe { sys::sluice_eal_start(pointers.len() as i32, pointers.as_mut_ptr()) }
             })
             .map_err(|error| EalError::NoThread(error.to_string()))?
@@ -121,8 +121,8 @@ impl Eal {
         log::quiet_libraries();
         if started == 0 {
             // The registers of legacy virtio with UIO are I/O ports. Only the thread that started the EAL may access
-            // them so far, and it has ended. If DPDK rejects this call, it has not loaded the driver that needs it.
-            // SAFETY: the call only changes a permission of this thread.
+            // them so far, and it has ended. If DPDK rejects the call, DPDK has not loaded the driver that needs the
+            // call. SAFETY: the call only changes a permission of this thread.
             unsafe { sys::sluice_io_ports() };
         }
         match started {

@@ -216,7 +216,7 @@ impl Devices {
         Ok((devices, hands))
     }
 
-    /// Open a port at a free index. Workers use it after they have renewed the port
+    /// Open a port at a free index. Workers use the new port after they have renewed the port
     /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)). While a set is being
     /// opened, they need not renew it.
     pub fn attach(&self, place: PortIndex, wanted: &PortPlan) -> Result<Arc<Port>, SetError> {

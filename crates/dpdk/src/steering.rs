@@ -324,7 +324,7 @@ pub struct Steered {
     pub wish: Steering,
     /// Receive queues in use.
     pub queues: u16,
-    /// Capabilities of the device. `None` if they were not queried.
+    /// Capabilities of the device. `None` if the capabilities were not queried.
     pub capabilities: Option<Capabilities>,
     /// Actual steering. `None` if there is no steering, or if the steering is mixed or unknown. Packets are then
     /// distributed in software.

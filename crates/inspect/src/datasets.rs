@@ -194,7 +194,7 @@ impl Dataset {
         self.loaded.contains(value) || self.entry(self.hash(value), |entry, hash| entry == hash).is_some()
     }
 
-    /// Adds a value. Returns true if it was not in the list before.
+    /// Adds a value. Returns true if the value was not in the list before.
     pub fn add(&self, value: &[u8]) -> bool {
         if self.contains(value) {
             return false;

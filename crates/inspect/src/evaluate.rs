@@ -515,8 +515,7 @@ impl Evaluator {
         }
         let open = !content.ends && to.is_none_or(|to| to > view.end());
         let undecided = !view.complete && (open || content.ends && !view.is_final);
-        // A negated content with a bound waits for the end of its range. Without a bound it does not wait for the end
-        // of the stream.
+        // A negated content with a bound waits for the end of its range. A negated content without a bound does not wait for the end of the stream.
         if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
             return RuleResult::Incomplete;
         }

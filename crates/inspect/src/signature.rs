@@ -301,13 +301,13 @@ pub enum Buffer {
     FileSha256,
     /// Output of [`Condition::Base64Decode`].
     Base64,
-    /// The first of [`Signature::transformed`].
+    /// Output of the first transform list in [`Signature::transformed`].
     Transformed1,
-    /// The second of [`Signature::transformed`].
+    /// Output of the second transform list in [`Signature::transformed`].
     Transformed2,
-    /// The third of [`Signature::transformed`].
+    /// Output of the third transform list in [`Signature::transformed`].
     Transformed3,
-    /// The fourth of [`Signature::transformed`].
+    /// Output of the fourth transform list in [`Signature::transformed`].
     Transformed4,
 }
 

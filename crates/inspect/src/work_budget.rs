@@ -47,7 +47,8 @@ struct Account {
 }
 
 /// Work budget of the current packet. Each shard has one, and the components of the shard hold clones of it. Only the worker
-/// that processes the packet uses it. The atomics make it shareable and are accessed as plain words.
+/// that processes the packet uses it. Its fields are atomics only so that they can be shared; they are accessed like plain
+/// words.
 #[derive(Clone, Debug)]
 pub struct WorkBudget(Arc<Account>);
 

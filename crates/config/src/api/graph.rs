@@ -52,7 +52,7 @@ pub struct GraphEdge {
     pub from: String,
     /// Node that receives the packets.
     pub to: String,
-    /// Condition of the edge. Empty if it is the only edge of its node.
+    /// Condition of the edge. Empty if the edge is the only one of its node.
     pub why: String,
 }
 

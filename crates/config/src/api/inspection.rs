@@ -40,12 +40,12 @@ pub struct Alert {
     pub interface: String,
     /// IP protocol.
     pub protocol: String,
-    /// Source address of the packet. If it is an inside address, it is the one before translation.
+    /// Source address of the packet. An inside address is the address before translation.
     pub source: IpAddr,
     /// Source port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
-    /// Destination address of the packet. If it is an inside address, it is the one before translation.
+    /// Destination address of the packet. An inside address is the address before translation.
     pub destination: IpAddr,
     /// Destination port.
     #[serde(skip_serializing_if = "Option::is_none")]

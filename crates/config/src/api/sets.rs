@@ -39,7 +39,7 @@ pub struct Set {
     pub count: u64,
     /// Maximum number of elements.
     pub size: u64,
-    /// Default timeout of added elements. If absent, they have no timeout.
+    /// Default timeout of added elements. If absent, added elements have no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
     /// Packets whose source was not added, because the set was full or was being changed.

@@ -251,7 +251,7 @@ impl Packets {
     }
 }
 
-/// Difference of hyperrectangles. `None` if it consists of more than `most` of them.
+/// Difference of hyperrectangles. `None` if the difference consists of more than `most` hyperrectangles.
 pub fn remains(of: Vec<Packets>, without: &[Packets], most: usize) -> Option<Vec<Packets>> {
     let mut left = of;
     for other in without {

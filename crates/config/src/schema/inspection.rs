@@ -53,8 +53,8 @@ pub struct Inspection {
     pub cache: String,
     /// Maximum number of flows that are inspected at the same time.
     pub flows: u32,
-    /// Number of bytes that are kept for each direction of a TCP connection. Rules can search them again, and
-    /// retransmissions are compared with them.
+    /// Number of bytes that are kept for each direction of a TCP connection. Rules can search these bytes again, and
+    /// retransmissions are compared with these bytes.
     pub window: u32,
     /// Number of bytes of TCP streams that are kept in addition to the windows, over all connections: data beyond a
     /// gap, and forwarded data that is not acknowledged. Each shard gets an equal part, and one connection may use half

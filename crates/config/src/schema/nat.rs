@@ -23,8 +23,8 @@ pub struct Nat {
     pub subscribers: u32,
     /// Maximum number of port blocks, over all subscribers. Memory is reserved at start.
     pub port_blocks: u32,
-    /// Maximum number of ports and port blocks in quarantine (`quarantine` of a pool). If it is reached, released ports
-    /// are free immediately; this is counted.
+    /// Maximum number of ports and port blocks in quarantine (`quarantine` of a pool). If this number is reached,
+    /// released ports are free immediately; such releases are counted.
     pub quarantined_ports: u32,
     /// Reply to an inbound SYN that matches no session or mapping (RFC 5382, REQ-4).
     pub unsolicited_syn: UnsolicitedSyn,

@@ -9,8 +9,8 @@ use crate::value::{AddressRange, ByProtocol, Key, Period, PortRange, PortRanges,
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Pool {
-    /// Addresses, ranges and prefixes. The addresses need not be contiguous. They may include an address of the output
-    /// interface of the pool's rules, since the gateway opens no TCP or UDP connections from it.
+    /// Addresses, ranges and prefixes. The addresses need not be contiguous. The pool may include an address of the
+    /// output interface of the pool's rules, since the gateway opens no TCP or UDP connections from it.
     pub addresses: Vec<AddressRange>,
     /// Ports and ICMP identifiers to allocate, as a range or a list of ranges. Ports that destination rules forward
     /// must be outside of these ranges, or reserved.

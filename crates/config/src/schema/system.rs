@@ -193,7 +193,7 @@ pub struct Idle {
     pub spin: u32,
     /// Number of further rounds, with a processor pause between them, after which a worker sleeps.
     pub pause: u32,
-    /// Duration of a sleep. In this time, devices queue up to 1,024 received frames per queue.
+    /// Duration of a sleep. During a sleep, devices queue up to 1,024 received frames per queue.
     pub sleep: Period,
     /// Whether workers sleep until a device raises an interrupt, but at most for a millisecond or for `sleep`,
     /// whichever is longer. The setting has an effect only if all devices support interrupts.

@@ -45,8 +45,7 @@ use sluice_route::RouteError;
 use sluice_route::neighbour::Timing;
 use sluice_route::policer::ControlClass;
 
-/// Why a valid configuration can't be converted. In these cases another crate rejects what the configuration crate
-/// accepts.
+/// Why a valid configuration can't be converted. Another crate rejects what the configuration crate accepts.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The number of shards is invalid.

@@ -34,7 +34,8 @@ const UP: u32 = 1;
 const NO_ARP: u32 = 0x80;
 const NO_DETECTION: u32 = 2;
 
-/// Link group of all links that Sluice creates. A new process uses it to recognise the links of an earlier process.
+/// Link group of all links that Sluice creates. By this group, a new process recognises the links of an earlier
+/// process.
 const GROUP: u32 = 0x534c;
 /// Protocol (`IFA_PROTO`) of addresses that Sluice sets. Addresses of daemons have other values.
 const ORIGIN: u8 = 0x53;

@@ -14,7 +14,7 @@ use rustix::event::epoll;
 use super::links::Taps;
 use super::{Diversion, Queues, lock};
 
-/// Maximum sleep of the thread. Workers don't wake it, since that would cost them a system call.
+/// Maximum sleep of the thread. Workers don't wake the thread, because a system call would take their time.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Maximum sleep while no host stack exists.

@@ -50,7 +50,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Write to the configured target. If it is an existing file, lines are appended, as the daemon does.
+    /// Write to the configured target. If the target is an existing file, lines are appended, as the daemon does.
     ///
     /// # Errors
     /// The file can't be opened, or no process listens at the socket.

@@ -10,8 +10,8 @@ use crate::pci::{HugePages, Mode, reserve};
 pub struct EalRequirements {
     /// Bytes of DPDK memory for pools, rings and drivers.
     pub bytes: usize,
-    /// Bytes that ports that are attached later may need. Without hugepages, this memory is reserved if available; it
-    /// costs nothing until it is used.
+    /// Bytes that ports that are attached later may need. Without hugepages, this memory is reserved if available;
+    /// reserved memory costs nothing until it is used.
     pub spare_bytes: usize,
     /// Cores to which workers are pinned.
     pub cores: Vec<usize>,

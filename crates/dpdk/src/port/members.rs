@@ -129,8 +129,8 @@ impl Port {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the port's device has been removed, or the kernel requests its removal. The port must then be closed.
-    /// For a bond, this is the case when no member is left.
+    /// Whether the port's device has been removed, or the kernel requests its removal. The port must then be closed. A
+    /// bond must be closed when no member is left.
     pub fn is_gone(&self) -> bool {
         let places = self.places();
         let is_left = |place: &Place| place.member.is_some() && !place.is_gone();

@@ -31,7 +31,7 @@ enum Listener {
 }
 
 impl Listener {
-    /// Check the path. If it is a socket that a killed process has left, it is removed.
+    /// Check the path. A socket that a killed process has left is removed.
     fn at(path: &str) -> Self {
         match std::os::unix::net::UnixStream::connect(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Listener::Nobody,

@@ -1,4 +1,4 @@
-//! XDP sockets that DPDK leaves open when it closes a port. Unless they are closed, the interface's queue stays
+//! XDP sockets that DPDK leaves open when it closes a port. Unless the sockets are closed, the interface's queue stays
 //! occupied until the process ends.
 
 use std::fs;

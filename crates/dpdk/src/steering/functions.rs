@@ -179,7 +179,7 @@ impl fmt::Debug for Functions {
 }
 
 impl fmt::Display for Functions {
-    /// Write the fields for operators. If they are the same for all packet types, they are written only once.
+    /// Write the fields for operators. Fields that are the same for all packet types are written only once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(steering) = self.steering() {
             return write!(f, "{steering}");

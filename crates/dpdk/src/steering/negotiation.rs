@@ -221,8 +221,8 @@ fn agree(
                 return None;
             }
         };
-        // Some devices accept functions and key when they are configured, others when they are running. Setting them
-        // again may interrupt traffic, so they are set again only if they differ.
+        // Some devices accept functions and key when they are configured, others when they are running. Setting
+        // functions and key again may interrupt traffic, so both are set again only if they differ.
         let as_wished =
             |hash: &Hash| hash.functions == attempt.functions && (attempt.key.is_none() || attempt.key == hash.key);
         if !as_wished(&hash) {

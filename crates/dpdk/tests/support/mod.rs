@@ -266,8 +266,8 @@ pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, l
     }
 }
 
-/// Number of frames that a kernel may lose in one exchange. Under memory pressure, it fails to allocate memory for
-/// large frames.
+/// Number of frames that a kernel may lose in one exchange. Under memory pressure, the kernel fails to allocate memory
+/// for large frames.
 const LOSSES: usize = 8;
 
 /// Like [`exchange`], but through a kernel, so frames that are lost are sent again.

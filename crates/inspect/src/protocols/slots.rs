@@ -79,8 +79,8 @@ pub struct BufferLimits {
     pub user_agent: u32,
     /// [`Buffer::HttpStatusMessage`].
     pub status_message: u32,
-    /// The window of a body, which [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share. When it moves on, at least half
-    /// of it is retained. A body is never truncated.
+    /// The window of a body, which [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share. When the window moves on, at least
+    /// half of its bytes are retained. A body is never truncated.
     pub body: u32,
 }
 

@@ -1,7 +1,8 @@
 //! Resolves the positions of a rule's conditions, once all of them are known.
 //!
-//! The dialects differ in what a relative condition refers to. After resolution it always refers to the end of the preceding
-//! match in the same buffer. Without a preceding match the position is counted from the start of the buffer.
+//! The dialects differ in what a relative condition refers to. After resolution, a relative condition always refers to the
+//! end of the preceding match in the same buffer. Without a preceding match the position is counted from the start of the
+//! buffer.
 
 use super::draft::Step;
 use super::{Dialect, RuleError};

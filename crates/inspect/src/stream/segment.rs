@@ -13,8 +13,8 @@ use super::{Exception, StreamHandle, Streams, connection};
 /// Result for a segment. All segments except exceptions are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// The segment continues the stream. The bytes of the segment from `from` to `to` are new and must be scanned. After
-    /// them, [`Streams::next_queued`] returns the rest of a long segment and the queued bytes beyond a gap that the segment
+    /// The segment continues the stream. The bytes of the segment from `from` to `to` are new and must be scanned. Next,
+    /// [`Streams::next_queued`] returns the rest of a long segment and the queued bytes beyond a gap that the segment
     /// fills. The data before `from` was compared with the first copy; `rewritten` counts the bytes and flags that differed
     /// and were rewritten; the checksum was updated. A FIN without data is in order, too.
     InOrder {

@@ -133,8 +133,8 @@ impl Agent {
         [self.schedule.first_due(), turn].into_iter().flatten().min()
     }
 
-    /// Report a change in how the servers respond. When they respond again, all sites without an offer send a discover
-    /// message immediately.
+    /// Report a change in how the servers respond. When the servers respond again, all sites without an offer send a
+    /// discover message immediately.
     fn judge_servers(&mut self, now: Nanoseconds) {
         let Some((before, servers)) = self.health.change(now) else {
             return;

@@ -209,7 +209,7 @@ impl Source {
         }
     }
 
-    /// Read all files from the beginning. If this is aborted, it starts again at the next check.
+    /// Read all files from the beginning. An aborted read starts again at the next check.
     fn begin(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         self.forget();
         let read = self.read_all(now, changes);

@@ -11,8 +11,8 @@ use super::{Change, Entry, Lost};
 /// less time.
 const QUIET: u64 = 1_000_000_000;
 
-/// Maximum wait in nanoseconds for a file that is being copied. If it still grows afterwards, the growth is taken to be
-/// new entries.
+/// Maximum wait in nanoseconds for a file that is being copied. If the file still grows afterwards, the growth is taken
+/// to be new entries.
 const PATIENCE: u64 = 10_000_000_000;
 
 /// Last entry of each address read so far.

@@ -41,7 +41,8 @@ impl Service {
             let server = configured.get(**place);
             server.is_some_and(|server| server.server == *datagram.source.ip())
         };
-        // Two configured servers may have the same address. If they do, the site of the reply identifies the server.
+        // Two configured servers may have the same address. If the addresses are equal, the site of the reply
+        // identifies the server.
         let candidates: Vec<usize> = servers.iter().filter(is_source).copied().collect();
         let server = match candidates[..] {
             [] => return Err(Count::ReplySource),

@@ -16,7 +16,7 @@ use super::{Database, Error, MatchAction, ScanEnd, Scratch, Streaming, check, le
 /// States are aligned to cache lines.
 const LINE: usize = 64;
 
-/// Alignment of `malloc`. With this alignment, zeroed memory is not touched when it is allocated.
+/// Alignment of `malloc`. Zeroed memory with this alignment is not written when it is allocated.
 const ALIGNMENT: usize = 16;
 
 /// A fixed pool of stream states for one database.

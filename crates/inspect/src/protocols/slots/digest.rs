@@ -64,7 +64,7 @@ struct Digests {
     md5: Md5,
     sha1: Sha1,
     sha256: Sha256,
-    /// The line end at the current end of the file. In a mail it may belong to the boundary that follows.
+    /// The line end at the current end of the file. In a mail, this line end may belong to the boundary that follows.
     line_end: ArrayVec<u8, 2>,
 }
 

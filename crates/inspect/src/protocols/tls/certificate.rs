@@ -39,7 +39,8 @@ const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
 
 impl<'a> Certificate<'a> {
-    /// Parses the start of a certificate. `None` if it is invalid, or if the data ends before the end of the subject.
+    /// Parses the start of a certificate. `None` if the certificate is invalid, or if the data ends before the end of the
+    /// subject.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (certificate, _) = tagged(bytes, SEQUENCE, false)?;
         let (mut fields, _) = tagged(certificate, SEQUENCE, false)?;
