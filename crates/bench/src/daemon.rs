@@ -12,28 +12,28 @@ use crate::rows::Failure;
 /// Maximum time until it has started.
 const START: Duration = Duration::from_secs(60);
 
-/// Adds the name of the file or process to an error.
+/// Adds the name of the file or process that an error concerns to the error message.
 pub fn of<E: std::fmt::Display>(what: impl ToString) -> impl FnOnce(E) -> Failure {
     let what = what.to_string();
     move |source| format!("{what}: {source}").into()
 }
 
-/// The running program; it is stopped when this is dropped.
+/// A running `sluice` daemon; dropping this value stops it.
 #[derive(Debug)]
 pub struct Daemon {
-    /// Command prefix that runs commands in its environment.
+    /// Command prefix that runs a command in the daemon's network namespace and environment.
     prefix: String,
     program: PathBuf,
     folder: PathBuf,
     child: Child,
 }
 
-/// Path of its socket in a folder of a benchmark.
+/// Path of the daemon's control socket in a benchmark folder.
 pub fn socket(folder: &Path) -> PathBuf {
     folder.join("control")
 }
 
-/// The given program, or by default the one in the same folder as this program.
+/// Path of `sluice`: the path given, or by default `sluice` in the folder of the running executable.
 pub fn program(named: Option<&PathBuf>) -> PathBuf {
     let beside = || {
         let own = std::env::current_exe().ok()?;
@@ -43,8 +43,8 @@ pub fn program(named: Option<&PathBuf>) -> PathBuf {
 }
 
 impl Daemon {
-    /// Start it on some cores with a configuration whose socket is [`socket`] of the folder; `prefix` is prepended to
-    /// commands that run in its environment.
+    /// Starts the daemon on the given cores. The configuration must place the control socket at [`socket`] of the
+    /// folder; `prefix` is prepended to commands that run in the daemon's environment.
     pub fn start(
         prefix: &str,
         cores: &[usize],
@@ -92,8 +92,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Wait until it has a route to a network: a link counts as down for a moment after the start, and its routes
-    /// appear when it is up.
+    /// Waits until the daemon has a route to a network. After the start a link counts as down for a moment, and its
+    /// routes appear when it is up.
     pub fn await_route(&self, network: &str) -> Result<(), Failure> {
         let wanted = format!("\"to\":\"{network}\"");
         let failed = |error: &dyn std::fmt::Display| format!("sluice does not run: {error}");

@@ -1,19 +1,21 @@
 //! `kernel`: compares Linux and Sluice over the same links with the same traffic on two cores: generator and receiver
-//! on the first, the gateway on the second; or, for Linux, all three on each of several cores.
+//! on the first core, the gateway on the second. Linux can also be measured with generator, receiver and gateway on
+//! each of several cores.
 //!
-//! Linux receives on the gateway's core by receive packet steering (RPS). Packets received by XDP can't be steered:
-//! veth runs its receive half on the sender's core, so the time of both cores is reported in addition to the gateway's.
-//! Sluice's worker also moves every frame to the links by system calls, which count as its work; its polling does not.
+//! Linux receives on the gateway's core by receive packet steering (RPS). RPS does not apply to packets received by
+//! XDP, because veth processes received packets on the sender's core; so the CPU time of both cores is reported in
+//! addition to that of the gateway's core. Sluice's worker moves every frame to and from the links by system calls,
+//! which count as its work; empty polls do not count.
 //!
 //! Forwarded packets are received either on the traffic's core, by RPS, or on the gateway's core, where veth receives
-//! without steering. The first relieves the gateway's core, the second avoids the transfer between cores.
+//! packets without RPS. The first method takes load off the gateway's core; the second avoids a transfer between cores.
 //!
-//! Packets from outside belong to flows that were opened from inside: the server has learned where their packets come
-//! from.
+//! Packets from outside belong to flows that were opened from inside. The server learns the translated addresses and
+//! ports from the packets that it receives.
 //!
-//! Everything runs in private namespaces and disappears with them. A process outside of them does what is impossible
-//! inside: it enlarges the connection tracking table of Linux for that time, and pins the kernel threads of the
-//! gateway.
+//! All components run in private namespaces, which are removed at the end. A process outside the namespaces does what
+//! is impossible inside: for the duration of the benchmark it enlarges the connection tracking table of Linux and pins
+//! the kernel threads that serve the gateway.
 
 pub mod command;
 pub mod established;
@@ -47,14 +49,15 @@ pub struct KernelArguments {
     #[arg(long, value_delimiter = ',', default_value = "1,1000,10000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=frame::MOST_NETWORKS.into()))]
     rules: Vec<u32>,
-    /// Rules that new flows match. Established flows match the last one, because rules are not searched for them.
+    /// Rules that packets of new flows match. Packets of established flows always match the last rule, because Linux
+    /// evaluates rules only for the first packet of a flow.
     #[arg(long, value_delimiter = ',', default_value = "last,uniform")]
     hits: Vec<traffic::Hits>,
     /// Flows to send.
     #[arg(long, value_delimiter = ',', value_name = "FLOWS", default_value = "established,new")]
     #[arg(value_parser = ["established", "new"])]
     flows: Vec<String>,
-    /// Direction of the measured packets; from outside only for established flows.
+    /// Direction of the measured packets; packets from outside are measured only for established flows.
     #[arg(
         long = "direction",
         value_delimiter = ',',
@@ -62,8 +65,8 @@ pub struct KernelArguments {
         default_value = "up,down"
     )]
     directions: Vec<traffic::Direction>,
-    /// Core on which forwarded packets are received: that of the traffic or the gateway's. Gateways are compared at the
-    /// better one.
+    /// Core on which forwarded packets are received: the traffic's core or the gateway's core. Gateways are compared
+    /// with the receiver that gives the higher rate.
     #[arg(
         long = "receiver",
         value_delimiter = ',',
@@ -71,7 +74,7 @@ pub struct KernelArguments {
         default_value = "traffic,gateway"
     )]
     receivers: Vec<traffic::Receiver>,
-    /// Flows of hosts, or of terminals of subscriber sites, which only Sluice supports.
+    /// Flows of hosts, or flows of terminals of subscriber sites, which only Sluice supports.
     #[arg(
         long = "site",
         value_delimiter = ',',
@@ -88,23 +91,23 @@ pub struct KernelArguments {
     /// Duration of a run in milliseconds; by default 1500, or 700 with --quick.
     #[arg(long, value_name = "MS")]
     window: Option<u64>,
-    /// Offered packets per second; by default the maximum of the generator.
+    /// Offered packets per second; by default the maximum that the generator can send.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     rate: u32,
     /// Cores to use; by default all that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// Numbers of cores that each run generator, gateway and receiver, for Linux; 0: generator and receiver share one
-    /// core, and the gateway has another.
+    /// Number of cores that each run generator, gateway and receiver, for Linux only; 0: generator and receiver share
+    /// one core, and the gateway has another.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0")]
     together: Vec<usize>,
-    /// The program `sluice`; by default the one in the folder of this program.
+    /// The program `sluice`; by default the one in the same folder as `sluice-bench`.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
     /// The generator sends by AF_XDP instead of AF_PACKET.
     #[arg(long)]
     xdp_generator: bool,
-    /// The kernel part of AF_XDP receives for Sluice in a separate thread instead of the sender's interrupt.
+    /// The receive half of AF_XDP runs in a separate kernel thread instead of the sender's softirq.
     #[arg(long)]
     napi_thread: bool,
     /// Set in the process that runs inside the namespaces.
@@ -112,7 +115,7 @@ pub struct KernelArguments {
     pub inside: bool,
 }
 
-/// Message if two cores are required.
+/// Error message if the process may use fewer than two cores.
 pub const ONE_CORE: &str = "generator and gateway need a core each, and this process may use one only";
 
 impl KernelArguments {

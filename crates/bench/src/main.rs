@@ -1,4 +1,4 @@
-//! `sluice-bench`: measures the claims of the documentation.
+//! `sluice-bench`: measures the performance figures that the documentation states.
 #![forbid(unsafe_code)]
 
 mod cores;
@@ -63,9 +63,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// Translation and forwarding by one core in memory, compared with the limit.
+    /// Translation and forwarding in memory by one core, compared with the theoretical limit.
     NatPath(NatPathArguments),
-    /// Several cores: scaling compared with the limit, and the cost of steering (P4, Fig. 5).
+    /// Several cores: scaling compared with that of the theoretical limit, and the cost of wrong steering (P4, Fig. 5).
     Cores(CoresArguments),
     /// One core by frame size, and latency by load (P0, Fig. 7 and 8; P4, Fig. 6).
     Frames(FramesArguments),
@@ -87,7 +87,7 @@ enum Bench {
     Kernel(KernelArguments),
     /// Linux and Sluice in turn in one guest, on the same emulated cards (P0's future work).
     Vm(VmArguments),
-    /// TCP through a bridge with and without inspection, over links that drop and delay packets.
+    /// TCP throughput through a bridge with and without inspection, over links that drop and delay packets.
     Loss(LossArguments),
     /// All measurements as one HTML page with plots.
     Report(ReportArguments),
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match &arguments.bench {
         Bench::Generate(generator) => kernel::generator::run(generator),
-        // The rows of the half inside go to the process outside of the namespaces.
+        // The process inside the namespaces sends its rows to the process outside.
         Bench::Kernel(kernel) if kernel.inside => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
         Bench::Relay(relay) => loss::relay::run(relay),
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         Bench::Loss(loss) => measure(&arguments, "loss", |run| loss::run(loss, run)),
         Bench::Vm(vm) if vm.inside => vm::inside::run(vm, arguments.quick),
         Bench::Vm(vm) => measure(&arguments, "vm", |run| vm::run(vm, run)),
-        // The figures of a single run go to the process that collects all runs.
+        // The process of a single run sends its figures to the process that collects all runs.
         Bench::Subscribers(subscribers) if subscribers.inside.is_some() => subscribers::inside(subscribers),
         Bench::Subscribers(subscribers) => measure(&arguments, "subscribers", |run| subscribers::run(run, subscribers)),
         Bench::Report(report) => report::run(report),
@@ -147,7 +147,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every benchmark: the commands that measure.
+/// Names of the commands that run a benchmark.
 fn benches() -> impl Iterator<Item = String> {
     let commands: Vec<_> = Arguments::command().get_subcommands().cloned().collect();
     let measures = |command: &clap::Command| !command.is_hide_set() && command.get_name() != "report";
@@ -163,7 +163,8 @@ fn understands<'w>(words: impl IntoIterator<Item = &'w str>) -> bool {
     Arguments::try_parse_from(words).is_ok()
 }
 
-/// Run a benchmark: print each row when it is measured, then all as a table, and write them as JSON to a file.
+/// Runs a benchmark: prints each row as soon as it is measured, then all rows as a table, and writes the rows to a JSON
+/// file.
 fn measure(arguments: &Arguments, name: &str, bench: impl FnOnce(&mut Run<'_>) -> Outcome) -> Outcome {
     let mut measured = result::Measured::begin(name);
     let mut take = |row: Row| {

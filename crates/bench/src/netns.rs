@@ -5,12 +5,12 @@ use std::process::Command;
 use crate::kernel::command::run;
 use crate::rows::Failure;
 
-/// Namespaces; they are deleted when dropped.
+/// Network namespaces, which are deleted when this value is dropped.
 #[derive(Debug)]
 pub struct Namespaces(Vec<&'static str>);
 
 impl Namespaces {
-    /// Create namespaces without IPv6, which would send its own frames.
+    /// Creates namespaces in which IPv6 is disabled, because IPv6 would send frames of its own.
     pub fn new(names: &[&'static str]) -> Result<Self, Failure> {
         let mut made = Self(Vec::new());
         for name in names {
@@ -31,7 +31,7 @@ impl Drop for Namespaces {
     }
 }
 
-/// Command prefix for a namespace and core.
+/// Prefix of a command that runs in the given namespace on the given core.
 pub fn command(host: &str, core: usize) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", host, "taskset", "-c", &core.to_string()]);
@@ -43,7 +43,8 @@ pub fn set(host: &str, setting: &str) -> Result<(), Failure> {
     run(&format!("ip netns exec {host} sysctl -q -w {setting}")).map(drop)
 }
 
-/// Create a veth pair between two namespaces, up, without veth's simulated offloads; each end with its options.
+/// Creates a veth pair between two namespaces and sets both ends up, without veth's simulated offloads; each end has
+/// its own options.
 pub fn wire(ends: [(&str, &str, String); 2]) -> Result<(), Failure> {
     let [left, right] = ends
         .each_ref()
@@ -53,7 +54,7 @@ pub fn wire(ends: [(&str, &str, String); 2]) -> Result<(), Failure> {
     ends.try_for_each(|(host, name, _)| bring_up(&format!("ip netns exec {host}"), name))
 }
 
-/// Set an interface up, without offloads; `prefix` is the command prefix of its namespace.
+/// Sets an interface up and disables its offloads; `prefix` is the command prefix of its namespace.
 pub fn bring_up(prefix: &str, interface: &str) -> Result<(), Failure> {
     let off = "rx off tx off sg off tso off gso off gro off";
     run(&format!("{prefix} ethtool -K {interface} {off}"))?;

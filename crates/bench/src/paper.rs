@@ -1,4 +1,4 @@
-//! `paper`: runs the benchmarks for the figures of a paper, and compares the results with the paper's values
+//! `paper`: runs the benchmarks that reproduce the figures of a paper, and compares the results with the paper's values
 //! (`data/papers.toml`).
 
 use std::collections::BTreeMap;
@@ -57,9 +57,9 @@ struct Description {
     name: String,
     title: String,
     note: String,
-    /// Command lines of the benchmarks that its figures need.
+    /// Command lines of the benchmarks that this figure needs.
     benches: Vec<String>,
-    /// Whether its rows omit the name of their benchmark.
+    /// Whether the rows are selected without the name of their benchmark.
     #[serde(default)]
     unnamed: bool,
     group: Vec<Group>,
@@ -91,7 +91,7 @@ struct Line {
     missing: Option<String>,
 }
 
-/// A statement of the paper: unconditional, or for certain values of variables.
+/// A value stated by the paper: either one value, or one value for each combination of variables.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Said {
@@ -109,7 +109,7 @@ fn papers() -> Result<Vec<Description>, Failure> {
     Ok(toml::from_str::<Papers>(include_str!("../data/papers.toml"))?.paper)
 }
 
-/// Measure, and print the paper's figures with ours.
+/// Runs the benchmarks, and prints the paper's values beside the measured values.
 pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure> {
     let all = arguments.paper == Paper::All;
     let mut text = String::new();
@@ -124,7 +124,7 @@ pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure>
     Ok(())
 }
 
-/// Run the benchmarks of one paper; returns its figures with ours.
+/// Runs the benchmarks of one paper; returns the paper's values beside the measured values.
 fn one(run: &mut Run<'_>, paper: &Description, arguments: &PaperArguments) -> Result<String, Failure> {
     let more: Vec<OsString> = match &arguments.signatures {
         Some(file) if paper.name == "P3" => {
@@ -146,7 +146,8 @@ fn one(run: &mut Run<'_>, paper: &Description, arguments: &PaperArguments) -> Re
     Ok(render(paper, &rows))
 }
 
-/// Rows of a benchmark in a separate process, because DPDK allocates its memory only once per process.
+/// Runs a benchmark in a separate process and returns its rows, because DPDK allocates its memory only once per
+/// process.
 fn elsewhere(line: &str, more: &[OsString], quick: bool) -> Result<Vec<Row>, Failure> {
     let words: Vec<&str> = line.split(' ').collect();
     let bench = words[0];
@@ -155,7 +156,7 @@ fn elsewhere(line: &str, more: &[OsString], quick: bool) -> Result<Vec<Row>, Fai
     let mut command = Command::new(std::env::current_exe()?);
     command.args(&words).args(more).args(quick.then_some("--quick"));
     let output = command.arg("--json").arg(&file).stdin(Stdio::null()).output()?;
-    // The rows are printed again here.
+    // The child process has printed its rows to standard error; print them again here.
     let printed = String::from_utf8_lossy(&output.stderr);
     let notes = printed.lines().filter(|line| line.starts_with("sluice-bench: "));
     notes.for_each(|note| eprintln!("{note}"));
@@ -216,7 +217,7 @@ impl Group {
     }
 }
 
-/// Every combination of a binding of each axis; the last axis varies fastest.
+/// All combinations of the bindings of each axis; the last axis varies fastest.
 fn combinations(axes: &[Vec<Variables>]) -> Vec<Variables> {
     axes.iter().fold(vec![Variables::new()], |all, axis| {
         let with = |variables: &Variables| {
@@ -236,7 +237,8 @@ fn filled(text: &str, variables: &Variables) -> String {
     })
 }
 
-/// Whether a row has all given keys, `NAME=VALUE` or `NAME!=VALUE`; underscores stand for spaces.
+/// Whether a row has all given keys, written as `NAME=VALUE` or `NAME!=VALUE`; underscores in the text stand for
+/// spaces.
 fn matches(row: &Row, keys: &str, variables: &Variables) -> bool {
     keys.split_whitespace().map(|key| filled(key, variables)).all(|key| {
         let (name, value) = key.split_once('=').unwrap_or((&key, ""));
@@ -257,7 +259,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// A value by its name, or a number; NaN if it was not measured.
+    /// Returns the value with this name, or parses a number; NaN if the value was not measured.
     fn value(&self, name: &str) -> f64 {
         let Some(text) = self.group.values.get(name) else {
             return name.parse().unwrap_or(f64::NAN);
@@ -334,7 +336,7 @@ mod tests {
             .fold(row, |row, (name, value)| row.figure(*name, &[*value]))
     }
 
-    /// A row of each kind that papers are compared with.
+    /// One sample row of each kind that the papers are compared with.
     fn measured() -> Vec<Row> {
         vec![
             row("case=theory bytes=64 line_gbps=10", &[("gbps", 7.62), ("mpps", 14.0)]),

@@ -1,4 +1,4 @@
-//! Processes that a benchmark starts: those that answer lines, and those that run until they are dropped.
+//! Processes that a benchmark starts: processes that reply to commands, and processes that run until they are dropped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::rows::Failure;
 
-/// Maximum time for an orderly end before a process is killed.
+/// Time that a process has to exit before it is killed.
 const END: Duration = Duration::from_secs(10);
 
-/// A process that is killed when this is dropped.
+/// A process that is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Background(pub Child);
 
@@ -20,7 +20,7 @@ impl Drop for Background {
     }
 }
 
-/// Wait for the end of a process that was told to end.
+/// Waits until a process that was told to exit has exited.
 pub fn end(child: &mut Child) {
     let ended = await_some(END, || Ok(child.try_wait()?));
     if !matches!(ended, Ok(Some(_))) {
@@ -29,12 +29,13 @@ pub fn end(child: &mut Child) {
     }
 }
 
-/// Call `look` every 20 ms until it returns a value; `None` after the time has passed.
+/// Calls `look` every 20 ms until it returns a value; returns `None` when the time has expired.
 pub fn await_some<T>(time: Duration, look: impl FnMut() -> Result<Option<T>, Failure>) -> Result<Option<T>, Failure> {
     await_every(Duration::from_millis(20), time, look)
 }
 
-/// [`await_some`] with another pause, for cases in which `look` takes time from the measured component.
+/// Like [`await_some`], but with a configurable interval, because each call of `look` may take CPU time from the
+/// measured component.
 pub fn await_every<T>(
     pause: Duration,
     time: Duration,
@@ -50,7 +51,8 @@ pub fn await_every<T>(
     }
 }
 
-/// A process of this program that is controlled by lines and answers some of them; it ends with its input.
+/// A process of `sluice-bench` that reads commands from its standard input, one per line, and replies to some of them;
+/// it exits at the end of its input.
 #[derive(Debug)]
 pub struct Answering {
     child: Child,
@@ -59,7 +61,7 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// Start it, and wait until it is ready.
+    /// Starts the process, and waits until it reports that it is ready.
     pub fn start(command: &mut Command) -> Result<Self, Failure> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
@@ -75,7 +77,7 @@ impl Answering {
         Ok(input.flush()?)
     }
 
-    /// Send a line, and return the number in the answer, which starts with a given word.
+    /// Sends a command line, and returns the number in the reply; the reply must start with the given word.
     pub fn ask(&mut self, line: &str, expected: &str) -> Result<u64, Failure> {
         self.tell(line)?;
         let answer = self.expect(expected)?;
@@ -83,7 +85,7 @@ impl Answering {
         number.ok_or_else(|| unexpected(&answer, expected))
     }
 
-    /// The next answer, which starts with a given word; DPDK's own lines before it are skipped.
+    /// Reads the next reply, which must start with the given word; skips lines that DPDK prints before it.
     pub fn expect(&mut self, expected: &str) -> Result<String, Failure> {
         let mut answer = String::new();
         loop {
@@ -110,7 +112,8 @@ impl Drop for Answering {
     }
 }
 
-/// Print a line for the process that started this one; errors are ignored because a closed pipe has no reader.
+/// Prints a line for the parent process; errors are ignored, because the pipe of a parent that has exited has no
+/// reader.
 pub fn answer(line: impl std::fmt::Display) {
     let mut output = std::io::stdout();
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());

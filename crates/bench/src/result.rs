@@ -11,7 +11,7 @@ use crate::rows::{Failure, Row};
 /// Default folder of results, which the report reads.
 pub const FOLDER: &str = "target/bench";
 
-/// File of a benchmark in [`FOLDER`].
+/// Path of a benchmark's result file in [`FOLDER`].
 pub fn default_file(bench: &str) -> PathBuf {
     Path::new(FOLDER).join(bench).with_extension("json")
 }
@@ -30,7 +30,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Create a result without rows that starts now.
+    /// Creates a result without rows whose start time is now.
     pub fn begin(bench: &str) -> Self {
         let words: Vec<String> = std::env::args().skip(1).collect();
         Self {
@@ -71,7 +71,7 @@ impl Measured {
         Ok(Self::parse(&text).map_err(foreign)?)
     }
 
-    /// Parse a result; the error names what is missing.
+    /// Parses a result; the error names the missing field.
     pub fn parse(text: &str) -> Result<Self, String> {
         let whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let string = |name: &str| whole.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();

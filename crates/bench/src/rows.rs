@@ -16,7 +16,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The figure of some runs; all 0 without runs.
+    /// The figure of several runs; all values are 0 if the slice is empty.
     pub fn of(runs: &[f64]) -> Self {
         let mut runs = runs.to_vec();
         runs.sort_by(f64::total_cmp);
@@ -57,12 +57,12 @@ pub fn median(runs: impl IntoIterator<Item = f64>) -> f64 {
     Figure::of(&runs.into_iter().collect::<Vec<_>>()).median
 }
 
-/// Combine two series run by run.
+/// Combines two series of values run by run.
 pub fn pairs(one: &[f64], other: &[f64], of: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     one.iter().zip(other).map(|(one, other)| of(*one, *other)).collect()
 }
 
-/// Name of a choice on the command line and in rows.
+/// An option whose values have names, used on the command line and in rows.
 pub trait Named: clap::ValueEnum {
     fn name(&self) -> String {
         let value = self.to_possible_value();
@@ -124,7 +124,7 @@ impl Row {
         self
     }
 
-    /// Add a figure of another row, if present, with another name and multiplied by a factor.
+    /// Adds a figure of another row to this row, if the other row has it, with another name and multiplied by a factor.
     pub fn scaled(self, other: &Self, from: &str, name: &'static str, factor: f64) -> Self {
         match other.get(from) {
             Some(Figure { min, median, max }) => self.figure(name, &[min, median, max].map(|value| value * factor)),
@@ -195,7 +195,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Names of columns with a flag for figures, and the cells of the rows: keys first, then figures.
+/// Names of the columns, each with a flag that marks figures, and the cells of all rows; keys come before figures.
 pub fn grid(rows: &[Row]) -> (Vec<(String, bool)>, Vec<Vec<String>>) {
     let mut head: Vec<(String, bool)> = Vec::new();
     let keys = rows
@@ -246,9 +246,9 @@ pub fn table(rows: &[Row]) -> String {
 
 /// Options of a benchmark, and the receiver of its rows.
 pub struct Run<'r> {
-    /// Fewer sizes and runs.
+    /// Whether to measure fewer sizes with fewer runs.
     pub quick: bool,
-    /// Receives each row when it is measured.
+    /// Called with each row as soon as it is measured.
     pub row: &'r mut dyn FnMut(Row),
 }
 

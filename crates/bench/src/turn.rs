@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sluice_dpdk::eal::Eal;
 
-/// DPDK starts once, and ring names are global: one test runs at a time, with a number for the names that it uses.
+/// DPDK can be started only once per process, and ring names are global. So only one test runs at a time, and it gets a
+/// number for the names that it creates.
 pub fn turn() -> (&'static Eal, MutexGuard<'static, u32>) {
     static EAL: OnceLock<&'static Eal> = OnceLock::new();
     static TURN: Mutex<u32> = Mutex::new(0);

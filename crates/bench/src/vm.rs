@@ -1,11 +1,14 @@
-//! `vm`: Linux and Sluice in turn in one guest, on the same two cards that QEMU emulates, with one processor.
+//! `vm`: compares Linux and Sluice, one after the other in the same guest with one processor and the same two network
+//! cards emulated by QEMU.
 //!
-//! Generator and receiver are those of `kernel`, at two taps outside of the guest. In one guest the rate is increased
-//! until packets are lost. In another, whose clock counts instructions, the instructions per packet are counted.
-//! Emulation makes interrupts and accesses to card registers expensive and has no caches. So its times only show that
-//! both can be measured in the same way, whereas instruction counts are the same on any processor.
+//! Generator and receiver are those of the `kernel` benchmark; they use two TAP interfaces outside the guest. In one
+//! guest, the rate is increased until packets are lost. In a second guest, whose clock counts instructions, the
+//! instructions per packet are counted. Emulation makes interrupts and accesses to card registers expensive and models
+//! no caches. So its times only show that both gateways can be measured in the same way, whereas instruction counts are
+//! valid for any processor.
 //!
-//! The lab builds the guest (`lab/vm-image`); everything runs in private namespaces and disappears with them.
+//! The folder `lab` contains the script that builds the guest (`lab/vm-image`). All components run in private
+//! namespaces, which are removed at the end.
 
 pub mod card;
 pub mod clock;
@@ -47,7 +50,7 @@ pub struct VmArguments {
     /// Cases, by their names in the rows; by default all.
     #[arg(long, value_delimiter = ',', value_name = "CASE")]
     cases: Vec<gateway::Case>,
-    /// Numbers of source-NAT rules, of which the last one matches.
+    /// Numbers of source-NAT rules; packets match the last rule.
     #[arg(long, value_delimiter = ',', default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_NETWORKS.into()))]
     rules: Vec<u32>,
@@ -81,7 +84,7 @@ pub struct VmArguments {
     /// first two that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// The program `sluice`; by default the one in the folder of this program.
+    /// The program `sluice`; by default the one in the same folder as `sluice-bench`.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
     /// Folder `lab` of a checkout, which builds the guest.

@@ -18,7 +18,7 @@ use crate::schema;
 pub use crate::subscribers::{LeaseServer, PublicClient, SiteFrames, SiteGroup, SiteRow, SitesOutside, Subscribers};
 use crate::value::{Mac, Prefix};
 
-/// A validated value. Only [`crate::check`] creates one.
+/// A validated value. Only [`crate::check`] creates validated values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Valid<T>(T);
 
@@ -27,7 +27,7 @@ impl<T> Valid<T> {
         Self(value)
     }
 
-    /// Takes the value out, so that it can be changed. It then no longer counts as validated.
+    /// Takes the value out, so that it can be changed. The value then no longer counts as validated.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -56,7 +56,7 @@ pub type PoolIndex = u16;
 /// A complete configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The file's content with all defaults. It is used for values that need no resolution, and for
+    /// The file's content with all defaults. The document is used for values that need no resolution, and for
     /// [`crate::difference()`].
     pub document: schema::Document,
     /// Cores of the workers, in order and without duplicates.
@@ -82,9 +82,9 @@ pub struct Config {
     pub neighbours: Vec<Neighbour>,
     /// Pools in the order of the file.
     pub pools: Vec<Pool>,
-    /// Source rules in the order of the file. If several match, the most specific rule applies.
+    /// Source rules in the order of the file. If several rules match, the most specific one applies.
     pub source: Vec<SourceRule>,
-    /// Destination rules in the order of the file. If several match, the most specific rule applies.
+    /// Destination rules in the order of the file. If several rules match, the most specific one applies.
     pub destination: Vec<DestinationRule>,
     /// Sets of hosts over which destination rules balance flows.
     pub host_sets: Vec<HostSet>,
@@ -95,9 +95,9 @@ pub struct Config {
     pub filter_sets: Vec<FilterSet>,
     /// Chains of the routers that have any.
     pub chains: Vec<RouterChains>,
-    /// Inspection, if configured. Its settings are in `document`.
+    /// Inspection, if configured. The settings of inspection are in `document`.
     pub inspection: Option<Inspection>,
-    /// Application identification, if configured. Its settings are in `document`.
+    /// Application identification, if configured. The settings of application identification are in `document`.
     pub applications: Option<Applications>,
     /// Subscribers' sites, if configured.
     pub subscribers: Option<Subscribers>,

@@ -8,7 +8,8 @@ use toml::{Table, Value};
 use crate::config::Config;
 use crate::schema;
 
-/// Keys that can't be changed at run time, with the reason. `*` stands for any name. A key includes all keys below it.
+/// Keys that can't be changed at run time, with the reason. `*` stands for any name. A key in the list stands also for
+/// all keys below it.
 const FIXED: &[(&str, &str)] = &[
     ("system.workers", "workers are pinned to their cores at start"),
     ("system.model", "workers get their parts at start"),
@@ -77,7 +78,7 @@ const FIXED: &[(&str, &str)] = &[
     ("control.capture-limit", "the memory of captures is taken at start"),
 ];
 
-/// Tables that can't be added or removed as a whole, with the reason. Keys below them may change.
+/// Tables that can't be added or removed as a whole, with the reason. Keys within such tables may change.
 const FIXED_AS_A_WHOLE: &[(&str, &str)] = &[("inspection", "what flows are inspected with is made at start")];
 
 /// How a key differs.
@@ -100,7 +101,7 @@ pub struct Change {
     pub key: String,
     /// How the key differs.
     pub kind: Kind,
-    /// Why a running process can't apply the change. `None` if it can.
+    /// Why a running process can't apply the change. `None` if the process can apply the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed: Option<String>,
 }

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use crate::diagnosis::{Diagnosis, Located};
 use crate::problem::Problem;
 
-/// Maximum size of a file in bytes. It suffices for a configuration with the maximum number of rules, and also bounds
-/// reads from device files.
+/// Maximum size of a file in bytes. The limit suffices for a configuration with the maximum number of rules, and also
+/// bounds reads from device files.
 pub const MOST_BYTES: u64 = 256 << 20;
 
 /// Read the bytes of a file.

@@ -43,7 +43,7 @@ pub struct FilterRule {
     pub selection: Selection,
 }
 
-/// An element set. It can change at run time while rules refer to it.
+/// An element set. The set can change at run time while rules refer to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSet {
     /// Name of the set. For routers other than the default router, the router's name and a slash precede it.
@@ -78,7 +78,8 @@ pub struct Selection {
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Output interfaces, as ranges from a first to a last one.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
-    /// Whether the rule applies to packets to the gateway itself. If `outgoing` is empty, it applies only to these.
+    /// Whether the rule applies to packets to the gateway itself. If `outgoing` is empty, the rule applies only to such
+    /// packets.
     pub gateway: bool,
     /// Mark of the session, which earlier rules may have set.
     pub mark: Option<OrNot<Mark>>,

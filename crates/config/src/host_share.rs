@@ -108,8 +108,8 @@ fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
         .map(|limit| most.min(limit.map_or(u64::MAX, u64::from)))
 }
 
-/// Number of ports of an address that one shard can use if shards share ports. `None` if they don't, because preserved
-/// ports and computed ports depend on the session.
+/// Number of ports of an address that one shard can use if shards share ports. `None` if shards don't share ports,
+/// because preserved ports and computed ports depend on the session.
 fn shared(pool: &Pool, size: u64, shards: u64) -> Option<u64> {
     let by_computation = pool.deterministic.is_some() || pool.selection == PortSelection::Preserve;
     if by_computation || pool.overlap {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! [`schema`] is the file as written, [`config`] the same content with all references resolved and all defaults filled
-//! in. Other crates need not validate it again. [`difference()`] determines which changes a running process can apply.
+//! in. Other crates need not validate the configuration again. [`difference()`] determines which changes a running
+//! process can apply.
 
 #![forbid(unsafe_code)]
 

@@ -6,7 +6,7 @@ use crate::host_share::divided;
 use crate::schema::{Document, EveType, Filtering, Inspection, Pool};
 use crate::value::{AddressRange, Workers};
 
-/// A number of bytes. It is printed in the largest suitable unit.
+/// A number of bytes. The number is printed in the largest suitable unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 

@@ -1,5 +1,5 @@
-//! Numbers of interfaces, virtual routers and ports. At the start they are in the order of the file. As long as the
-//! process runs, a name keeps its number, because sessions, routes and neighbours refer to the number.
+//! Numbers of interfaces, virtual routers and ports. At the start, the numbers are in the order of the file. As long as
+//! the process runs, a name keeps its number, because sessions, routes and neighbours refer to the number.
 
 /// State of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Numbers {
 pub struct Numbering {
     /// Interfaces.
     pub interfaces: Numbers,
-    /// Virtual routers. The first is the default router.
+    /// Virtual routers. The first entry is the default router.
     pub routers: Numbers,
     /// Interfaces that have their own device, which makes them ports.
     pub ports: Numbers,

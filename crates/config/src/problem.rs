@@ -33,7 +33,7 @@ pub use self::tunnel::TunnelProblem;
 pub use self::uplink::UplinkProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
-/// A problem. [`std::fmt::Display`] is its message, and [`Problem::hint`] its remedy. Both are declared at the variant.
+/// A problem. [`std::fmt::Display`] is its message, and [`Problem::hint`] its remedy. Message and remedy are declared at the variant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Diagnostic)]
 pub enum Problem {
     /// The text is not TOML, or a value has the wrong type.

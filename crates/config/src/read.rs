@@ -136,7 +136,7 @@ fn at<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
 }
 
 /// Remove the entry with this key or value from the table. If several entries match, the innermost one is removed.
-/// Returns its key.
+/// Returns the key of the removed entry.
 fn take_out(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<String> {
     for (key, value) in table.iter_mut() {
         if let Some(taken) = take_out_of_value(value.get_mut(), span) {

@@ -16,7 +16,7 @@ use crate::value::{SiteTags, Tags};
 pub struct Subscribers {
     /// Prefix of virtual MACs, with at most three bytes. Empty if not configured.
     pub terminals: u32,
-    /// Whether messages from terminals may contain option 82. The option is then replaced.
+    /// Whether messages from terminals may contain option 82. Such an option is replaced.
     pub virtual_mac_prefix: Vec<u8>,
     /// Whether messages from terminals may contain option 82, which is then replaced.
     pub trust_option_82: bool,
@@ -35,7 +35,7 @@ pub struct Subscribers {
 pub struct SiteGroup {
     /// Name in the configuration.
     pub name: String,
-    /// Access interface of the terminals. It is a device or a bond with an IPv4 address.
+    /// Access interface of the terminals. The interface is a device or a bond with an IPv4 address.
     pub interface: InterfaceIndex,
     /// Virtual router of the interface.
     pub router: RouterIndex,
@@ -49,7 +49,7 @@ pub struct SiteGroup {
     pub prefix: Option<Ipv4Net>,
     /// DHCP server of the terminals, as index in [`Subscribers::servers`].
     pub server: usize,
-    /// Address of the DHCP relay in the sites. It is in a network of the interface.
+    /// Address of the DHCP relay in the sites. The address is in a network of the interface.
     pub relay: Ipv4Addr,
     /// Outside addresses of the sites.
     pub outside: SitesOutside,
@@ -82,7 +82,7 @@ pub struct SiteRow {
 /// Frames that belong to a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteFrames {
-    /// All frames on the interface. The interface has no other site.
+    /// All frames on the interface. No other site is on this interface.
     All,
     /// Untagged frames whose source address is in this network.
     Prefix(Ipv4Net),
@@ -112,8 +112,8 @@ pub struct LeaseServer {
 /// A DHCP client for sites, on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicClient {
-    /// Interface of the client. It is a device or a bond with an IPv4 address, and not an access interface of
-    /// terminals.
+    /// Interface of the client. The interface is a device or a bond with an IPv4 address, and not an access interface
+    /// of terminals.
     pub interface: InterfaceIndex,
     /// Networks of the public addresses, at least one.
     pub prefixes: Vec<Ipv4Net>,

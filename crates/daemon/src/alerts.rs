@@ -17,8 +17,8 @@ use crate::known::KnownRules;
 /// Number of alerts kept for the API.
 const KEPT: usize = 1_000;
 
-/// Maximum number of alerts and records read from one worker per round. It keeps a flood of alerts from delaying other
-/// tasks.
+/// Maximum number of alerts and records read from one worker per round. The limit keeps a flood of alerts from delaying
+/// other tasks.
 const AT_ONCE: usize = 10_000;
 
 /// Collector of the workers' alerts and records.

@@ -176,7 +176,7 @@ pub fn bind(wish: &Wish) -> Result<Done, BindError> {
 /// Bind a card to the kernel's own driver.
 ///
 /// # Errors
-/// The card can't be bound. The error states its present driver.
+/// The card can't be bound. The error states the present driver of the card.
 pub fn unbind(wish: &Wish) -> Result<Done, BindError> {
     unbind_in(&System::this(), &Running, wish)
 }
@@ -429,7 +429,7 @@ fn save(rule: &mut Rule) -> Result<(), BindError> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Listed {
-    /// Its PCI address.
+    /// PCI address of the card.
     pub card: String,
     /// Vendor and device ID: `8086:10d3`.
     pub id: String,

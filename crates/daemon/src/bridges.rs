@@ -140,7 +140,7 @@ impl Control {
             .is_some_and(|interface| interface.tags.is_empty())
     }
 
-    /// Take the link of an interface up or down. Returns `false` if its device can't do this.
+    /// Take the link of an interface up or down. Returns `false` if the device can't change its link.
     fn set_link(&self, interface: InterfaceIndex, up: bool) -> bool {
         let plane = self.plane();
         let Some(interface) = plane.snapshot().interface(interface) else {
@@ -171,7 +171,7 @@ mod tests {
         let (mut pair, now) = (Pair::default(), Instant::now());
         assert_eq!(None, pair.step([true, true], BOTH, now));
         assert_eq!(Some(Act::Hold(1)), pair.step([false, true], BOTH, now));
-        // The side that is held down has no link. This must not take down the first side.
+        // The side that is held down has no link. The missing link must not take down the first side.
         assert_eq!(None, pair.step([false, false], BOTH, now));
         assert_eq!(Some(Act::Release(1)), pair.step([true, false], BOTH, now));
         // The released side takes some time to come up.

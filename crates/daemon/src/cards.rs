@@ -91,7 +91,8 @@ fn listener(socket: &Path) -> Option<u32> {
     u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
 }
 
-/// Warning that all workers are on a different NUMA node than a device. It lists the cores on the device's node.
+/// Warning that all workers are on a different NUMA node than a device. The warning lists the cores on the device's
+/// node.
 fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     let node = topology.devices.get(device)?.node?;
     let sites = topology.cores.iter().filter(|site| site.node == node);
@@ -108,7 +109,7 @@ fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     ))
 }
 
-/// Whether hugepages are required. `None` means that they are used if enough are free.
+/// Whether hugepages are required. `None` means that hugepages are used if enough are free.
 pub(crate) fn wants_hugepages(config: &Config) -> Option<bool> {
     match config.document.system.hugepages {
         schema::Hugepages::Auto => None,

@@ -121,7 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Guard. While it exists, no shard moves to or is taken over by another worker, and no other task commits.
+/// Guard. While the guard exists, no shard moves to or is taken over by another worker, and no other task commits.
 pub(crate) struct Standstill<'c> {
     _one: tokio::sync::MutexGuard<'c, ()>,
     assist: Option<Arc<Assist>>,
@@ -151,7 +151,7 @@ impl Control {
         still
     }
 
-    /// Create the control of a running data plane. Its workers are passed separately.
+    /// Create the control of a running data plane. The workers are passed separately.
     ///
     /// # Errors
     /// The file of records can't be opened, or the host stack of a router can't be created.
@@ -374,7 +374,7 @@ impl Control {
         Ok(())
     }
 
-    /// The port at an index. `None` if its device is absent.
+    /// The port at an index. `None` if the device is absent.
     pub(crate) fn port(&self, place: usize) -> Option<Arc<Port>> {
         self.devices.port(PortIndex::try_from(place).ok()?)
     }

@@ -27,7 +27,7 @@ pub(crate) const SPARE_PLACES: usize = 8;
 /// Interval between checks of the devices.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Pause after the first failed attempt to open a device. It doubles with each attempt up to [`LONGEST_PAUSE`].
+/// Pause after the first failed attempt to open a device. The pause doubles with each attempt up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -134,7 +134,7 @@ impl Closing {
     }
 }
 
-/// Ports that a commit has opened. They are closed on drop unless the commit calls [`Opened::keep`].
+/// Ports that a commit has opened. The ports are closed on drop unless the commit calls [`Opened::keep`].
 pub(crate) struct Opened<'c> {
     control: &'c Control,
     places: Vec<PortIndex>,
@@ -314,7 +314,8 @@ impl Control {
             return Ok(());
         };
         if !Outlook::new(index, wanted.clone()).is_ready() {
-            // The card is absent or bound to another driver. This may change, so the attempt is repeated.
+            // The card is absent or bound to another driver. The card may become available later, so the attempt is
+            // repeated.
             absent.retry = Instant::now() + FIRST_PAUSE;
             return Ok(());
         }

@@ -30,7 +30,7 @@ pub struct Eve {
     next: Instant,
 }
 
-/// Inspection statistics. A counter that Suricata also has gets Suricata's name.
+/// Inspection statistics. A counter that exists in Suricata, too, has Suricata's name.
 #[derive(Debug, Serialize)]
 pub struct Statistics {
     /// Seconds since the start of the process.

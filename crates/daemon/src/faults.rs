@@ -62,7 +62,7 @@ fn ip(words: &str) {
     assert!(status.success(), "ip {words}");
 }
 
-/// A network namespace behind an interface. The namespace exists as long as its process runs.
+/// A network namespace behind an interface. The namespace exists as long as the process in it runs.
 struct Host(Child);
 
 impl Host {

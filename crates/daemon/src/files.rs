@@ -106,7 +106,7 @@ impl Log {
         }
     }
 
-    /// Append a line, including its line feed. The file is rotated first if it is full.
+    /// Append a line, including its line feed. A full file is rotated before the line is written.
     ///
     /// # Errors
     /// The line can't be written; no part of it remains in the file.
@@ -132,7 +132,7 @@ impl Log {
     /// Reopen the file after another program has moved it.
     ///
     /// # Errors
-    /// Returns the errors of [`Log::open`]. In that case lines are still written to the previous file.
+    /// Returns the errors of [`Log::open`]. After an error, lines are still written to the previous file.
     pub fn reopen(&mut self) -> io::Result<()> {
         *self = Self::open(&self.path, self.rotation)?;
         Ok(())
@@ -156,7 +156,8 @@ fn renamed(from: &Path, to: &Path) -> io::Result<()> {
 /// Replace the content of a file atomically: readers see either the previous or the new content, even after a crash.
 ///
 /// # Errors
-/// Returns the errors of `write`, or the file can't be created. In both cases the previous content remains.
+/// Returns the errors of `write`, or the file can't be created. In both cases, the previous content of the file
+/// remains.
 pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -181,7 +182,7 @@ pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) 
     File::open(folder)?.sync_all()
 }
 
-/// Create a file. It must not exist yet.
+/// Create a file. The file must not exist yet.
 ///
 /// # Errors
 /// The file exists or can't be created.

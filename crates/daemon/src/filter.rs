@@ -73,7 +73,8 @@ pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
     Ok(filters.map(|rules| FilterOutlook::of(&rules, begin.elapsed())))
 }
 
-/// Convert an error of the matcher or of an application name to a fault of the configuration. `None` for other errors.
+/// Convert an error of the matcher or of an application name to a fault of the configuration. Returns `None` for other
+/// errors.
 pub(crate) fn filter_fault(error: &LoweringError) -> Option<Fault> {
     match error {
         LoweringError::Filter(error) => Some(Fault {
@@ -128,7 +129,8 @@ fn log_line(config: &Config, rules: &Rules, record: &LogRecord) -> String {
     format!("rule {rule}: {protocol} {source} > {destination} in {incoming} out {outgoing}, {length} bytes")
 }
 
-/// Build the header with which the filter evaluates a queried packet. The packet counts as the first of its flow.
+/// Build the header with which the filter evaluates a queried packet. The packet counts as the first packet of its
+/// flow.
 pub(crate) fn header<A: sluice_filter::Address>(
     packet: &Packet,
     [source, destination]: [A; 2],

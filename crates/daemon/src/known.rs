@@ -1,4 +1,4 @@
-//! Messages of inspection rules by rule number. They are kept for the running generation, and for some earlier
+//! Messages of inspection rules by rule number. Messages are kept for the running generation, and for some earlier
 //! generations to which queued alerts may still refer.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use sluice_inspect::signature::{Id, Signature};
 /// Number of generations kept. A flow that a rule has blocked is reported as long as it sends packets.
 const KEPT: usize = 4;
 
-/// Description of a rule. Its conditions, which take most of its memory, are omitted.
+/// Description of a rule. The rule's conditions, which take most of the memory of a rule, are omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRule {
     /// Signature ID.
@@ -51,7 +51,7 @@ impl KnownRules {
         self.0.push_back((generation, known.collect()));
     }
 
-    /// Return a rule by number. `None` if its generation is no longer kept.
+    /// Return a rule by number. `None` if the generation of the rule is no longer kept.
     pub fn get(&self, rule: RuleNumber) -> Option<&KnownRule> {
         let (_, rules) = self
             .0

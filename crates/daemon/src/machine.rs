@@ -74,7 +74,7 @@ pub fn core_list(text: &str) -> Option<Vec<u16>> {
     Some(cores)
 }
 
-/// `MemAvailable` of `/proc/meminfo`, in bytes. It does not include hugepages.
+/// `MemAvailable` of `/proc/meminfo`, in bytes. Hugepages are not included.
 fn available(information: &str) -> Option<u64> {
     let kilobytes: u64 = value(information, "MemAvailable")?.strip_suffix(" kB")?.parse().ok()?;
     Some(kilobytes.saturating_mul(1024))

@@ -1,5 +1,5 @@
 //! Quarantine for the numbers of removed interfaces and virtual routers. Packets in flight and sessions may still
-//! contain such a number. It is therefore reused only after a delay, and only if no other number is free.
+//! contain such a number. A number is therefore reused only after a delay, and only if no other number is free.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

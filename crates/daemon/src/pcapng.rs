@@ -36,7 +36,7 @@ impl Writer {
         }
     }
 
-    /// Add a frame of `length` bytes. `frame` contains its first bytes.
+    /// Add a frame of `length` bytes. `frame` contains the first bytes of that frame.
     pub fn write(
         &mut self,
         at: SystemTime,

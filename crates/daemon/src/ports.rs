@@ -129,7 +129,7 @@ impl Outlook {
         !self.limits.iter().any(|limit| limit.fatal)
     }
 
-    /// Number of receive queues. It does not exceed the number of receiving workers.
+    /// Number of receive queues. The number does not exceed the number of receiving workers.
     pub fn queues(&self, config: &Config) -> u16 {
         self.choice.queues.min(receivers(config))
     }
@@ -230,8 +230,8 @@ fn virtual_macs(config: &Config, index: InterfaceIndex) -> bool {
     })
 }
 
-/// Maximum number of tags of the bridged VLANs of a device. `None` if it has no bridged VLAN. Devices exclude at most
-/// one tag from the MTU, and customers' frames may have a second tag.
+/// Maximum number of tags of the bridged VLANs of a device. `None` if the device has no bridged VLAN. Devices exclude
+/// at most one tag from the MTU, and customers' frames may have a second tag.
 fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let bridged = config.interfaces.iter().filter(|interface| interface.bridge.is_some());
     let tags = bridged.filter_map(|interface| match &interface.link {

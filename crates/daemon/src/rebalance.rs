@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::desk::Gone;
 use crate::ports::table;
 
-/// Interval between comparisons of the loads. It is also the time that a move gets to take effect.
+/// Interval between comparisons of the loads. The interval is also the time that a move gets to take effect.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Polling interval while workers complete a step of a move.
@@ -123,7 +123,7 @@ impl Control {
     /// Move a shard while packets flow. Returns the duration of the move.
     ///
     /// # Errors
-    /// See [`MoveError`]. The shard remains with its worker.
+    /// See [`MoveError`]. On an error, the shard remains with its worker.
     pub(crate) async fn move_shard(&self, Move { shard, to }: Move) -> Result<Duration, MoveError> {
         let _one = self.committing.lock().await;
         let began = Instant::now();

@@ -19,14 +19,14 @@ use crate::subscribers::{Inbox, Queues, Subscribers};
 pub struct SitesService {
     subscribers: Subscribers,
     inbox: Arc<Inbox>,
-    /// Host stacks of routers, set once they exist. They outlive the service's thread.
+    /// Host stacks of routers, set once they exist. The host stacks outlive the service's thread.
     hosts: Arc<OnceLock<Weak<Hosts>>>,
     macs: Vec<Mac>,
     secret: Secret,
 }
 
 impl SitesService {
-    /// Start the service. It writes leases to the table of `writer`.
+    /// Start the service. The service writes leases to the table of `writer`.
     ///
     /// # Errors
     /// No thread or file descriptor is available.

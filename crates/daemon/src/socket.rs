@@ -1,4 +1,4 @@
-//! The control socket. Only one daemon uses it, and only its owner has access.
+//! The control socket. Only one daemon uses the socket, and only the socket's owner has access.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{Error, ErrorKind};
@@ -25,7 +25,7 @@ pub enum SocketError {
     },
 }
 
-/// The listening socket. Its file is removed on drop.
+/// The listening socket. The socket's file is removed on drop.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -33,7 +33,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listen at a path. No other process may listen at it.
+    /// Listen at a path. No other process may listen at the same path.
     ///
     /// # Errors
     /// See [`SocketError`].

@@ -245,7 +245,8 @@ fn assist(config: &sluice_config::Config, workers: usize) -> Arc<Assist> {
     Assist::new(workers, settings).into()
 }
 
-/// Workers that send through a port on behalf of all workers. Empty if every sending worker has its own queue.
+/// Workers that send through a port on behalf of all workers. The list is empty if every sending worker has its own
+/// queue.
 pub(crate) fn senders(with_queues: &[u16], wanted: &[u16], workers: usize) -> Box<[u16]> {
     match wanted.len() == workers && wanted.iter().all(|worker| with_queues.contains(worker)) {
         true => Box::default(),

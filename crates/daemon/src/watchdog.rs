@@ -1,4 +1,4 @@
-//! Watchdog of the workers. It reports the core of a worker that does not complete its round.
+//! Watchdog of the workers. The watchdog reports the core of a worker that does not complete its round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sluice_engine::packet::counters::WorkerCounters;
 
-/// Which workers are stuck. The watchdog updates this as long as it exists.
+/// Which workers are stuck. The watchdog updates this value as long as it exists.
 #[derive(Debug)]
 pub struct Watchdog {
     stuck: Arc<[AtomicBool]>,

@@ -437,8 +437,8 @@ fn routers_come_and_go_without_disturbing_others() {
             Transport::Raw(IpNumber(254)),
         );
         assert!(workers.to_hosts[0].push(3, [&raw.macs(PEER_MAC, MAC).build(), &[]]));
-        // The kernel answers a packet of an unknown protocol with an ICMP error. It sends the error on the interface
-        // that now has this index.
+        // The kernel answers a packet of an unknown protocol with an ICMP error. The kernel sends the error on the
+        // interface that now has this index.
         workers
             .sent(|interface, frame| interface == 3 && layers::parse(frame).is_ok_and(|layers| layers.protocol == 1));
         hosts.update(Vec::new()).expect("none");

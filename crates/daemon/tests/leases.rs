@@ -48,7 +48,7 @@ fn run(words: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A DHCP server in its own namespace, connected by a veth pair. It is stopped on drop.
+/// A DHCP server in its own namespace, connected by a veth pair. The server is stopped on drop.
 struct Server {
     folder: TempDir,
     format: Format,

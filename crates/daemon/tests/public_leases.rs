@@ -22,7 +22,7 @@ use sluice_wire::Mac;
 use sluice_wire::ethernet::BROADCAST;
 
 const VARIABLE: &str = "SLUICE_PUBLIC_LEASES_INSIDE";
-/// Environment variables for the number of sites and the message rate. They allow measurements with larger
+/// Environment variables for the number of sites and the message rate. The variables allow measurements with larger
 /// installations.
 const SITES: &str = "SLUICE_PUBLIC_LEASES_SITES";
 const RATE: &str = "SLUICE_PUBLIC_LEASES_RATE";

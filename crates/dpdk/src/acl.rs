@@ -75,7 +75,7 @@ impl Prefix {
     }
 }
 
-/// Conditions of a rule. All of them must match.
+/// Conditions of a rule. All conditions must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AclRule {
     /// Source addresses.

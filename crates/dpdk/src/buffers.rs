@@ -73,7 +73,7 @@ pub unsafe trait RawBuffers: Send {
     /// Send buffers. Returns the number of buffers that were accepted, which are the first ones.
     ///
     /// # Safety
-    /// The caller must own every buffer, and gives up ownership of those that are accepted. Each window must lie within
+    /// The caller must own every buffer, and gives up ownership of the accepted buffers. Each window must lie within
     /// its buffer's memory.
     unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], windows: &[Window]) -> usize;
 

@@ -133,7 +133,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         kept
     }
 
-    /// Move buffers out of their entries, up to the first index without a buffer. Returns their number.
+    /// Move buffers out of their entries, up to the first index without a buffer. Returns the number of moved buffers.
     #[inline(always)]
     fn gather(&mut self, slots: &[BufferIndex]) -> usize {
         let first = slots.first().map_or(0, |slot| *slot as usize);
@@ -177,7 +177,8 @@ impl<B: RawBuffers> BurstBuffers<B> {
         Some(count)
     }
 
-    /// Put those of `count` buffers that were not accepted back into their entries. The first `taken` were accepted.
+    /// Put those of `count` buffers that were not accepted back into their entries. The first `taken` buffers were
+    /// accepted.
     #[inline(always)]
     fn settle(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {
         let taken = taken.min(count);
@@ -197,7 +198,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         (shelf.serial == (parked.0 >> 16) as u16 && !shelf.buffer.is_none()).then_some(index)
     }
 
-    /// Remove a buffer from its shelf. Its handle becomes invalid.
+    /// Remove a buffer from its shelf. The buffer's handle becomes invalid.
     fn take_parked(&mut self, index: usize) -> ParkedBuffer {
         let shelf = &mut self.shelves[index];
         let was = *shelf;
@@ -243,7 +244,8 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
                 let room = unsafe { std::slice::from_raw_parts_mut(room.start, room.length as usize) };
                 Packet::within(room, window)
             };
-            // SAFETY: at most BURST_BUFFERS packets are added. This is the capacity of `into`, which was empty.
+            // SAFETY: at most BURST_BUFFERS packets are added. BURST_BUFFERS is the capacity of `into`, which was
+            // empty.
             unsafe { into.push_unchecked(packet) };
         }
     }

@@ -134,7 +134,7 @@ pub enum Device {
     Pcap {
         /// File from which frames are read.
         input: Option<String>,
-        /// File to which frames are written. `None` discards them.
+        /// File to which frames are written. With `None`, frames are discarded.
         output: Option<String>,
     },
     /// A TAP interface that Sluice creates.

@@ -1,5 +1,4 @@
-//! Chooses the driver for a device, with a reason, and determines the driver's limits. DPDK need not be running for
-//! this.
+//! Chooses the driver for a device, with a reason, and determines the driver's limits. DPDK need not be running.
 
 use std::fmt;
 use std::path::Path;
@@ -17,8 +16,8 @@ pub const TAP_MTU: u16 = 1508;
 /// Largest MTU that AF_XDP supports, because each of its buffers lies within a page of 4,096 bytes.
 pub const AF_XDP_MTU: u16 = 3400;
 
-/// Number of receive buffers per queue that the AF_XDP driver does not return when it is closed. In addition, it may
-/// keep [`AF_XDP_KEPT_TRANSMIT`] transmit buffers.
+/// Number of receive buffers per queue that the AF_XDP driver does not return when it is closed. In addition, the
+/// driver may keep [`AF_XDP_KEPT_TRANSMIT`] transmit buffers.
 pub const AF_XDP_KEPT_RECEIVE: u32 = 2048;
 
 /// Maximum number of transmit buffers per queue that the AF_XDP driver does not return when it is closed.
@@ -206,7 +205,7 @@ impl fmt::Display for DriverLimit {
     }
 }
 
-/// List the parts of this configuration that a device can't support. This starts nothing.
+/// List the parts of this configuration that a device can't support. The check does not start DPDK or open devices.
 pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Vec<DriverLimit> {
     let choice = choose(device, mtu, queues, wanted);
     let mut limits = Vec::new();

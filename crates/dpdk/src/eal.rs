@@ -1,5 +1,5 @@
-//! DPDK's environment abstraction layer (EAL). It is started once per process, with arguments that are derived from the
-//! configuration.
+//! DPDK's environment abstraction layer (EAL). The EAL is started once per process, with arguments that are derived
+//! from the configuration.
 
 mod arguments;
 mod diagnosis;
@@ -54,7 +54,7 @@ pub enum EalError {
     /// The installed library is too old.
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
-    /// DPDK failed for another reason. The end of its log is included.
+    /// DPDK failed for another reason. The end of DPDK's log is included.
     #[error("DPDK does not start ({reason}): {last_words}")]
     Refused {
         /// Text of DPDK's error code.
@@ -67,7 +67,7 @@ pub enum EalError {
     NoThread(String),
 }
 
-/// The running EAL. It exists until the process ends.
+/// The running EAL. The EAL exists until the process ends.
 #[derive(Debug)]
 pub struct Eal {
     memory: Memory,
@@ -104,15 +104,15 @@ impl Eal {
             .into_iter()
             .map(|argument| CString::new(argument).unwrap_or_default())
             .collect();
-        // The EAL pins the thread that starts it, and child threads inherit this. It is therefore started on a separate
-        // thread.
+        // The EAL pins the thread that starts it, and child threads inherit this. The EAL is therefore started on a
+        // separate thread.
         let started = std::thread::Builder::new()
             .name("dpdk-start".into())
             .spawn(move || {
                 let mut pointers: Vec<*mut std::ffi::c_char> =
                     arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
-                // SAFETY: there are as many strings as `pointers` has elements, and they live during the call. The EAL
-                // copies them, and at most reorders the array. `OnceLock` ensures a single start.
+                // SAFETY: there are as many strings as `pointers` has elements, and the strings live during the call.
+                // The EAL copies the strings, and at most reorders the array. `OnceLock` ensures a single start.
                 unsafe { sys::sluice_eal_start(pointers.len() as i32, pointers.as_mut_ptr()) }
             })
             .map_err(|error| EalError::NoThread(error.to_string()))?
@@ -121,8 +121,8 @@ impl Eal {
         log::quiet_libraries();
         if started == 0 {
             // The registers of legacy virtio with UIO are I/O ports. Only the thread that started the EAL may access
-            // them so far, and it has ended. If DPDK rejects this call, it has not loaded the driver that needs it.
-            // SAFETY: the call only changes a permission of this thread.
+            // them so far, and it has ended. If DPDK rejects the call, DPDK has not loaded the driver that needs the
+            // call. SAFETY: the call only changes a permission of this thread.
             unsafe { sys::sluice_io_ports() };
         }
         match started {

@@ -13,7 +13,7 @@ use crate::sys;
 /// Minimum number of entries in a ring.
 const MIN_RING: usize = 64;
 
-/// A ring entry. It owns its buffer.
+/// A ring entry. The entry owns its buffer.
 struct HandoverEntry {
     buffer: Buffer,
     room: u16,
@@ -43,7 +43,7 @@ impl Drop for HandoverEntry {
 /// Producer end of the ring to another worker.
 struct To {
     ring: Producer<HandoverEntry>,
-    /// Number of packets put into the ring so far. `mark` is its value at the last mark.
+    /// Number of packets put into the ring so far. `mark` is this number at the last mark.
     put: usize,
     mark: usize,
 }
@@ -52,7 +52,7 @@ struct To {
 pub(crate) struct WorkerRings {
     to: Box<[Option<To>]>,
     from: Box<[Consumer<HandoverEntry>]>,
-    /// Index of the ring that is read first. It advances in round-robin order.
+    /// Index of the ring that is read first. The index advances in round-robin order.
     turn: usize,
 }
 
@@ -82,7 +82,7 @@ impl WorkerRings {
     /// ones.
     ///
     /// # Safety
-    /// The caller must own every buffer, and gives up ownership of those that are accepted. Each window must lie within
+    /// The caller must own every buffer, and gives up ownership of the accepted buffers. Each window must lie within
     /// its buffer's memory. In the pools of the buffers, buffer memory must start [`sys::SLUICE_ROOM`] bytes after the
     /// buffer pointer.
     pub(crate) unsafe fn put(

@@ -18,7 +18,7 @@ pub enum Injected {
     Plain = sys::SLUICE_INJECT_PLAIN,
     /// Another holder also has a reference to its buffer.
     Shared = sys::SLUICE_INJECT_SHARED,
-    /// It consists of two segments, each with the given bytes.
+    /// The packet consists of two segments, each with the given bytes.
     Segments = sys::SLUICE_INJECT_SEGMENTS,
     /// A VLAN tag (0x8100, 0x2007) was stripped.
     Tag = sys::SLUICE_INJECT_TAG,
@@ -36,7 +36,7 @@ pub enum Injected {
     LeftL4 = sys::SLUICE_INJECT_LEFT,
 }
 
-/// Another holder of an [`Injected::Shared`] buffer. It releases its reference when it is dropped.
+/// Another holder of an [`Injected::Shared`] buffer. The holder releases its reference when it is dropped.
 pub struct OtherHolder {
     buffer: Buffer,
     /// Keeps the buffer's pool alive.
@@ -51,8 +51,8 @@ impl Drop for OtherHolder {
 }
 
 impl BurstBuffers<WorkerMbufs> {
-    /// Put a frame into a loop ring port (`ring:NAME`). The next receive on the port returns it. `None` if the port is
-    /// not a loop, if its ring is full, or if the frame has no other holder.
+    /// Put a frame into a loop ring port (`ring:NAME`). The next receive on the port returns this frame. `None` if the
+    /// port is not a loop, if its ring is full, or if the frame has no other holder.
     pub fn inject(&mut self, port: PortIndex, what: Injected, bytes: &[u8]) -> Option<OtherHolder> {
         let shared = self.source().shared.clone();
         let looped = shared.loop_port(port)?;

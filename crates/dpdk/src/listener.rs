@@ -1,5 +1,5 @@
-//! Captures frames received by a kernel interface through a packet socket. It sends nothing and changes no settings of
-//! the interface.
+//! Captures frames received by a kernel interface through a packet socket. The capture sends nothing and changes no
+//! settings of the interface.
 
 use std::ffi::{CString, c_int};
 use std::io::Error;
@@ -13,7 +13,7 @@ const MAX_FRAME: usize = 1 << 16;
 /// Bytes of a VLAN tag, which the kernel removes from the frame.
 const TAG: usize = 4;
 
-/// Requested size in bytes of the socket's receive buffer. The kernel may limit it.
+/// Requested size in bytes of the socket's receive buffer. The kernel may limit the size.
 const WAITING: c_int = 16 << 20;
 
 /// A captured frame.

@@ -83,7 +83,8 @@ pub struct WorkerMbufs {
     pub(crate) worker: u16,
     /// Rings to and from other workers.
     pub(crate) handover: WorkerRings,
-    /// Shared state. It keeps rings, pools and ports alive longer than any buffer that may be returned to them.
+    /// Shared state. The shared state keeps rings, pools and ports alive longer than any buffer that may be returned to
+    /// them.
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -131,8 +132,8 @@ unsafe impl RawBuffers for WorkerMbufs {
         let count = buffers.len().min(windows.len()) as u16;
         let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
         let Some(queue) = way.transmit else { return 0 };
-        // SAFETY: the caller owns `count` buffers and gives up those that are accepted. The queue belongs to this
-        // worker alone.
+        // SAFETY: the caller owns `count` buffers and gives up the accepted buffers. The queue belongs to this worker
+        // alone.
         unsafe { sys::sluice_transmit(way.port, queue, i32::from(way.offload), buffers, windows, count) }.into()
     }
 

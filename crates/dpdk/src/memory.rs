@@ -36,7 +36,7 @@ pub struct MemoryError {
     pub reason: String,
 }
 
-/// Zeroed, page-aligned memory in which all pages are populated. It is unmapped when it is dropped.
+/// Zeroed, page-aligned memory in which all pages are populated. The memory is unmapped when it is dropped.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -143,7 +143,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length / LINE) }
     }
 
-    /// The memory as cache lines that live until the process ends. It is never unmapped.
+    /// The memory as cache lines that live until the process ends. The memory is never unmapped.
     pub fn leak(self) -> &'static mut [Line] {
         let region = std::mem::ManuallyDrop::new(self);
         // SAFETY: as in `lines`. The mapping stays, because the region that owned it is forgotten.

@@ -20,7 +20,7 @@ const PAUSE: &str = "200000";
 /// Files of these settings in the interface's /sys directory, with the values that are written.
 const SETTINGS: [(&str, &str); 2] = [("napi_defer_hard_irqs", EMPTY_FETCHES), ("gro_flush_timeout", PAUSE)];
 
-/// Changed settings of an interface. They are restored when this value is dropped.
+/// Changed settings of an interface. The previous settings are restored when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Moderation {
     before: Vec<(PathBuf, String)>,

@@ -126,7 +126,8 @@ impl System {
         text(&switch).is_some_and(|value| value == "Y" || value == "1")
     }
 
-    /// Another process that has a file of `/dev` open, if `/proc` shows it. `Some(None)` if this process has it open.
+    /// Another process that has a file of `/dev` open, if `/proc` shows it. `Some(None)` if this process has the file
+    /// open.
     fn holder(&self, device: &str) -> Option<Option<Process>> {
         let own = std::process::id();
         let mut by_self = None;
@@ -196,10 +197,10 @@ pub struct Card {
 pub struct Group {
     /// Group number.
     pub number: u32,
-    /// Whether an IOMMU backs the group. If not, VFIO has created the group.
+    /// Whether an IOMMU backs the group. Without an IOMMU, VFIO has created the group.
     pub has_iommu: bool,
-    /// Whether devices of drivers other than VFIO use IOMMU addresses instead of physical ones. This is the case if the
-    /// kernel was started without `iommu=pt`.
+    /// Whether devices of drivers other than VFIO use IOMMU addresses instead of physical ones. Such devices do so if
+    /// the kernel was started without `iommu=pt`.
     pub translates: bool,
     /// Other devices in the group.
     pub others: Vec<GroupDevice>,
@@ -258,7 +259,7 @@ impl fmt::Display for Mode {
 }
 
 impl Mode {
-    /// Whether the card uses physical addresses in this mode. This requires hugepages.
+    /// Whether the card uses physical addresses in this mode. Physical addresses require hugepages.
     pub fn is_physical(self) -> bool {
         matches!(self, Mode::Uio | Mode::VfioNarrow | Mode::VfioWithoutIommu)
     }

@@ -13,7 +13,7 @@ pub const HEADROOM: u16 = 128;
 /// Size in bytes of an ordinary buffer: the headroom and a frame of 2,048 bytes.
 pub const ORDINARY_BUFFER: u16 = HEADROOM + 2048;
 
-/// Size of a buffer for AF_XDP. Together with its header it fits into a page.
+/// Size of a buffer for AF_XDP. A buffer of this size and its header fit into a page.
 pub const AF_XDP_BUFFER: u16 = 3584;
 
 /// Size of a buffer for jumbo frames with AF_PACKET.
@@ -87,7 +87,7 @@ impl PoolSize {
     }
 }
 
-/// A buffer pool. It lives until all owners of its buffers have been dropped.
+/// A buffer pool. The pool lives until all owners of its buffers have been dropped.
 #[derive(Debug)]
 pub struct Pool {
     name: String,
@@ -123,7 +123,7 @@ impl PoolBalance {
 }
 
 impl Pool {
-    /// Create a pool with a name. Its buffers contain the addresses that cards use for DMA.
+    /// Create a pool with a name. The pool's buffers contain the addresses that cards use for DMA.
     pub fn new(_eal: &Eal, name: &str, size: PoolSize) -> Result<Arc<Pool>, PoolError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let unique = CString::new(format!("pool{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();

@@ -53,7 +53,7 @@ pub struct PortPlan {
     pub fallback_key: Option<HashKey>,
     /// Whether to use receive interrupts if the driver supports them.
     pub interrupts: bool,
-    /// Whether opening the set fails if this port can't be opened. If false, its port index stays free.
+    /// Whether opening the set fails if this port can't be opened. Otherwise, the index of the port stays free.
     pub required: bool,
     /// Queue of each entry in the device's redirection table, repeated until the table is full. If empty, the queues
     /// are assigned round-robin.
@@ -111,7 +111,7 @@ pub struct Link {
     pub megabits: u32,
 }
 
-/// A started port. It is stopped and closed when it is dropped.
+/// A started port. The port is stopped and closed when it is dropped.
 #[derive(Debug)]
 pub struct Port {
     name: String,
@@ -124,9 +124,9 @@ pub struct Port {
     /// Whether the device is removed from DPDK when the port is closed.
     detach: AtomicBool,
     origin: Origin,
-    /// Current receive steering, as last read from the device. Locked while it is changed.
+    /// Current receive steering, as last read from the device. The lock is held while the steering is changed.
     steered: Mutex<Steered>,
-    /// Members of a bond. They are closed after the bond.
+    /// Members of a bond. Members are closed after the bond.
     members: Mutex<Vec<members::Place>>,
     /// Description with which the port was opened.
     plan: PortPlan,
@@ -134,13 +134,13 @@ pub struct Port {
     pair: Option<(Arc<Pair>, bool)>,
     /// Workers that have a transmit queue, in the order of the queues.
     senders: Vec<u16>,
-    /// XDP sockets that the port has opened. They are closed after the port if DPDK leaves them open.
+    /// XDP sockets that the port has opened. The sockets are closed after the port if DPDK leaves them open.
     sockets: Sockets,
     /// All-multicast mode of the kernel interface.
     multicasts: Option<AllMulticast>,
-    /// Changed settings of the kernel interface. They are restored after the port is closed.
+    /// Changed settings of the kernel interface. The previous settings are restored after the port is closed.
     moderation: Option<Moderation>,
-    /// Pool of the port's receive buffers. It lives longer than the port.
+    /// Pool of the port's receive buffers. The pool lives longer than the port.
     _pool: Arc<Pool>,
 }
 
@@ -307,10 +307,10 @@ impl Port {
         self.steered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Change the redirection table. This is possible under traffic. Entry `k` of the device's table selects queue
-    /// `table[k]`; `table` is repeated if the device's table is longer. The device's actual table is read back into
-    /// [`steering`](Self::steering); an error is returned if it differs from `table`. Frames in flight may still arrive
-    /// at their previous queue, and some cards stop receiving for a short time.
+    /// Change the redirection table. The table can be changed under traffic. Entry `k` of the device's table selects
+    /// queue `table[k]`; `table` is repeated if the device's table is longer. The device's actual table is read back
+    /// into [`steering`](Self::steering); an error is returned if it differs from `table`. Frames in flight may still
+    /// arrive at their previous queue, and some cards stop receiving for a short time.
     pub fn set_table(&self, table: &[u16]) -> Result<(), SteeringError> {
         let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
         steering::set_table(&PortHash(self.number), &mut steered, table)
@@ -340,7 +340,7 @@ impl Port {
         mac
     }
 
-    /// Current state of the link. It counts as up if the driver can't report it.
+    /// Current state of the link. The link counts as up if the driver can't report it.
     pub fn link(&self) -> Link {
         let (mut up, mut megabits) = (0, 0);
         // SAFETY: the call writes both results.
@@ -370,7 +370,7 @@ impl Port {
         }
     }
 
-    /// Counters of the device. All zeros if it does not report any.
+    /// Counters of the device. All counters are zero if the device does not report any.
     pub fn statistics(&self) -> Statistics {
         let mut raw = std::mem::MaybeUninit::<sys::sluice_port_statistics>::zeroed();
         // SAFETY: the call writes the result or leaves it zero; both are valid values.

@@ -72,17 +72,17 @@ impl Drop for Ring {
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) depth: u32,
-    /// Rings from end A to end B, one per queue. A loop has only these.
+    /// Rings from end A to end B, one per queue. A loop has only rings in this direction.
     pub(crate) forward: Vec<Ring>,
     pub(crate) reverse: Vec<Ring>,
-    /// Pools whose buffers may be in the rings. They are dropped after the rings.
+    /// Pools whose buffers may be in the rings. The pools are dropped after the rings.
     pools: Mutex<Vec<Arc<Pool>>>,
 }
 
 static PAIRS: Mutex<Option<HashMap<String, Weak<Pair>>>> = Mutex::new(None);
 
 impl Pair {
-    /// The pair with this name. It is created when its first end is opened.
+    /// The pair with this name. The pair is created when its first end is opened.
     pub(crate) fn named(eal: &Eal, name: &str, looped: bool, depth: u32, queues: u16) -> Result<Arc<Pair>, RingError> {
         let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = pairs.get_or_insert_default();

@@ -24,7 +24,7 @@ use crate::workers::Queues;
 /// Packet I/O of one worker through DPDK.
 pub type DpdkIo = BurstBuffers<WorkerMbufs>;
 
-/// Queue of a worker. It is given by the worker's index among the workers with queues.
+/// Queue of a worker. The queue is given by the worker's index among the workers with queues.
 fn queue(workers: &[u16], worker: u16, queues: u16) -> Option<u16> {
     let place = workers.iter().position(|&other| other == worker)?;
     u16::try_from(place).ok().filter(|&queue| queue < queues)
@@ -216,7 +216,7 @@ impl Devices {
         Ok((devices, hands))
     }
 
-    /// Open a port at a free index. Workers use it after they have renewed the port
+    /// Open a port at a free index. Workers use the new port after they have renewed the port
     /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)). While a set is being
     /// opened, they need not renew it.
     pub fn attach(&self, place: PortIndex, wanted: &PortPlan) -> Result<Arc<Port>, SetError> {
@@ -262,7 +262,8 @@ impl Devices {
         Ok(port)
     }
 
-    /// Restore the workers' queues of the port at an index. This takes effect after the workers have renewed the port.
+    /// Restore the workers' queues of the port at an index. The change takes effect after the workers have renewed the
+    /// port.
     pub fn resume(&self, place: PortIndex, port: &Port) {
         for (worker, of_worker) in (0..).zip(&self.shared.workers) {
             let way = PortQueues {
@@ -280,7 +281,8 @@ impl Devices {
         }
     }
 
-    /// Remove the workers' queues of the port at an index. This takes effect after the workers have renewed the port.
+    /// Remove the workers' queues of the port at an index. The change takes effect after the workers have renewed the
+    /// port.
     pub fn pause(&self, place: PortIndex, port: &Port) {
         for of_worker in &self.shared.workers {
             lock(&of_worker.ways)[usize::from(place)] = PortQueues::NONE;
@@ -309,8 +311,8 @@ impl Devices {
         Ok(pool)
     }
 
-    /// Remove the port at an index from the set. It is closed when the returned value is dropped. Before that, every
-    /// worker must have renewed the port, because workers may use the port until then.
+    /// Remove the port at an index from the set. The port is closed when the returned value is dropped. Before that,
+    /// every worker must have renewed the port, because workers may use the port until then.
     pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
         self.pause(place, &port);

@@ -20,7 +20,7 @@ pub use functions::{Fields, Flow, Functions};
 pub(crate) use device::PortHash;
 pub(crate) use negotiation::{Attempt, Configured, HashDevice, Refusal, configure, set_table, steer};
 
-/// Key size in bytes that covers the longest hash input. It is also used if the device does not report a size.
+/// Key size in bytes that covers the longest hash input. The same size is used if the device does not report a size.
 pub const KEY_BYTES: usize = 40;
 
 /// Packet fields that determine the queue, if the card supports them.
@@ -119,10 +119,10 @@ impl fmt::Display for Capabilities {
 pub(crate) struct SteeringRequest {
     pub(crate) steering: Steering,
     pub(crate) key: Option<HashKey>,
-    /// Key that is used if the requested fields are not supported. `None` means the same key.
+    /// Key that is used if the requested fields are not supported. `None` means that the requested key is used.
     pub(crate) fallback_key: Option<HashKey>,
-    /// Queues for the entries of the table. They are repeated until the table is full, or truncated. If empty, the
-    /// queues are assigned round-robin.
+    /// Queues for the entries of the table. The queues are repeated until the table is full, or truncated. If empty,
+    /// the queues are assigned round-robin.
     pub(crate) table: Vec<u16>,
     pub(crate) queues: u16,
 }
@@ -191,7 +191,7 @@ pub enum SteeringError {
     NotAsWished(Shortfall),
 }
 
-/// A deviation of the device from the request. Its text is appended to "hashes …: ".
+/// A deviation of the device from the request. The text of the deviation is appended to "hashes …: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortfall {
     /// The device has no hash function.
@@ -317,19 +317,19 @@ fn more(asked: &Functions, hashed: &Functions) -> &'static str {
     }
 }
 
-/// Receive steering of a started device, as read back from it. Its text form is for operators.
+/// Receive steering of a started device, as read back from it. The text form of this type is for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steered {
     /// Requested steering.
     pub wish: Steering,
     /// Receive queues in use.
     pub queues: u16,
-    /// Capabilities of the device. `None` if they were not queried.
+    /// Capabilities of the device. `None` if the capabilities were not queried.
     pub capabilities: Option<Capabilities>,
-    /// Actual steering. `None` if there is none, or if it is mixed or unknown. Packets are then distributed in
-    /// software.
+    /// Actual steering. `None` if there is no steering, or if the steering is mixed or unknown. Packets are then
+    /// distributed in software.
     pub steering: Option<Steering>,
-    /// Hash functions that the device uses. `None` if it does not report them.
+    /// Hash functions that the device uses. `None` if the device does not report its functions.
     pub functions: Option<Functions>,
     /// Key in use. `None` if the device computes no hash or does not report the key.
     pub key: Option<HashKey>,

@@ -1,19 +1,20 @@
-//! TAP interfaces of the kernel. They transfer frames between this process and a network namespace.
+//! TAP interfaces of the kernel. TAP interfaces transfer frames between this process and a network namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// An open TAP interface. It is persistent: after it is closed, it remains without a carrier until it is deleted.
+/// An open TAP interface. The interface is persistent: after it is closed, it remains without a carrier until it is
+/// deleted.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
 }
 
 impl Tap {
-    /// Open the TAP interface with this name in the calling thread's network namespace. If it does not exist, it is
-    /// created. It must not be in use.
+    /// Open the TAP interface with this name in the calling thread's network namespace. If the interface does not
+    /// exist, it is created. The interface must not be in use.
     ///
     /// # Errors
     /// `/dev/net/tun` does not exist, this process lacks permission, the name is too long, an interface of another kind
@@ -60,7 +61,7 @@ impl Tap {
         }
     }
 
-    /// The next frame that the namespace has sent, if there is one. It is truncated to the length of `into`.
+    /// The next frame that the namespace has sent, if there is one. The frame is truncated to the length of `into`.
     ///
     /// # Errors
     /// The interface no longer exists.

@@ -1,4 +1,4 @@
-//! TCP-MD5 signatures (RFC 2385). They are a socket option of the kernel that no crate supports.
+//! TCP-MD5 signatures (RFC 2385). Signatures are a socket option of the kernel that no crate supports.
 
 use std::ffi::c_int;
 use std::io::{Error, ErrorKind};

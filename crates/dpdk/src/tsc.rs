@@ -17,7 +17,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// Cycles per second. They are measured once against the system clock; the first call takes 20 ms.
+/// Cycles per second. The frequency is measured once against the system clock; the first call takes 20 ms.
 pub fn frequency() -> u64 {
     static FREQUENCY: OnceLock<u64> = OnceLock::new();
     *FREQUENCY.get_or_init(|| {

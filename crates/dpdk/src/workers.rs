@@ -1,4 +1,4 @@
-//! Worker threads. They are pinned to cores and registered with DPDK, and wait when there is no work.
+//! Worker threads. Worker threads are pinned to cores and registered with DPDK, and wait when there is no work.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ pub struct Worker<T> {
     thread: JoinHandle<Option<T>>,
 }
 
-/// Request to stop. The worker's loop checks it once per round.
+/// Request to stop. The worker's loop checks this request once per round.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -120,8 +120,8 @@ pub fn pin(core: usize) -> Result<(), WorkerError> {
     if core >= libc::CPU_SETSIZE as usize {
         return Err(refused());
     }
-    // SAFETY: `cpu_set_t` consists of plain bits for which all zeros is valid. The core number was checked against its
-    // size.
+    // SAFETY: `cpu_set_t` consists of plain bits for which all zeros is valid. The core number was checked against the
+    // size of the set.
     let error = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut set);
@@ -232,7 +232,8 @@ pub struct IdlePolicy {
     pub pause: u32,
     /// Duration of the sleep after these rounds. If `None`, the worker continues with pauses instead.
     pub sleep: Option<Duration>,
-    /// Whether devices that support it wake the worker earlier. The worker then sleeps for at least a millisecond.
+    /// Whether devices that support interrupts wake the worker earlier. The worker then sleeps for at least a
+    /// millisecond.
     pub interrupt: bool,
 }
 
@@ -253,7 +254,8 @@ impl Idle {
         self.rounds = 0;
     }
 
-    /// Whether the next call of [`quiet`](Self::quiet) would sleep. The caller must go offline before that.
+    /// Whether the next call of [`quiet`](Self::quiet) would sleep. The caller must go offline before a call that
+    /// sleeps.
     #[inline(always)]
     pub fn sleeps_next(&self) -> bool {
         self.waiting.sleep.is_some() && self.rounds >= self.waiting.spin.saturating_add(self.waiting.pause)

@@ -70,7 +70,7 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
     );
 }
 
-/// Send frames on the spare port. Only its own interface receives them and counts them.
+/// Send frames on the spare port. Only the interface of that port receives and counts these frames.
 fn exchange_by_kernel_loop(hand: &mut sluice_dpdk::DpdkIo) {
     let frames: Vec<_> = (0..32).map(|number| frame(number, 128)).collect();
     assert_eq!(32, send_some(hand, SPARE, &frames));
@@ -95,7 +95,7 @@ fn af_xdp_interface_that_was_deleted_and_made_again_is_attached_again() {
                 drop(opened.devices.detach(place));
             }
             // The last holder of the port has been dropped, so the port must not be used. The burst buffers have not
-            // used it.
+            // used the port.
             (0..2).for_each(|place| opened.hand.replace_device(place));
             command("ip link delete va");
             veth("va", "vb", 1500);

@@ -24,7 +24,7 @@ fn tags_arrive_as_they_were_sent() {
         let mut opened = scenario.open(&Plan::new(vec![port("va"), packet_socket], 1));
         let one = tagged(&[[0x81, 0, 0x20, 7]]);
         let two = tagged(&[[0x88, 0xa8, 0, 9], [0x81, 0, 0, 7]]);
-        // AF_PACKET reports an outer 0x88a8 tag as 0x8100. This is a limitation that `limits` reports.
+        // AF_PACKET reports an outer 0x88a8 tag as 0x8100. `limits` reports this limitation.
         let two_by_packet_socket = tagged(&[[0x81, 0, 0, 9], [0x81, 0, 0, 7]]);
         for (from, to, sent, expected) in [
             (1, 0, &one, &one),

@@ -119,8 +119,8 @@ impl ApplicationDetector {
     /// Bytes of a flow's pool entry, excluding its memory in the arena.
     pub const FLOW: usize = DetectionModule::FLOW + size_of::<Slot>();
 
-    /// Allocates all memory that identification uses: that of `capacity` and another 6 MiB. This takes 20 ms, so it
-    /// must run on the control thread.
+    /// Allocates all memory that identification uses: that of `capacity` and another 6 MiB. Loading nDPI takes 20 ms,
+    /// so this function must run on the control thread.
     pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
         let module = DetectionModule::new(capacity.flows, capacity.memory)?;
         Ok(Self {
@@ -300,7 +300,7 @@ impl ApplicationSelector {
 pub struct ApplicationNames(Box<[Box<str>]>);
 
 impl ApplicationNames {
-    /// Names of the installed nDPI library. Reading them takes 20 ms.
+    /// Names of the installed nDPI library. Reading the names takes 20 ms.
     pub fn installed() -> Result<Self, Error> {
         let capacity = ApplicationCapacity {
             flows: 0,

@@ -1,4 +1,4 @@
-//! Lists of values that rules query and change (`dataset`). Their initial values are loaded from files.
+//! Lists of values that rules query and change (`dataset`). The initial values of a list are loaded from files.
 //!
 //! Rules add values to a table of fixed size, which the cores update by compare-and-swap. The table stores keyed 64-bit
 //! hashes. If all slots that a hash may use are occupied, the value is not added, and the failure is counted.
@@ -194,7 +194,7 @@ impl Dataset {
         self.loaded.contains(value) || self.entry(self.hash(value), |entry, hash| entry == hash).is_some()
     }
 
-    /// Adds a value. Returns true if it was not in the list before.
+    /// Adds a value. Returns true if the value was not in the list before.
     pub fn add(&self, value: &[u8]) -> bool {
         if self.contains(value) {
             return false;
@@ -209,7 +209,7 @@ impl Dataset {
         false
     }
 
-    /// Removes a value that a rule added. Returns whether it was in the table.
+    /// Removes a value that a rule added. Returns whether the value was in the table.
     pub fn remove(&self, value: &[u8]) -> bool {
         let hash = self.hash(value);
         let entry = self.entry(hash, |entry, hash| entry == hash);

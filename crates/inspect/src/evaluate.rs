@@ -132,7 +132,7 @@ pub struct Evaluator {
     transforms: Option<Box<TransformBuffers>>,
     /// Work budget of the current packet.
     pub(crate) work: WorkBudget,
-    /// The initial work budget. It is kept here so that the packet path never frees it.
+    /// The initial work budget. The budget is kept here, so that the packet path never frees its memory.
     first: Option<WorkBudget>,
     /// The rule is evaluated for every packet, so its ordinary cost is not charged to the sender.
     pub(crate) is_usual: bool,
@@ -515,8 +515,7 @@ impl Evaluator {
         }
         let open = !content.ends && to.is_none_or(|to| to > view.end());
         let undecided = !view.complete && (open || content.ends && !view.is_final);
-        // A negated content with a bound waits for the end of its range. Without a bound it does not wait for the end
-        // of the stream.
+        // A negated content with a bound waits for the end of its range. A negated content without a bound does not wait for the end of the stream.
         if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
             return RuleResult::Incomplete;
         }

@@ -79,8 +79,8 @@ pub struct FlowPacket<'a> {
     pub segment: &'a mut [u8],
     /// Offset of the payload in `segment`.
     pub payload: usize,
-    /// The packet arrived on an interface on its sender's side of the gateway. If false, its acknowledgement and reset flag
-    /// are ignored.
+    /// The packet arrived on an interface on its sender's side of the gateway. Otherwise the acknowledgement and the reset flag of the
+    /// packet are ignored.
     pub own_side: bool,
 }
 
@@ -199,7 +199,7 @@ pub enum Error {
 }
 
 impl<'m> Inspector<'m> {
-    /// Creates the inspection of a shard. `memory` holds its streams and has
+    /// Creates the inspection of a shard. `memory` holds the shard's streams and has
     /// [`StreamCapacity::lines`](stream::StreamCapacity::lines) lines.
     pub fn new(
         plan: &InspectorCapacity,
@@ -256,7 +256,7 @@ impl<'m> Inspector<'m> {
         self.end_flow(handle, false);
     }
 
-    /// Removes a flow. `early` is true if its session continues.
+    /// Removes a flow. `early` is true if the flow's session continues.
     fn end_flow(&mut self, handle: FlowHandle, early: bool) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;
@@ -814,8 +814,8 @@ impl<'m> Inspector<'m> {
 enum StreamData {
     /// Bytes of the packet, as offsets in its segment.
     Packet { from: usize, to: usize, ends: bool },
-    /// The last bytes of the direction's view. They arrived before the current packet and were queued beyond a gap, or they
-    /// are the rest of the current packet.
+    /// The last bytes of the direction's view. These bytes arrived before the current packet and were queued beyond a gap, or they are the
+    /// rest of the current packet.
     Reassembled { length: usize, ends: bool },
 }
 

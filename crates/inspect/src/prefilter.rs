@@ -32,8 +32,8 @@ pub use pattern_set::{Fingerprint, PatternSet};
 /// A class of data that is searched separately, with its own patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PatternClass {
-    /// TCP stream data towards one side, in order. It is searched in streaming mode, one message at a time: the
-    /// Vectorscan stream is closed at the end of each message, because `^` and `$` match at the message boundaries.
+    /// TCP stream data towards one side, in order. The data is searched in streaming mode, one message at a time: the Vectorscan
+    /// stream is closed at the end of each message, because `^` and `$` match at the message boundaries.
     Stream(Toward),
     /// Payload of single TCP segments, for rules about the segment itself (`dsize`, `flags`, …).
     Packet,
@@ -231,8 +231,8 @@ impl Prefilter {
         of_protocol.map_or(&[], |(_, rules)| rules)
     }
 
-    /// Indices of the rules that must be evaluated for all data of a class on their ports without a pattern match; sorted. Their
-    /// patterns are too short to search for, or they have no known pattern.
+    /// Indices of the rules that must be evaluated for all data of a class on their ports without a pattern match; sorted. The
+    /// patterns of these rules are unknown, or too short to search for.
     pub fn unsearched(&self, class: PatternClass) -> &[u32] {
         &self.unsearched[class.index()]
     }
@@ -257,7 +257,7 @@ impl Prefilter {
         Replay::new(blocks, &pools, streams)
     }
 
-    /// A scratch that is large enough for every class. Each core clones it.
+    /// A scratch that is large enough for every class. Each core clones this scratch.
     pub fn scratch(&self) -> Result<Scratch, vectorscan::Error> {
         let mut scratch = Scratch::new();
         self.serve(&mut scratch)?;

@@ -29,7 +29,7 @@ pub struct Ruleset {
     /// Rules evaluated for stream data on their ports: first those for data to the server, then those for data to the
     /// client.
     streams: [PrecheckedRules; 2],
-    /// Rules evaluated for single packets. One entry each for TCP, UDP, ICMP and all other protocols.
+    /// Rules evaluated for single packets. The list has one entry each for TCP, UDP, ICMP and all other protocols.
     packets: [PacketRules; 4],
     /// Rules without a searchable pattern that inspect protocol buffers.
     by_message: Box<[u32]>,
@@ -47,7 +47,7 @@ type AnomalyRules = Box<[(u32, Option<Toward>)]>;
 /// Rules that are evaluated in sequence without a pattern match, each with its header precheck.
 pub type PrecheckedRules = Box<[(HeaderPrecheck, u32)]>;
 
-/// Subset of a rule list that the ports of a flow select. It is usually small if the application of the flow is
+/// Subset of a rule list that the ports of a flow select. The subset is usually small if the application of the flow is
 /// identified.
 #[derive(Clone, Debug, Default)]
 pub enum PortSelection {

@@ -44,8 +44,8 @@ impl Endpoints {
     }
 }
 
-/// Precheck of 16 bytes that excludes most rules. It compares direction, connection state, protocol, TCP flags, and the lowest
-/// and highest ports.
+/// Precheck of 16 bytes that excludes most rules. The precheck compares direction, connection state, protocol, TCP flags, and
+/// the lowest and highest ports.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderPrecheck {
     /// Lowest and highest source port, then lowest and highest destination port.

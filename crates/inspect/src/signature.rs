@@ -285,7 +285,7 @@ pub enum Buffer {
     FtpCommand,
     /// Argument of an FTP command, without surrounding blanks.
     FtpCommandData,
-    /// Completion code of an FTP reply: `230`. Every line of a multi-line reply has it.
+    /// Completion code of an FTP reply: `230`. Every line of a multi-line reply has the same code.
     FtpCompletionCode,
     /// Text of a line of an FTP reply, without its code.
     FtpReply,
@@ -301,13 +301,13 @@ pub enum Buffer {
     FileSha256,
     /// Output of [`Condition::Base64Decode`].
     Base64,
-    /// The first of [`Signature::transformed`].
+    /// Output of the first transform list in [`Signature::transformed`].
     Transformed1,
-    /// The second of [`Signature::transformed`].
+    /// Output of the second transform list in [`Signature::transformed`].
     Transformed2,
-    /// The third of [`Signature::transformed`].
+    /// Output of the third transform list in [`Signature::transformed`].
     Transformed3,
-    /// The fourth of [`Signature::transformed`].
+    /// Output of the fourth transform list in [`Signature::transformed`].
     Transformed4,
 }
 
@@ -510,8 +510,8 @@ pub struct Content {
     pub offset: Option<Value>,
     /// The match lies completely within this number of bytes from `offset`.
     pub depth: Option<Value>,
-    /// The match begins at least this number of bytes after the end of the preceding match; may be negative. Its presence
-    /// makes the search relative.
+    /// The match begins at least this number of bytes after the end of the preceding match; may be negative. The presence of
+    /// `distance` makes the search relative.
     pub distance: Option<Value>,
     /// The match lies completely within this number of bytes from the end of the preceding match (plus `distance`).
     pub within: Option<Value>,
@@ -734,7 +734,7 @@ pub struct Flags {
     pub ignored: u8,
 }
 
-/// Operation on flowbits: flags set by earlier matches in the same flow. They change after the whole rule has matched.
+/// Operation on flowbits: flags set by earlier matches in the same flow. Flowbits change after the whole rule has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowBits {
     /// Operation.
@@ -763,7 +763,7 @@ impl FlowBit {
     }
 }
 
-/// Operation on a flowint: a number of a flow. It changes after the whole rule has matched.
+/// Operation on a flowint: a number of a flow. The number changes after the whole rule has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowInt {
     /// Name.
@@ -822,7 +822,7 @@ pub enum Operand {
     Name(Box<str>),
 }
 
-/// Operation on an xbit: a flag of a host or a pair of hosts. It changes after the whole rule has matched.
+/// Operation on an xbit: a flag of a host or a pair of hosts. The flag changes after the whole rule has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XBits {
     /// Operation.

@@ -115,7 +115,7 @@ impl Transaction {
         }
     }
 
-    /// Resets the transaction in place. The text is not cleared; it is hidden because its lengths are 0.
+    /// Resets the transaction in place. The text is not cleared, but its length becomes 0.
     fn begin(&mut self, service: Service, number: u32) {
         (self.service, self.number, self.toward) = (service, number, Toward::Server);
         (self.status, self.length, self.version, self.stream) = (0, 0, 0, 0);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 pub const PACKET_BUDGET: u32 = 48 << 10;
 /// Units that a flow earns for each byte that it carries. Well-compressed text has a tenth of its decoded size.
 pub const TOKENS_PER_BYTE: u32 = 16;
-/// Units that a flow earns for each packet with payload. They cover the usual cost of its buffers and rules, which does not
+/// Units that a flow earns for each packet with payload. These units cover the usual cost of buffers and rules, which does not
 /// depend on the packet's size.
 pub const TOKENS_PER_PACKET: u32 = 4 << 10;
 /// Maximum units that a flow can accumulate, and its initial amount.
@@ -47,7 +47,8 @@ struct Account {
 }
 
 /// Work budget of the current packet. Each shard has one, and the components of the shard hold clones of it. Only the worker
-/// that processes the packet uses it. The atomics make it shareable and are accessed as plain words.
+/// that processes the packet uses it. Its fields are atomics only so that they can be shared; they are accessed like plain
+/// words.
 #[derive(Clone, Debug)]
 pub struct WorkBudget(Arc<Account>);
 

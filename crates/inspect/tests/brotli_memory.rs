@@ -24,8 +24,8 @@ fn send(store: &mut ParserPools, http: &mut Http, blocks: usize) -> (usize, bool
         _ => {}
     };
     http.response(store, b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n", &mut sink);
-    // Meta-block header: not the last, a length of four digits, uncompressed. In the first one, the window size precedes
-    // it.
+    // Meta-block header: not the last, a length of four digits, uncompressed. In the first meta-block, the window size
+    // precedes the header.
     let mut header = &(0b1111u32 | 0xffff << 7 | 1 << 23).to_le_bytes()[..3];
     let following = (0xffff_u32 << 3 | 1 << 19).to_le_bytes();
     for _ in 0..blocks {

@@ -92,7 +92,7 @@ fn content_modifiers_are_read() {
         ),
         (&behind, r#"content:"abc"; rawbytes;"#, one(content(b"abc"))),
         // Snort searches case-insensitively and does not verify the position. Suricata is case-sensitive and verifies
-        // it.
+        // the position.
         (
             &[Snort2],
             r#"content:"abc"; fast_pattern:only;"#,

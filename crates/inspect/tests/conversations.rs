@@ -2,9 +2,9 @@
 //! may send different bytes for the same sequence numbers. No application receives data that a rule drops; if no rule matches,
 //! the application receives all data.
 //!
-//! The hosts run a minimal TCP that is independent of the inspection code. It has retransmission timeouts, retransmissions
-//! with other segment boundaries, SACK, TCP fast open, keep-alives, closed and scaled windows, window probes, and urgent
-//! pointers. Each receiver assembles its stream in four ways, which differ in the copy of a byte that they prefer.
+//! The hosts run a minimal TCP that is independent of the inspection code. This TCP has retransmission timeouts,
+//! retransmissions with other segment boundaries, SACK, TCP fast open, keep-alives, closed and scaled windows, window probes,
+//! and urgent pointers. Each receiver assembles its stream in four ways, which differ in the copy of a byte that they prefer.
 //!
 //! `SLUICE_CONVERSATIONS` sets the number of conversations; `SLUICE_CONVERSATION` selects a single one.
 

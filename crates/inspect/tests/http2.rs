@@ -357,7 +357,8 @@ alert http any any -> any any (msg:"m"; flow:to_server; http.uri; content:"/seco
     ]
     .concat();
     let (_, second) = client(&[frame(HEADERS, 5, 3, &block(&request("/second")))]);
-    // The server may send immediately or wait for the client's preface. The packets of both may be split anywhere.
+    // The server may send immediately or wait for the client's preface. The packets of both sides may be split
+    // anywhere.
     for at_once in [true, false] {
         for step in [1, 9, 30, 100, 1_460] {
             let mut lab = Lab::new(Suricata, rule);

@@ -39,7 +39,7 @@ fn bare(content: &[u8]) -> Vec<u8> {
     all(writer, content).finish().unwrap()
 }
 
-/// The parsed response to a GET. It is parsed as a whole, and split at every byte.
+/// The parsed response to a GET. The response is parsed as a whole, and split at every byte.
 fn answer(bytes: &[u8]) -> Message {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let capacity = ParserCapacity {

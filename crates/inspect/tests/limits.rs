@@ -21,7 +21,8 @@ fn text() -> String {
     text
 }
 
-/// Data with which a connection allocates an entry and keeps it. Returns the verdict on its last packet.
+/// Data with which a connection allocates an entry and keeps it. Returns the verdict on the last packet of the
+/// connection.
 type Feed = fn(&mut Connection<'_>) -> Verdict;
 
 fn request(connection: &mut Connection<'_>) -> Verdict {

@@ -54,7 +54,7 @@ fn questions_are_named_with_dots() {
         (expected[..2].to_vec(), vec![]),
         ask(&query(2, &rest[..rest.len() - 5]))
     );
-    // The root is an empty name. It is complete without any bytes.
+    // The root is an empty name. This name is complete without any bytes.
     assert_eq!((expected.to_vec(), vec![]), ask(&query(3, rest)));
 }
 

@@ -192,8 +192,8 @@ fn peak() -> String {
     line.unwrap_or("VmHWM: unknown").to_owned()
 }
 
-/// The test executes itself in two processes. One compiles and stores, the other loads; the candidates of both are
-/// compared.
+/// The test executes itself in two processes. One process compiles and stores the rules, the other loads them; the
+/// candidates of both processes are compared.
 #[test]
 fn one_process_compiles_and_another_finds_the_same() {
     const PART: &str = "SLUICE_TEST_CACHE_PART";

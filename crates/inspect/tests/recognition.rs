@@ -36,7 +36,8 @@ fn said(messages: &[(Toward, &[u8])]) -> Vec<Message> {
 
 type Conversation = (&'static str, u8, &'static [(Toward, &'static [u8])]);
 
-/// A conversation in each protocol, over TCP (6) or UDP (17). Its last message contains the word `marker`.
+/// A conversation in each protocol, over TCP (6) or UDP (17). The last message of a conversation contains the word
+/// `marker`.
 const CONVERSATIONS: &[Conversation] = &[
     ("smtp", 6, &[(Client, b"220 a ready\r\n"), (Server, b"EHLO marker\r\n")]),
     ("ftp", 6, &[(Client, b"220 a ready\r\n"), (Server, b"USER marker\r\n")]),

@@ -1,4 +1,4 @@
-//! The grammar of the command line. Help, man pages and completions are derived from it.
+//! The grammar of the command line. Help, man pages and completions are derived from this grammar.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `sluice bind` and `sluice unbind`: change the kernel driver of a card. They need no daemon.
+//! `sluice bind` and `sluice unbind`: change the kernel driver of a card. Both commands work without a daemon.
 
 use std::io::Write;
 

@@ -161,8 +161,8 @@ impl Client {
     }
 
     /// Send a request with a body, and pass the response to `piece` as it arrives. If no data arrives for the given
-    /// time, `piece` gets an empty slice. `piece` returns whether to continue. If it returns false, this connection
-    /// can't be used afterwards.
+    /// time, `piece` gets an empty slice. `piece` returns whether to continue. If `piece` returns false, this
+    /// connection can't be used afterwards.
     ///
     /// # Errors
     /// The daemon rejects the request, the connection breaks, or `piece` fails.

@@ -1,4 +1,5 @@
-//! The command line tool `sluice`. It parses arguments and prints results; the daemon crate implements the functions.
+//! The command line tool `sluice`. This crate parses arguments and prints results; the daemon crate implements the
+//! functions.
 
 #![forbid(unsafe_code)]
 

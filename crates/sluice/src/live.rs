@@ -1,4 +1,4 @@
-//! Live traffic for `sluice plan`. It is captured by the running daemon, or from kernel interfaces.
+//! Live traffic for `sluice plan`. The traffic is captured by the running daemon, or from kernel interfaces.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -17,7 +17,8 @@ use crate::exit::CommandError;
 /// Interval at which progress is shown even if no packet arrives.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Capture for some time. This is done by the running daemon if it answers, otherwise on kernel interfaces.
+/// Capture for some time. The running daemon captures if it answers; otherwise the traffic of kernel interfaces is
+/// captured.
 ///
 /// # Errors
 /// No packets arrive, or this process lacks the permission to capture.
@@ -87,7 +88,7 @@ fn failed(error: LiveError) -> CommandError {
     DaemonError::Plan(Box::new(PlanError::Live(error))).into()
 }
 
-/// A progress line on the terminal. It is not shown without a terminal.
+/// A progress line on the terminal. The line is not shown without a terminal.
 struct Progress {
     time: Duration,
     terminal: bool,

@@ -13,7 +13,7 @@ use crate::live;
 
 use Align::{Left, Right};
 
-/// Measure the costs. Print them with the candidates, the choice and its reasons.
+/// Measure the costs. Print the costs with the candidates, the choice and its reasons.
 ///
 /// # Errors
 /// The configuration is invalid, a capture can't be read, no live traffic arrives, or the measurement fails.

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::columns::Table;
 use crate::exit::CommandError;
 
-/// Number of rows between two flushes. Because of this, a list of a million sessions is not held in memory.
+/// Number of rows between two flushes. Because of the flushes, a list of a million sessions is not held in memory.
 pub(crate) const ROWS: usize = 256;
 
 /// A parsed command of `sluice show`.

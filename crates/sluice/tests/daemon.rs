@@ -274,7 +274,7 @@ fn rule(number: u32) -> Rule {
     }
 }
 
-/// A fake daemon on a private socket. It lives as long as the directory.
+/// A fake daemon on a private socket. The fake daemon lives as long as the directory.
 fn daemon() -> (tempfile::TempDir, PathBuf) {
     let router = Router::new()
         .route(operation::Sessions::PATH, get(sessions))

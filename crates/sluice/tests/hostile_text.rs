@@ -16,7 +16,7 @@ const HOSTILE: &str = "a\u{1b}[2J\u{7}\nforged\trow\r\0\u{7f}\u{9b}31m\u{85}\u{6
 /// The same text after it is escaped.
 const SHOWN: &str = r"a\u001b[2J\u0007\u000aforged\u0009row\u000d\u0000\u007f\u009b31m\u0085\u061c\u200e\u202e\u2066\u2028\u2029\ufeff\udb40\udc41z";
 
-/// Run a command. Returns its standard output and standard error.
+/// Run a command. Returns the command's standard output and standard error.
 fn sluice(words: &[&str]) -> (String, String) {
     let page = |items: Value| get(async move || Json(json!({ "items": items })));
     let lease = json!({

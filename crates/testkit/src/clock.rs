@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A virtual clock. Its initial time is 0.
+/// A virtual clock. The clock's initial time is 0.
 #[derive(Debug, Default)]
 pub struct Clock(Cell<Duration>);
 

@@ -1,5 +1,5 @@
-//! All counters of a system under test. They are compared as a whole, so that unexpected changes fail a test just as missing
-//! ones do.
+//! All counters of a system under test. The counters are compared as a whole, so that unexpected changes fail a test just as
+//! missing ones do.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

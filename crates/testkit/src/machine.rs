@@ -1,5 +1,5 @@
-//! A directory with the layout of `/` on a machine with network cards. It contains the parts of `/sys`, `/dev` and `/proc`
-//! that are used to find cards.
+//! A directory with the layout of `/` on a machine with network cards. The directory contains the parts of `/sys`, `/dev`
+//! and `/proc` that are used to find cards.
 
 use std::fs;
 use std::os::unix::fs::symlink;

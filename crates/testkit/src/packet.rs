@@ -28,7 +28,7 @@ pub const SOURCE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// Default destination MAC address of a frame.
 pub const DESTINATION_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// An address, or an address with a port. It is given in its own type or as text.
+/// An address, or an address with a port. The address is given in its own type or as text.
 pub trait Named<A> {
     /// The address, parsed if it is text.
     fn resolve(self) -> A;
@@ -83,9 +83,9 @@ pub struct Frame {
     pub destination_mac: [u8; 6],
     /// VLAN tags, beginning with the outermost: TPID and control information.
     pub tags: Vec<(u16, u16)>,
-    /// IP header. Its lengths, protocol and checksum are computed.
+    /// IP header. The lengths, protocol and checksum are computed.
     pub network: Network,
-    /// Transport header. Its lengths and checksum are computed.
+    /// Transport header. The lengths and checksum are computed.
     pub transport: Transport,
     /// Payload after the transport header.
     pub payload: Vec<u8>,
@@ -93,7 +93,7 @@ pub struct Frame {
     pub pad: usize,
 }
 
-/// A TCP segment over IPv4. Its ACK flag is set.
+/// A TCP segment over IPv4. The ACK flag is set.
 pub fn tcp4(source: impl Named<SocketAddrV4>, destination: impl Named<SocketAddrV4>) -> Frame {
     let (source, destination) = (source.resolve(), destination.resolve());
     frame4(*source.ip(), *destination.ip(), tcp(source.port(), destination.port()))
@@ -140,7 +140,7 @@ pub fn icmp4_error(
         .payload(&datagram[..quote.min(datagram.len())])
 }
 
-/// A TCP segment over IPv6. Its ACK flag is set.
+/// A TCP segment over IPv6. The ACK flag is set.
 pub fn tcp6(source: impl Named<SocketAddrV6>, destination: impl Named<SocketAddrV6>) -> Frame {
     let (source, destination) = (source.resolve(), destination.resolve());
     frame6(*source.ip(), *destination.ip(), tcp(source.port(), destination.port()))

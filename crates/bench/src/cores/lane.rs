@@ -1,5 +1,5 @@
-//! A gateway of several workers between ring ports with one queue each, and a source and sink at the far end of every
-//! queue.
+//! A gateway with several workers between ring ports with one queue per worker; a source and a sink at the opposite end
+//! of every queue.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const CAPACITY: u32 = 4 * FLOWS;
 struct Lane {
     source: Source,
     worker: Worker<'static>,
-    /// Flows whose packets arrive at this worker: from inside, from outside.
+    /// Flows whose packets arrive at this worker, as two lists: from inside and from outside.
     flows: [Vec<u32>; 2],
     publics: Arc<Publics>,
     clock: Clock,
@@ -38,8 +38,8 @@ struct Lane {
     samples: Samples,
 }
 
-/// Results of a lane: frames passed to the worker, frames that came out in total and during the measured time, and that
-/// time.
+/// Results of a lane: frames passed to the worker, output frames in total, output frames during the measured time, and
+/// the length of that time in cycles.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     pub sent: u64,
@@ -49,7 +49,8 @@ pub struct Done {
 }
 
 impl Lane {
-    /// Send frames of randomly drawn flows: 64 are drawn for each side, and this worker gets its part.
+    /// Sends frames of randomly drawn flows: draws 64 flows for each side, and sends the frames of those that are
+    /// steered to this worker.
     #[inline(always)]
     fn feed(&mut self) {
         let each = |side: usize| if self.flows[side].is_empty() { 0 } else { BURST };
@@ -62,13 +63,14 @@ impl Lane {
         self.done.sent += sent as u64;
     }
 
-    /// Run one round of the worker, and take what comes out; returns the number of frames.
+    /// Runs one round of the worker, and takes the output frames; returns the number of frames.
     #[inline(always)]
     fn round(&mut self) -> usize {
         self.worker.round(self.clock.now());
         let mut came = 0;
         for port in [0, 1] {
-            // Packets that other workers handed over come out in addition to those that this worker received.
+            // The output also contains packets that other workers handed over, in addition to the packets that this
+            // worker received.
             loop {
                 let count = self.samples.drain(&mut self.source, port);
                 came += count;
@@ -81,7 +83,7 @@ impl Lane {
         came
     }
 
-    /// Run packets for a number of cycles, together with the other lanes.
+    /// Sends and forwards packets for a number of cycles, simultaneously with the other lanes.
     fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
         self.done = Done::default();
         if self.flows.iter().any(|flows| !flows.is_empty()) {
@@ -123,16 +125,16 @@ fn plan(number: u32, end: &str, workers: usize) -> Result<Plan, Failure> {
         .map(port)
         .collect::<Result<_, Failure>>()?;
     let mut plan = Plan::new(ports, workers as u16);
-    // Without a buffer cache, buffers are reused first in, first out.
+    // Without a buffer cache, buffers are reused in first-in, first-out order.
     (plan.cache, plan.handover) = (0, 4096);
     Ok(plan)
 }
 
-/// Start DPDK for one rig at a time, with each of these numbers of workers.
+/// Starts DPDK for rigs with the given numbers of workers; only one rig exists at a time.
 pub fn start(workers: &[usize]) -> Result<&'static Eal, Failure> {
     let most = workers.iter().copied().max().unwrap_or(1);
     let mut needs = plan(0, "a", most)?.needs(&[], None);
-    // Memory of the gateway, and of each source.
+    // The gateway and each source need buffer memory.
     needs.bytes *= most + 1;
     Ok(Eal::start(&needs)?)
 }
@@ -220,7 +222,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Steer packets differently from now on; the engine is not informed.
+    /// Changes the steering of packets; the engine is not informed of it.
     pub fn steer(&mut self, steering: Steering) {
         let (publics, workers) = (self.lanes[0].publics.clone(), self.lanes.len());
         for (side, outside) in [false, true].into_iter().enumerate() {
@@ -232,7 +234,7 @@ impl Rig {
         }
     }
 
-    /// Run all lanes for a number of cycles, each on its core. Afterwards no packets are in flight.
+    /// Runs all lanes for a number of cycles, each on its own core. No packets are in flight afterwards.
     pub fn run(&mut self, cores: &[usize], cycles: u64) -> Result<Vec<Done>, Failure> {
         let count = self.lanes.len();
         on_cores(&mut self.lanes, cores, |lane, together| {

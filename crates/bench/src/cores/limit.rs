@@ -1,4 +1,4 @@
-//! The limit on several cores: one probe per core, with its share of the flows.
+//! The theoretical limit on several cores: the probe runs on each core with its share of the flows.
 
 use sluice_dpdk::tsc;
 
@@ -9,7 +9,7 @@ use crate::rows::Failure;
 /// Number of batches between two clock readings.
 const BATCHES: usize = 1 << 13;
 
-/// Million packets per second of all cores together, including the source.
+/// Throughput of all cores together in Mpps, including the cost of the source.
 pub fn run(cores: &[usize], flows: u32, cycles: u64) -> Result<f64, Failure> {
     let (count, share) = (cores.len(), flows as usize / cores.len());
     let lane = |_| Ok((probe::memory(share)?, 0.0));

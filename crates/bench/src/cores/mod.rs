@@ -1,9 +1,10 @@
 //! `cores`: throughput on several cores compared with the scaling of the limit, and the cost of packets that arrive at
 //! the wrong core (P4, Fig. 5).
 //!
-//! 1,000 rules, 8,000 flows, frames of 64 bytes, half of them from each side. Every core runs a source, a worker and a
-//! sink, and its throughput includes all three. The limit runs on the same cores in the same run with the same share of
-//! the flows; so does Linux with iptables, but over veth instead of memory.
+//! 1,000 rules, 8,000 flows, 64-byte frames, half of them from each side. Every core runs a source, a worker and a
+//! sink, and its throughput includes the cost of all three. The limit is measured on the same cores in the same run
+//! with the same share of the flows. Linux with iptables is measured on the same cores too, but over veth instead of
+//! memory.
 
 mod lane;
 mod limit;
@@ -21,8 +22,8 @@ use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 use lane::{FLOWS, Rig};
 use steering::Steering;
 
-/// Maximum number of cores: each core's source uses two ports in addition to the gateway's two, and packaged DPDK
-/// supports 32.
+/// Maximum number of cores: the source of each core uses two ports in addition to the gateway's two ports, and packaged
+/// DPDK supports 32 ports.
 const MAX_CORES: usize = 15;
 
 /// Total number of rules.
@@ -46,10 +47,10 @@ pub struct CoresArguments {
     /// Numbers of cores to measure with; by default 1, 2, 4 and so on.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cores: Vec<usize>,
-    /// Only this part.
+    /// Measures only this part.
     #[arg(long, value_name = "PART")]
     only: Option<Part>,
-    /// Only this steering, in addition to the ideal one.
+    /// Measures only this steering, in addition to the ideal steering.
     #[arg(long, value_name = "STEERING")]
     steering: Option<Steering>,
     /// Duration of each run in milliseconds.
@@ -57,17 +58,17 @@ pub struct CoresArguments {
     milliseconds: u64,
 }
 
-/// A measurement with a number of cores: the steering and the results.
+/// A measurement with a number of cores: its steering and its results.
 struct Case {
     cores: usize,
     steering: Steering,
     style: Style,
     runs: Runs,
-    /// If ports are selected for RSS: the share of mis-steered flows, and its expected value.
+    /// Share of mis-steered flows, and its expected value; set only if the engine selects ports for RSS.
     mismatches: Option<(f64, f64)>,
 }
 
-/// Counters of all workers, from which a run's increase is computed.
+/// Sums of the workers' counters; the difference between two readings gives the counts of a run.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     over: u64,
@@ -122,9 +123,10 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
     }
 }
 
-/// Linux with iptables on the same number of cores, over the links of `kernel`. Each core forwards what its own source
-/// sends, without steering, and no flow uses two cores. One further row has the source on a separate core beside one
-/// forwarding core. The row also contains each core's queue counters, to check where the work was done.
+/// Measures Linux with iptables on the same number of cores, over the links of `kernel`. Each core forwards the packets
+/// that its own source sends, without steering, and no flow uses two cores. One further row has the source on a
+/// separate core beside one forwarding core. Each row also contains the backlog counters of the cores, which show where
+/// the packets were processed.
 fn linux(run: &mut Run<'_>, counts: &[usize], on: &[usize]) -> Result<(), Failure> {
     let text = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let beside = (on.len() > 1).then_some(0);
@@ -190,7 +192,8 @@ fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &
             if group.is_empty() {
                 continue;
             }
-            // One rig at a time: DPDK has a limited number of ports, and each worker's source uses two.
+            // Only one rig exists at a time: DPDK supports a limited number of ports, and each worker's source uses two
+            // ports.
             let mut rig = Rig::new(eal, rigs, engine, style, cores)?;
             rigs += 1;
             for _ in 0..if run.quick { 3 } else { 7 } {
@@ -238,7 +241,7 @@ fn row(case: &Case, cases: &[Case]) -> Row {
     if let (Some(ideal), Some(wrong)) = (rates(Steering::Ideal), rates(Steering::Wrong))
         && matches!(case.steering, Steering::Wrong | Steering::FiveTuple)
     {
-        // The full cost of a hand-over, and the cost per handed-over packet in this case.
+        // Additional cost per packet compared with ideal steering, and that cost per handed-over packet.
         let beyond = |rates: &[f64]| pairs(rates, ideal, |rate, ideal| cost(rate) - cost(ideal));
         let expected = pairs(&beyond(wrong), over, |whole, share| whole * share);
         row = row
@@ -253,8 +256,8 @@ fn row(case: &Case, cases: &[Case]) -> Row {
     }
 }
 
-/// (1 - 1/S)^f: the probability that none of the f free ports of an address lets RSS deliver answers to the flow's
-/// shard out of S.
+/// (1 - 1/S)^f: the probability that RSS steers the replies of none of the f free ports of an address to the flow's
+/// shard, with S shards.
 fn expected_mismatches(rig: &Rig) -> f64 {
     let pools = &rig.plane.snapshot().nat4.pools;
     let (addresses, ports) = pools.iter().fold((0.0, 0.0), |(addresses, ports), (_, pool)| {

@@ -1,4 +1,4 @@
-//! The worker queue to which a card, or the source in its place, delivers each packet.
+//! Steering: the worker queue to which a network card, or the source in its place, delivers each packet.
 
 use sluice_engine::session::family::V4;
 use sluice_engine::snapshot::steering::{Affinity, HashFields, SteeringSettings, spreads};
@@ -10,20 +10,23 @@ use crate::rig::frames::{Ends, Written};
 /// Steering of packets to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Steering {
-    /// The source knows the worker of each session.
+    /// The source delivers each packet to the worker that owns its session.
     Ideal,
-    /// By a hash of the source address inside, and of destination address and port outside.
+    /// Hash of the source address for packets from inside, and of the destination address and port for packets from
+    /// outside.
     Subset,
     /// All packets go to the first worker.
     OneQueue,
-    /// By a hash of addresses and ports.
+    /// Hash of addresses and ports.
     FiveTuple,
-    /// Each packet goes to the worker after the session's: measures the full cost of a hand-over, including caches.
+    /// Each packet goes to the next worker after the one that owns its session. The steering measures the full cost of
+    /// a hand-over, including cache misses.
     Wrong,
 }
 
 impl Steering {
-    /// Settings for the engine: flows of a host are distributed if cards hash ports and mappings allow it.
+    /// Settings for the engine. Flows of one host are distributed over shards if network cards hash ports and the
+    /// mapping behaviour permits it.
     pub fn wanted(self, policy: &Snapshot, blocks: Option<u16>) -> SteeringSettings {
         let spreads = policy.nat4.pools.iter().all(|(_, pool)| spreads(pool));
         let hashed = match self {

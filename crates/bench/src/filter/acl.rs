@@ -14,7 +14,7 @@ use crate::rows::Row;
 
 /// DPDK memory per rule in bytes: sets of 20,000 rules needed up to 16 KB per rule.
 const BYTES_PER_RULE: usize = 32 << 10;
-/// Minimum DPDK memory.
+/// Minimum amount of DPDK memory.
 const LEAST: usize = 256 << 20;
 
 /// A rule set compiled by rte_acl.
@@ -25,8 +25,8 @@ pub struct RteAcl {
 }
 
 impl RteAcl {
-    /// Compile rules. Fails if they use other criteria than prefixes, ports and protocols, or if there is not enough
-    /// memory.
+    /// Compiles rules. Returns an error if a rule uses criteria other than prefixes, ports and protocol, or if there is
+    /// not enough memory.
     pub fn new(rules: &[Rule<u32>]) -> Result<Self, Failure> {
         let needs = EalRequirements {
             bytes: (rules.len() * BYTES_PER_RULE).max(LEAST),
@@ -44,7 +44,7 @@ impl RteAcl {
         Ok(Self { acl, build, memory })
     }
 
-    /// Results of rte_acl for some keys.
+    /// Index of the first matching rule for each key, as found by rte_acl.
     pub fn found(&self, keys: &[AclKey]) -> Vec<Option<u32>> {
         let mut found = vec![None; keys.len()];
         self.acl.classify(keys, &mut found);
@@ -59,7 +59,7 @@ impl RteAcl {
         });
     }
 
-    /// Add the name and memory size to a row.
+    /// Adds the matcher's name and memory size to a row.
     pub fn onto(&self, row: Row, rules: usize) -> Row {
         let row = row.key("algorithm", self.acl.algorithm()).key("pages", self.memory);
         let row = row.figure("build_ms", &[self.build]);
@@ -67,7 +67,7 @@ impl RteAcl {
     }
 }
 
-/// Convert headers to rte_acl keys; fails if a header has no ports.
+/// Converts headers to keys for rte_acl; returns an error if a header has no ports.
 pub fn keys(headers: &[Header<u32>]) -> Result<Vec<AclKey>, Failure> {
     let key = |header: &Header<u32>| {
         let port = |field| u16::try_from(header.get(field)).map_err(|_| "rte_acl knows no packets without ports");

@@ -1,8 +1,8 @@
 //! Headers with the highest cost for the default matcher, as found by an attacker who knows the rules.
 //!
-//! The search is hill climbing from random headers and corners of rules: a field is changed, and the change is kept if
-//! the lookup does not become cheaper. The cost is counted instead of timed, so that other load does not mislead the
-//! search.
+//! The search is hill climbing from random headers and from corners of rules: one field is changed, and the change is
+//! kept unless it reduces the cost of the lookup. The cost is counted instead of timed, so that other processes on the
+//! machine do not affect the search.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ pub const NAME: &str = "attack";
 const HEADERS: usize = 8192;
 /// Number of consecutive steps without improvement after which a header counts as a local maximum.
 const PATIENCE: usize = 128;
-/// Number of climbs per start: each but the first begins a few changes away from the maximum so far.
+/// Number of climbs per start: every climb except the first begins a few changes away from the best header found so
+/// far.
 const CLIMBS: usize = 4;
 /// Number of fields changed between two climbs.
 const KICKS: usize = 2;
@@ -28,15 +29,15 @@ const KICKS: usize = 2;
 pub struct Attack {
     /// Maximum duration of the search.
     pub time: Duration,
-    /// Seed of the changes.
+    /// Seed of the random generator that draws the changes.
     pub seed: u64,
 }
 
 /// Largest value of each field.
 const LAST: Tuple = [u32::MAX, u32::MAX, u16::MAX as u32, u16::MAX as u32, u8::MAX as u32];
 
-/// Cost of a lookup in units of about a cycle: the children of a node are compared at once, a leaf is a miss in a near
-/// cache and a comparison of 16 rules, and a tree is one loop iteration.
+/// Estimated cost of a lookup in cycles: all children of a node are compared in one step, a leaf costs a miss in
+/// the nearest cache and a comparison of 16 rules, and each tree costs one loop iteration.
 pub fn cost(visits: VisitCounts) -> u32 {
     (8 * visits.nodes + 20 * visits.leaves + 10 * visits.groups) as u32
 }
@@ -46,7 +47,7 @@ pub fn worst(best: &CutTree<u32>, rules: &[Rule<u32>], attack: Attack) -> Traffi
     let mut search = Search {
         best,
         rules,
-        // Neighbouring seeds start far from each other, and never at 0, where the generator would stay.
+        // Spreads similar seeds far apart, and avoids the state 0, which the generator would never leave.
         random: Random(attack.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         worst: BTreeSet::new(),
     };
@@ -76,7 +77,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Climb from a corner of a rule or a random header, then a few more times from near the maximum.
+    /// Climbs once from a corner of a rule or from a random header, then several times from points near the maximum
+    /// found so far.
     fn chain(&mut self, from_rule: bool) {
         let start = if from_rule {
             self.corner()
@@ -121,8 +123,8 @@ impl Search<'_> {
         cost(self.best.visits(&header(tuple)))
     }
 
-    /// The tuple with a changed field: an end of a rule's range or the value beside it, a small step, or a random
-    /// value.
+    /// Returns the tuple with one field changed to a bound of a rule's range, to a value next to that bound, to a value
+    /// a small step away, or to a random value.
     fn changed(&mut self, tuple: &Tuple) -> Tuple {
         let mut changed = *tuple;
         let field = self.random.below(5) as usize;

@@ -1,8 +1,8 @@
-//! P1's setup: packets are received, matched and discarded, and the packet rate is counted.
+//! The setup of P1: packets are received, matched and discarded, and the packet rate is measured.
 //!
-//! Frames pass through a DPDK ring; each is written 4,096 frames before it is received. Time is measured from the
-//! receive of a burst, over parsing and lookup, until its buffers are freed. Writing and sending are excluded, because
-//! P1's senders are separate machines.
+//! Frames pass through a DPDK ring; each frame is written 4,096 frames before it is received. The measured time covers
+//! the receive of a burst, parsing, the lookup and the release of the burst's buffers. Writing and sending are
+//! excluded, because P1's senders are separate machines.
 
 use std::hint::black_box;
 
@@ -21,10 +21,10 @@ use crate::rig::frames::{HOST_MAC, INSIDE_MAC, Written};
 use crate::rig::{self, LAG, Source, slots};
 use crate::rows::{Row, Run};
 
-/// Length of the lists.
+/// Length of each list of recently used intervals.
 const LIST: u16 = 11;
 
-/// All matchers of P1, and ours, on a rule set.
+/// Measures all matchers of P1 and the default matcher on a rule set.
 pub fn run(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
     let mut receiver = Receiver {
         source: rig::looped(rig::start(1)?, 0)?,
@@ -37,7 +37,7 @@ pub fn run(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &Traffic) -> Resu
     outcome
 }
 
-/// Run the matchers in turn, so that other load affects all of them.
+/// Runs the matchers in turn, so that disturbance by other processes affects all of them.
 fn matchers(run: &mut Run<'_>, plan: &Plan, set: &Set, receiver: &mut Receiver<'_>) -> Result<(), Failure> {
     let asks = plan.asks(Name::Trie) || plan.asks(Name::CachedTrie);
     let trie = asks.then(|| Trie::new(&set.rules, MOST)).transpose()?;
@@ -80,7 +80,7 @@ struct Asked<'t, M: Matcher<u32>> {
 }
 
 impl<'t, M: Matcher<u32>> Asked<'t, M> {
-    /// Fails if the matcher finds wrong rules.
+    /// Returns an error if the matcher finds wrong rules.
     fn new(matcher: Option<M>, set: &Set, traffic: &'t Traffic) -> Result<Self, Failure> {
         if let Some(matcher) = &matcher {
             check(matcher, set, traffic)?;
@@ -114,12 +114,12 @@ impl<'t, M: Matcher<u32>> Asked<'t, M> {
 struct Receiver<'t> {
     source: Source,
     traffic: &'t Traffic,
-    /// Header from which the next frame is written.
+    /// Index of the header from which the next frame is written.
     next: usize,
 }
 
 impl Receiver<'_> {
-    /// Write `count` more frames, in the order of the trace.
+    /// Writes `count` further frames, in the order of the trace.
     fn fill(&mut self, count: usize) {
         let (headers, next) = (&self.traffic.headers, &mut self.next);
         for _ in 0..count / BATCH {
@@ -131,7 +131,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Check that the headers of the first burst are those of the trace.
+    /// Checks that the headers in the first burst are those of the trace.
     fn see(&mut self) -> Result<(), Failure> {
         let mut came = Vec::new();
         self.source.drain(0, |frame| came.push(of_frame(frame)));

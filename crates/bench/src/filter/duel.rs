@@ -1,4 +1,4 @@
-//! The default matcher and rte_acl in turn, so that other load affects both.
+//! Measures the default matcher and rte_acl in turn, so that disturbance by other processes affects both.
 
 use sluice_dpdk::acl::AclKey;
 use sluice_filter::{CutTree, Matcher};
@@ -10,7 +10,7 @@ use super::traces::{Trace, Traffic};
 use super::{Failure, row, sets::Set};
 use crate::rows::{Row, Run};
 
-/// Participants. If one is missing, the other is timed alone.
+/// The two matchers. If one matcher is missing, only the other one is measured.
 #[derive(Default)]
 pub struct Duel {
     /// The default matcher, and its build time in milliseconds.
@@ -27,7 +27,7 @@ struct Round<'t> {
 }
 
 impl Duel {
-    /// Measure all traces, including the search for the headers with the highest cost if requested.
+    /// Measures all traces. If requested, first searches for the headers with the highest lookup cost.
     pub fn run(
         &self,
         run: &mut Run<'_>,
@@ -54,7 +54,7 @@ impl Duel {
         Ok(())
     }
 
-    /// A trace for which both find the correct rules.
+    /// Creates a round for a trace after checking that both matchers find the correct rules.
     fn round<'t>(&self, set: &Set, traffic: &'t Traffic) -> Result<Round<'t>, Failure> {
         let mut round = Round {
             traffic,
@@ -122,7 +122,7 @@ impl Duel {
 }
 
 impl Round<'_> {
-    /// Add to the row the throughput relative to `uniform`, if the trace is one of the difficult ones.
+    /// Adds the throughput relative to the trace `uniform` to a row, if the row's trace is a difficult one.
     fn beside(&self, row: Row, uniform: Option<&Round<'_>>, costs: impl for<'a> Fn(&'a Round<'_>) -> &'a Costs) -> Row {
         let hard = [Trace::Random.name(), attack::NAME].contains(&self.traffic.name);
         match uniform.filter(|_| hard) {

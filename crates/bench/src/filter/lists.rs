@@ -9,7 +9,7 @@ use crate::rows::Run;
 
 /// Maximum size of a trie in bytes.
 pub const MOST: usize = 256 << 20;
-/// Search methods for a list, with their names in rows.
+/// Search methods for a list, each with its name in rows.
 pub const PROBES: [(ListSearch, &str); 2] = [(ListSearch::InOrder, "in-order"), (ListSearch::Bisection, "bisection")];
 
 /// Measure the trie, built in the given number of milliseconds.
@@ -29,8 +29,8 @@ pub fn trie(
     Ok(())
 }
 
-/// Measure tries with lists of several lengths. Each is timed in turn with the trie, to determine the gain by the
-/// lists.
+/// Measures tries with lists of several lengths. Each is measured in turn with the plain trie, which shows the gain
+/// from the lists.
 pub fn lists(
     run: &mut Run<'_>,
     set: &Set,
@@ -64,7 +64,7 @@ pub fn lists(
     Ok(())
 }
 
-/// Runs with and without lists.
+/// Measures a trie in turn with and without its lists.
 fn by_turns(cached: &CachedTrie<u32>, traffic: &Traffic, runs: usize) -> [Costs; 2] {
     let (mut with, mut without, mut core) = (Costs::default(), Costs::default(), cached.cache());
     for _ in 0..runs {

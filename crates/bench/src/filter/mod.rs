@@ -1,7 +1,7 @@
-//! `filter`: cost of finding the first matching rule, by matcher, rule set and traffic (P1, Fig. 4 and 12 to 15).
+//! `filter`: cost of finding the first matching rule, by matcher, rule set and trace (P1, Fig. 4 and 12 to 15).
 //!
-//! Every matcher looks up the same headers in sequence. Before it is timed, its results for a sample must equal those
-//! of linear search. Lookups do not depend on each other.
+//! Every matcher looks up the same headers in the same order. Before a matcher is measured, its results for a sample
+//! must equal those of linear search. Lookups do not depend on one another.
 
 mod acl;
 mod attack;
@@ -28,11 +28,11 @@ use sets::Set;
 use traces::{Trace, Traffic};
 
 use crate::rows::Failure;
-/// Numbers of rules of Fig. 4.
+/// Numbers of rules in P1's Fig. 4.
 const RULES: [usize; 7] = [1, 10, 100, 1_000, 5_000, 10_000, 20_000];
-/// List lengths of Fig. 12 to 15.
+/// List lengths in P1's Fig. 12 to 15.
 const LISTS: [u16; 13] = [0, 1, 3, 5, 7, 9, 11, 13, 15, 21, 27, 35, 43];
-/// Number of different headers that are looked up cyclically.
+/// Number of distinct headers, which are looked up cyclically.
 const HEADERS: usize = 1 << 16;
 
 /// Available matchers.
@@ -58,7 +58,7 @@ pub struct FilterArguments {
     /// Only this matcher; may be repeated. rte_acl is available only with --rules.
     #[arg(long = "matcher", value_name = "NAME")]
     matchers: Vec<Name>,
-    /// Seconds of the search for the headers of the trace `attack`, instead of 600, or 2 with --quick.
+    /// Duration of the search for the headers of the trace `attack` in seconds; by default 600, or 2 with --quick.
     #[arg(long, value_name = "N")]
     attack_seconds: Option<u64>,
     /// Seed of the search for the trace `attack`.
@@ -69,7 +69,7 @@ pub struct FilterArguments {
 /// Settings that are common to all rule sets.
 struct Plan {
     matchers: Vec<Name>,
-    /// Replaces the generated traces.
+    /// Trace that replaces the generated traces, if given.
     trace: Option<Traffic>,
     attack: Option<Attack>,
     runs: usize,
@@ -128,7 +128,7 @@ fn paper(run: &mut Run<'_>, plan: &Plan) -> Result<(), Failure> {
         lists::lists(run, &set, &Trie::new(&set.rules, MOST)?, &traffic, &LISTS, plan.runs)?;
     }
     match plan.trace {
-        // The packets of a given trace can't always be written into frames.
+        // Skipped, because packets of a trace file cannot always be written as frames.
         Some(_) => Ok(()),
         None => discard::run(run, plan, &set, &Trace::Local.traffic(&set.rules, HEADERS)),
     }
@@ -173,7 +173,7 @@ fn tries(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: 
     Ok(())
 }
 
-/// The default matcher, and rte_acl for rule sets from files, because rte_acl supports only prefixes.
+/// Compiles the default matcher, and rte_acl for rule sets from files only, because rte_acl supports only prefixes.
 fn contestants(plan: &Plan, set: &Set) -> Duel {
     let best = || {
         let begin = Instant::now();

@@ -12,7 +12,7 @@ use crate::rig::frames::Random;
 pub struct Set {
     pub name: String,
     pub rules: Vec<Rule<u32>>,
-    /// Whether it comes from a file.
+    /// Whether the rule set comes from a file.
     pub is_file: bool,
 }
 
@@ -34,13 +34,14 @@ impl Set {
         })
     }
 
-    /// Generate rules like those of P1, which P1 does not publish: `web-filter`. Hosts and small networks may reach
-    /// single ports of single hosts; the last rule, which linear search reaches last, lets clients reach servers.
+    /// Generates rules similar to those of P1, which P1 does not publish (`web-filter`). Most rules allow hosts and
+    /// small networks to reach single ports of single hosts. The last rule allows clients to reach servers; linear
+    /// search compares it last.
     pub fn of_paper(count: usize) -> Self {
         let mut random = Random(0x2014_0603);
         let mut rules = Vec::new();
         while rules.len() + 1 < count {
-            // The hosts of the traffic also occur in many rules, but with other ports than they use.
+            // Hosts of the traffic also occur in many rules, but with ports that their traffic does not use.
             let ours = random.below(4) == 0;
             let source = match ours {
                 true => network(client(random.below(CLIENTS.into())), 0),

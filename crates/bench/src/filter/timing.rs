@@ -27,7 +27,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Add a run: `look` looks up the `count` headers batch by batch, repeatedly.
+    /// Adds a run: calls `look` with one batch of the `count` headers after another, repeatedly, and measures the time.
     pub fn run(&mut self, count: usize, mut look: impl FnMut(Range<usize>)) {
         let most = (SECONDS * tsc::frequency() as f64) as u64;
         let (begin, mut lookups) = (tsc::now(), 0);
@@ -45,7 +45,7 @@ impl Costs {
         self.add(lookups, ticks);
     }
 
-    /// Add a run with its number of lookups and cycles.
+    /// Adds a run from its number of lookups and of cycles.
     pub fn add(&mut self, lookups: u64, ticks: u64) {
         let cycles = ticks as f64 / lookups.max(1) as f64;
         self.cycles.push(cycles);
@@ -58,7 +58,7 @@ impl Costs {
             .figure("cycles_per_lookup", &self.cycles)
     }
 
-    /// Ratio to the lookups per second of `other`, for each run.
+    /// Lookups per second divided by those of `other`, for each run.
     pub fn over(&self, other: &Self) -> Vec<f64> {
         self.rates
             .iter()
@@ -84,7 +84,7 @@ pub fn one_more<M: Matcher<u32>>(costs: &mut Costs, matcher: &M, core: &mut M::C
     });
 }
 
-/// Fails if a matcher's result differs from linear search for any header of a sample.
+/// Returns an error if a matcher's result differs from that of linear search for any header of the sample.
 pub fn check<M: Matcher<u32>>(matcher: &M, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
     let sample = sample(traffic);
     let mut found = vec![None; sample.len()];
@@ -98,7 +98,7 @@ pub fn sample(traffic: &Traffic) -> Vec<Header<u32>> {
     traffic.headers.iter().step_by(step).copied().collect()
 }
 
-/// Fails if the results for a sample differ from those of linear search.
+/// Returns an error if the results for a sample differ from those of linear search.
 pub fn check_sample(rules: &[Rule<u32>], sample: &[Header<u32>], found: &[Option<RuleNumber>]) -> Result<(), Failure> {
     for (header, found) in sample.iter().zip(found) {
         let expected = rules.iter().position(|rule| rule.matches(header));

@@ -14,10 +14,10 @@ use sluice_wire::layers::{self, Class, Fragment};
 use super::Failure;
 use super::traces::{Traffic, header};
 
-/// Name of such a trace in rows.
+/// Name of a trace from a file in rows.
 pub const NAME: &str = "file";
 
-/// Shorter traces are repeated, so that all batches but the last are full.
+/// Minimum number of headers. Shorter traces are repeated, so that all batches except the last are full.
 const LEAST: usize = 4096;
 
 /// Magic numbers of capture files: pcap in both byte orders with microseconds and nanoseconds, and pcapng.
@@ -30,7 +30,8 @@ const CAPTURES: [[u8; 4]; 5] = [
 ];
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// Read the headers of a file, also .gz. Errors contain its name, and the line or frame.
+/// Reads the headers from a file, which may be compressed (.gz). Errors contain the file name and the number of the
+/// line or frame.
 pub fn read(path: &Path) -> Result<Traffic, Failure> {
     let named = |error: Failure| format!("{}: {error}", path.display());
     let bytes = contents(path).map_err(named)?;
@@ -62,8 +63,8 @@ pub fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Parse lines of source, destination, source port, destination port and protocol in decimal; further columns are
-/// ignored.
+/// Parses one header per line: source, destination, source port, destination port and protocol in decimal; further
+/// columns are ignored.
 fn text(text: &str) -> Result<Vec<Header<u32>>, Failure> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
@@ -88,8 +89,8 @@ fn line(line: &str) -> Result<Header<u32>, String> {
     Ok(header(&tuple))
 }
 
-/// TCP and UDP packets over IPv4. Others are counted and skipped, because rte_acl does not support packets without
-/// ports.
+/// Headers of the TCP and UDP packets over IPv4 in a capture. Other packets are counted and skipped, because rte_acl
+/// does not support packets without ports.
 fn capture(bytes: &[u8]) -> Result<Vec<Header<u32>>, Failure> {
     let (mut headers, mut others) = (Vec::new(), 0);
     each_frame(bytes, |frame| match of_frame(frame) {
@@ -132,7 +133,7 @@ fn each_frame(bytes: &[u8], mut take: impl FnMut(&[u8])) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Header of a TCP or UDP packet over IPv4 for a filter; `None` for other packets.
+/// Filter header of a TCP or UDP packet over IPv4; `None` for other packets.
 #[inline(always)]
 pub fn of_frame(frame: &[u8]) -> Option<Header<u32>> {
     let layers = layers::parse(frame).ok()?;

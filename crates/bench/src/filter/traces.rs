@@ -32,7 +32,7 @@ pub enum Trace {
     Local,
     /// A random corner of a random rule for every packet.
     Uniform,
-    /// Headers that match no rule, as far as possible.
+    /// Random headers that match no rule, if such headers can be found.
     NoneMatch,
     /// All fields are random.
     Random,

@@ -1,4 +1,5 @@
-//! The default matcher while individual rules are inserted and removed, including its background rebuilds (folds).
+//! The default matcher while individual rules are inserted and removed, including the background rebuilds of its tree
+//! (folds).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,21 +21,21 @@ use super::{Failure, row_of};
 use crate::rig::frames::Random;
 use crate::rows::{Run, Runs};
 
-/// Changes per second.
+/// Number of insertions and removals per second.
 const UPDATES: f64 = 1_000.0;
-/// Interval at which the editor makes the changes that are due.
+/// Interval at which the editor makes the changes that have become due.
 const TICK: Duration = Duration::from_millis(1);
-/// Duration of one run in seconds: long enough for folds.
+/// Duration of one run in seconds: long enough for several folds.
 const SECONDS: f64 = 1.0;
 
-/// Time used by the control thread, in microseconds.
+/// CPU time used for changes, in microseconds.
 #[derive(Default)]
 struct Spent {
     /// Time of each insertion and each deletion.
     updates: Vec<f64>,
-    /// Total time of the control thread's other work for folds.
+    /// Total time that the control thread spends on folds, without the changes themselves.
     folding: f64,
-    /// Time of each fold in another thread.
+    /// Time of each fold in the background thread.
     folds: Vec<f64>,
     anew: usize,
 }
@@ -44,7 +45,7 @@ struct Editor {
     list: RuleList<usize>,
     publisher: Publisher<Arc<Filters>>,
     random: Random,
-    /// The removed rule with its former index and its number in the set.
+    /// The removed rule with its former position and its index in the rule set.
     gone: Option<(usize, CompiledRule, usize)>,
 }
 
@@ -76,7 +77,8 @@ impl Editor {
         })
     }
 
-    /// Remove a random rule, or insert the last one again at its place. Returns the time in microseconds.
+    /// Removes a random rule, or inserts the previously removed rule again at its former position. Returns the time in
+    /// microseconds.
     fn edit(&mut self, spent: &mut Spent) -> Result<(), FilterError> {
         let (begin, change);
         match self.gone.take() {
@@ -101,14 +103,14 @@ impl Editor {
         Ok(())
     }
 
-    /// Make changes at the given rate until stopped.
+    /// Makes changes at the given rate until `stop` is set.
     fn keep_on<'s>(&'s mut self, scope: &'s Scope<'s, '_>, stop: &AtomicBool) -> Result<Spent, FilterError> {
         type Built = Result<(RuleList<usize>, f64), FilterError>;
         let mut spent = Spent::default();
         let mut building: Option<ScopedJoinHandle<'s, Built>> = None;
         let began = Instant::now();
         while !stop.load(Ordering::Relaxed) || building.is_some() {
-            // The editor sleeps, like a control thread, because it may share the worker's physical core.
+            // The editor sleeps, like the control thread, because it may share a physical core with the worker.
             std::thread::sleep(TICK);
             let due = (began.elapsed().as_secs_f64() * UPDATES) as usize;
             while spent.updates.len() < due {
@@ -136,7 +138,7 @@ impl Editor {
         Ok(spent)
     }
 
-    /// Fails if a header's rule is not the first matching one of the list.
+    /// Returns an error if the rule found for a header is not the first matching rule of the list.
     fn check(&self, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
         let order: Vec<usize> = self.list.iter().map(|(_, number)| *number).collect();
         for header in timing::sample(traffic) {
@@ -157,7 +159,7 @@ fn microseconds(ticks: u64) -> f64 {
     ticks as f64 / tsc::frequency() as f64 * 1e6
 }
 
-/// Look up headers for a while; returns lookups per second.
+/// Looks up headers for the duration of a run; returns lookups per second.
 fn look(reader: &mut Reader<Arc<Filters>>, traffic: &Traffic) -> f64 {
     let most = (SECONDS * tsc::frequency() as f64) as u64;
     let mut found = [None; BATCH];
@@ -176,7 +178,7 @@ fn look(reader: &mut Reader<Arc<Filters>>, traffic: &Traffic) -> f64 {
     }
 }
 
-/// Measure the same lookups without and with changes, in turn.
+/// Measures the same lookups without and with concurrent changes, in turn.
 pub fn run(run: &mut Run<'_>, set: &Set, traffic: &Traffic, runs: usize) -> Result<(), Failure> {
     let mut editor = Editor::new(set)?;
     let mut reader = editor.publisher.reader();

@@ -1,6 +1,6 @@
 //! Histogram with buckets of constant relative width: linear within each power of two.
 
-/// Binary logarithm of the buckets per power of two: with 2^7, a bucket is at most 0.8 % wide.
+/// Binary logarithm of the number of buckets per power of two: with 2^7 buckets, each bucket is at most 0.8 % wide.
 const BITS: u32 = 7;
 
 /// Counts by bucket.
@@ -69,7 +69,7 @@ impl Histogram {
         self.most
     }
 
-    /// The smallest value that at least this share of all values does not exceed, rounded up to the end of its bucket.
+    /// Returns a percentile: the largest value in the bucket below or at which the given share of all values lies.
     pub fn percentile(&self, share: f64) -> u64 {
         let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut sum = 0;

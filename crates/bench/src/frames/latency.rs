@@ -1,8 +1,9 @@
-//! Latency of frames by load: Sluice and `l2fwd` at the same packet rates, as shares of Sluice's maximum rate in this
-//! setup. A second core is source and sink, so that the engine only polls; with a single core, that core does both.
+//! Latency of frames by load: Sluice and `l2fwd` at the same packet rates, given as shares of Sluice's maximum rate in
+//! this setup. Source and sink run on a second core, so that the engine's core only runs the engine; with a single
+//! core, that core runs both.
 //!
-//! The source must be faster than the engine: it copies prepared headers, and writes a timestamp at the end of each
-//! frame. The bytes in between remain in the buffers from a first pass that wrote all bytes.
+//! The source must be faster than the engine. So it copies prepared headers and writes a timestamp at the end of each
+//! frame; the bytes in between remain in the buffers from an initial pass that wrote all bytes.
 
 use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::workers::Worker;
@@ -23,7 +24,7 @@ use crate::rows::{Failure, Figure, Named, Row, Run, Runs};
 /// Offered loads as shares of Sluice's maximum rate.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
-/// Forwarder of frames from port 0 to port 1.
+/// A forwarder of frames from port 0 to port 1.
 enum Path {
     Sluice(Box<(ControlPlane, Rounds<'static>)>),
     L2fwd(Box<DpdkIo>),
@@ -38,7 +39,7 @@ impl Path {
         }
     }
 
-    /// Number of packets counted by its sessions, if it has sessions.
+    /// Number of packets counted by the sessions; `None` if the forwarder has no sessions.
     fn counted(&mut self) -> Result<Option<u64>, Failure> {
         match self {
             Self::Sluice(gateway) => gateway.1.session_packets().map(Some),
@@ -47,18 +48,18 @@ impl Path {
     }
 }
 
-/// Source and sink.
+/// Source and sink of the frames.
 struct Traffic {
     source: Source,
     random: Random,
     filling: Filling,
     heads: Box<[[u8; HEADERS]]>,
-    /// The forwarder, if it shares this core, and its burst statistics.
+    /// The forwarder with its burst statistics, if it runs on the same core.
     own: Option<Path>,
     bursts: Bursts,
 }
 
-/// Number of frames that the engine found per round.
+/// Statistics of the number of frames that the engine received per round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bursts {
     frames: usize,
@@ -66,13 +67,13 @@ struct Bursts {
 }
 
 impl Bursts {
-    /// Record a round with this number of frames.
+    /// Records a round with this number of frames.
     fn count(&mut self, frames: usize) {
         self.frames += frames;
         self.rounds += usize::from(frames > 0);
     }
 
-    /// Whether most bursts were full, so that further frames were waiting.
+    /// Whether most bursts were full, which means that further frames were waiting.
     fn are_full(self) -> bool {
         self.frames * 4 >= self.rounds * BURST * 3
     }
@@ -99,8 +100,8 @@ impl Way for Traffic {
 }
 
 impl Traffic {
-    /// Change the frame size, and fill all buffers with the corresponding bytes between headers and tails; returns the
-    /// number of frames received meanwhile.
+    /// Changes the frame size, and writes the bytes between headers and tail into all buffers; returns the number of
+    /// frames received meanwhile.
     fn resize(&mut self, bytes: usize) -> Result<u64, String> {
         self.filling = Filling::new(bytes);
         let filled = |number| Filled {
@@ -131,7 +132,7 @@ impl Traffic {
         Ok(came + self.settle(sent - came))
     }
 
-    /// Wait for the frames in flight; returns the number received.
+    /// Waits until the `under_way` frames in flight are received; returns the number received.
     fn settle(&mut self, under_way: u64) -> u64 {
         let (mut came, patience) = (0, tsc::now() + tsc::frequency());
         while came < under_way && tsc::now() < patience {
@@ -159,7 +160,7 @@ impl Traffic {
     }
 }
 
-/// Start of a measurement of a number of cycles, and its window.
+/// Start time of a measurement that lasts a number of cycles, and its window.
 fn window(cycles: u64) -> (u64, Window) {
     let begin = tsc::now() + tsc::frequency() / 1_000;
     let from = begin + cycles / 10;
@@ -168,7 +169,7 @@ fn window(cycles: u64) -> (u64, Window) {
     (begin, Window { from, to, patience })
 }
 
-/// A path that returns frames immediately: the loop only reads the clock, so the measured delays are pauses of the
+/// A path that returns each frame immediately. The loop only reads the clock, so the measured delays are pauses of the
 /// machine itself.
 #[derive(Default)]
 struct Clock(arrayvec::ArrayVec<u64, BURST>);
@@ -186,21 +187,21 @@ impl Way for Clock {
     }
 }
 
-/// Core of the engine, and core of source and sink.
+/// Core of the engine, and core that runs source and sink.
 #[derive(Clone, Copy, Debug)]
 struct Cores {
     engine: usize,
     traffic: usize,
 }
 
-/// Traffic, forwarder, and results.
+/// Source and sink, the forwarder, and the results.
 struct Bench {
     case: &'static str,
     eal: &'static Eal,
     cores: Cores,
     traffic: Traffic,
     path: Path,
-    /// Packets counted by its sessions at the start, and packets received since.
+    /// Packets counted by the sessions at the start, and packets received since then.
     counted: Option<u64>,
     came: u64,
     devices: Devices,
@@ -209,7 +210,7 @@ struct Bench {
 impl Bench {
     fn sluice(eal: &'static Eal, number: u32, cores: Cores) -> Result<Self, Failure> {
         let plane = plane(Job::Translate, STYLE, FLOWS + FLOWS / 16 + 16 * 1024)?;
-        // Session memory lives as long as the process.
+        // The session memory is leaked, so it lives as long as the process.
         let memory = Box::leak(Box::new(memory(&plane)?));
         let mut gateway = Gateway::new(eal, number, Job::Translate, plane, memory)?;
         complete(open(&mut gateway, Hosts::Sixteen, FLOWS, |packet, _| packet)?)?;
@@ -260,8 +261,8 @@ impl Bench {
         })
     }
 
-    /// Run a function on source and sink while frames are forwarded; returns its result and the engine's burst
-    /// statistics.
+    /// Runs a function on source and sink while the forwarder runs; returns the function's result and the engine's
+    /// burst statistics.
     fn with<T: Send + 'static>(
         self,
         work: impl FnOnce(&mut Traffic) -> T + Send + 'static,
@@ -364,7 +365,7 @@ fn of_size(
     mut benches: Vec<Bench>,
     (bytes, cycles, runs): (usize, u64, usize),
 ) -> Result<Vec<Bench>, Failure> {
-    // Maximum rate in packets per cycle, and number of runs in which the engine had full bursts.
+    // Maximum rates in packets per cycle, and number of runs in which the engine received full bursts.
     let mut most = vec![(Vec::new(), 0); benches.len()];
     for _ in 0..runs {
         let mut back = Vec::new();
@@ -415,7 +416,7 @@ fn of_size(
     Ok(benches)
 }
 
-/// Measure only the clock readings, a million per second, on both cores simultaneously.
+/// Measures only the clock, read a million times per second, on both cores simultaneously.
 fn clocks(run: &mut Run<'_>, eal: &'static Eal, cores: Cores, cycles: u64, runs: usize) -> Result<(), Failure> {
     let mut on = vec![("engine", cores.engine, Runs::default())];
     if cores.engine != cores.traffic {

@@ -1,13 +1,13 @@
-//! `frames`: throughput of one core by frame size (P0, Fig. 7 and 8; P4, Fig. 6), compared with plain receive and
-//! transmit, with Linux, and with line rates; and latency by load.
+//! `frames`: throughput of one core by frame size (P0, Fig. 7 and 8; P4, Fig. 6), compared with plain forwarding
+//! (`l2fwd`), with Linux and with line rates; also latency by load.
 //!
-//! 1,000 rules and 8,000 established flows, half TCP data and half UDP. Packets are in memory, as in `nat-path`, and
-//! the source writes every byte of them, as a card would. With verified checksums, nothing reads the bytes after the
-//! headers. `l2fwd` also has the additional cost of larger frames, because the source's writes evict headers from
-//! caches. For comparison, the payloads are also left unchanged in the buffers; then the cost should not depend on the
-//! size.
+//! 1,000 rules and 8,000 established flows, half of them TCP and half UDP. Packets are in memory, as in `nat-path`, and
+//! the source writes every byte of them, as a network card does. If the card verifies checksums, the engine reads only
+//! headers. `l2fwd` too becomes slower with larger frames, because the source's writes evict headers from the caches.
+//! In further rows the payloads remain unchanged in the buffers; then the cost should not depend on the frame size.
 //!
-//! On one core the source's time is subtracted; when execution models are compared, it is included (`source`).
+//! With one core, the source's time is subtracted. When execution models are compared, the source's time is included
+//! (`source`).
 
 pub mod histogram;
 mod latency;
@@ -51,37 +51,37 @@ pub enum Part {
     Latency,
 }
 
-/// Placement of processing stages on cores.
+/// Execution model: the placement of processing stages on cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Model {
     /// All stages on each core.
     RunToCompletion,
-    /// Each stage on a separate core, as far as there are enough cores.
+    /// Each stage on a separate core; stages share cores if there are fewer cores than stages.
     Pipeline,
 }
 
 /// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FramesArguments {
-    /// Only these parts.
+    /// Measures only these parts.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
     /// Frame sizes in bytes, including the frame check sequence: even numbers from 64 to 1518.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size)]
     bytes: Vec<usize>,
-    /// Only packets in these directions.
+    /// Measures only packets in these directions.
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     direction: Vec<Direction>,
-    /// Only these execution models; pipelines are measured only in `models`.
+    /// Measures only these execution models; pipelines are measured only in `models`.
     #[arg(long, value_name = "MODEL", value_delimiter = ',')]
     model: Vec<Model>,
-    /// Cores for execution models, of which the first four are used; by default those that this process may use.
+    /// Cores for the execution models; the first four are used. By default, the cores that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
     /// Duration of each latency measurement in milliseconds; by default 1000, or 300 with --quick.
     #[arg(long, value_name = "MS")]
     milliseconds: Option<u64>,
-    /// Run source and sink of the latency measurement on the engine's core, as with a single core.
+    /// Run source and sink of the latency measurement on the engine's core, as on a machine with a single core.
     #[arg(long)]
     same_core: bool,
 }
@@ -95,7 +95,7 @@ fn size(text: &str) -> Result<usize, String> {
 }
 
 impl FramesArguments {
-    /// The given sizes, or `others` by default.
+    /// The frame sizes given on the command line, or else `others`.
     fn sizes(&self, others: &[usize]) -> Vec<usize> {
         if self.bytes.is_empty() { others } else { &self.bytes }.to_vec()
     }
@@ -114,13 +114,13 @@ impl FramesArguments {
         self.model.is_empty() || self.model.contains(&model)
     }
 
-    /// Cores for execution models.
+    /// Cores for the execution models.
     fn cores(&self) -> Vec<usize> {
         lanes::cores(&self.on, models::MAX_CORES)
     }
 }
 
-/// A row of a case, with the common keys.
+/// Creates a row with the keys that all cases have.
 fn row(case: &str, bytes: usize, direction: Direction) -> Row {
     let row = Row::new(case).key("bytes", bytes).key("direction", direction.name());
     row.key("site", "none")
@@ -143,7 +143,7 @@ pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure
         eprintln!("sluice-bench: no rows of iptables: {error}");
     }
     let completes = arguments.lays(Model::RunToCompletion);
-    // DPDK allocates its memory once, so the first part determines the size for all.
+    // DPDK allocates its memory only once, so the first part must request enough for all parts.
     let rigs = if wanted(Part::Models) {
         2 + 2 * arguments.cores().len()
     } else {
@@ -164,11 +164,11 @@ pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure
     Ok(())
 }
 
-/// Measure Linux with iptables at these sizes, over the links of `kernel`: 1,000 rules and the same number of flows,
-/// established.
+/// Measures Linux with iptables at these frame sizes, over the links of `kernel`, with 1,000 rules and the same number
+/// of established flows.
 fn linux(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> {
     let sizes: Vec<_> = arguments.all_sizes(run.quick).iter().map(usize::to_string).collect();
-    // The generator sends in one direction.
+    // The generator sends in only one direction.
     let ways = arguments.directions().into_iter().filter(|&way| way != Direction::Both);
     let ways: Vec<_> = ways.map(|way| way.name()).collect();
     if ways.is_empty() {
@@ -181,7 +181,7 @@ fn linux(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> 
         } else {
             Direction::Up
         };
-        // Connection tracking verifies checksums.
+        // Connection tracking of Linux verifies checksums.
         let row = row(&of_kernel.text_of("case"), bytes, direction)
             .key("cores", 1)
             .key("checksums", "computed");
@@ -196,7 +196,7 @@ fn linux(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> 
 /// Link speeds in Gb/s.
 const SPEEDS: [u32; 3] = [10, 25, 100];
 
-/// Overhead per frame on the link in bytes: preamble, start delimiter, gap.
+/// Bytes per frame on the link in addition to the frame itself: preamble, start delimiter and inter-frame gap.
 const BESIDE: usize = 20;
 
 /// Line rate in million frames per second at `speed` Gb/s, for frames of `bytes` bytes including the frame check
@@ -210,7 +210,8 @@ fn gbps(mpps: f64, bytes: usize) -> f64 {
     mpps * (bytes * 8) as f64 / 1e3
 }
 
-/// Add line-rate figures to a row: the fastest link that is saturated in each direction, and the shares of some links.
+/// Adds line-rate figures to a row: the fastest link that is saturated in every direction, and the share of the line
+/// rate of some links.
 fn on_wires(row: Row, bytes: usize, direction: Direction, shares: &[(u32, &'static str)]) -> Row {
     let ways = if direction == Direction::Both { 2.0 } else { 1.0 };
     let median = row.median("mpps").unwrap_or(0.0);

@@ -1,10 +1,10 @@
 //! Sluice by execution model, and `l2fwd`, on the same number of cores (P0, Fig. 7 and 8), including each core's source
 //! and sink.
 //!
-//! P0's uNAT is run-to-completion on one core, and its uNATp a pipeline with one core per stage. Here, pipelines use
+//! P0's uNAT is run-to-completion on one core, and its uNATp is a pipeline with one core per stage. Here, pipelines use
 //! all available cores: every partition of the four parts into one stage per core is measured, and compared with
-//! run-to-completion on the same number of cores. All of this is measured with flows of hosts, and with flows of
-//! subscriber sites, whose frames have VLAN tags inside.
+//! run-to-completion on the same number of cores. Each is measured with flows of hosts, and with flows of subscriber
+//! sites, whose frames have VLAN tags on the inside.
 
 use std::sync::Arc;
 
@@ -26,16 +26,16 @@ use crate::rig::slices::Slices;
 use crate::rig::{LAG, Source, cross, join};
 use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 
-/// Maximum number of cores, equal to the number of stages.
+/// Maximum number of cores, which equals the number of stages.
 pub const MAX_CORES: usize = 4;
 
 /// Duration of a run in milliseconds.
 const MILLISECONDS: u64 = 60;
 
-/// First ring number of `l2fwd`, to avoid conflicts with other rings.
+/// First ring number that `l2fwd` uses, so that its rings do not conflict with those of gateways.
 const FIRST_RING: u32 = 100;
 
-/// Forwarder of packets.
+/// A forwarder of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum By {
     Sluice(Placement),
@@ -56,7 +56,7 @@ impl By {
     }
 }
 
-/// All forwarders to measure on a number of cores; those that others are compared with come first.
+/// All forwarders to measure on a number of cores; reference forwarders come before those that are compared with them.
 fn all(completes: bool, pipelines: bool, cores: usize) -> Vec<By> {
     let counts = if cores > 1 { vec![1, cores] } else { vec![1] };
     let numbered = |count: usize| (0..count as Core).collect::<Vec<_>>();
@@ -79,7 +79,7 @@ fn all(completes: bool, pipelines: bool, cores: usize) -> Vec<By> {
     all
 }
 
-/// A row with its runs.
+/// A row and its runs.
 #[derive(Clone, Debug)]
 struct Case {
     by: By,
@@ -91,7 +91,7 @@ struct Case {
 
 impl Case {
     fn scenario(&self) -> Scenario {
-        // Scenario names and sizes live as long as the process.
+        // Scenario names and sizes are leaked, so they live as long as the process.
         let sizes = Box::leak(Box::new([(self.bytes - CHECK_SEQUENCE, 1)]));
         Scenario::of_frames(sizes, self.direction, STYLE, self.homes)
     }
@@ -107,8 +107,8 @@ impl Case {
         ]);
     }
 
-    /// The row, with comparisons with one core of the same forwarder, and with `l2fwd` on the same number of cores in
-    /// the same rounds.
+    /// Creates the row, with ratios to the same forwarder on one core and to `l2fwd` on the same number of cores in the
+    /// same rounds.
     fn row(&self, cases: &[Self]) -> Row {
         let model = if self.by.is_pipeline() {
             Model::Pipeline
@@ -158,7 +158,7 @@ impl Case {
     }
 }
 
-/// The cases of a size and direction: a gateway translates with and without sites in direct succession.
+/// All cases for a size and direction. A gateway with sites is measured directly after the same gateway without sites.
 fn cases(all: &[By], bytes: usize, direction: Direction) -> Vec<Case> {
     let with = |by: &By| {
         let homes = matches!(by, By::Sluice(_)).then_some(Some(Homes::USUAL));
@@ -203,7 +203,7 @@ impl Lane {
             .for_each(|&(port, _)| _ = cross(&mut self.other.io, port));
     }
 
-    /// Take the packets that come out; returns their number.
+    /// Frees the output packets; returns their number.
     #[inline(always)]
     fn drain(&mut self) -> usize {
         let ports = ports(self.draw.direction).iter();
@@ -247,12 +247,12 @@ impl Lane {
     }
 }
 
-/// `l2fwd` on some cores, each with a source and a sink: the maximum that receive and transmit allow. Its packets
-/// belong to all flows; their remote addresses are not examined.
+/// `l2fwd` on several cores, each with a source and a sink: the maximum that receive and transmit allow. The packets
+/// belong to all flows, because `l2fwd` does not read their addresses.
 struct Plain(Vec<Lane>);
 
 impl Plain {
-    /// Create on `cores` cores; ring names start at `number`.
+    /// Creates `l2fwd` on `cores` cores; its ring numbers start at `number`.
     fn new(eal: &'static Eal, number: u32, cores: usize, scenario: &Scenario) -> Result<Self, Failure> {
         let lane = |own| {
             let [source, other] = join(eal, number + own as u32, 2, 8192)?;
@@ -269,7 +269,7 @@ impl Plain {
         Ok(Self((0..cores).map(lane).collect::<Result<_, Failure>>()?))
     }
 
-    /// Run packets for a number of cycles: million packets per second, and the results of each core.
+    /// Forwards packets for a number of cycles; returns the throughput in Mpps and the results of each core.
     fn run(&mut self, on: &[usize], scenario: &Scenario, cycles: u64) -> Result<(f64, Vec<Done>), Failure> {
         self.0
             .iter_mut()
@@ -282,7 +282,7 @@ impl Plain {
         Ok((done.iter().map(Done::mpps).sum(), done))
     }
 
-    /// Run once, whatever disturbance occurs; returns the total number of frames that came out.
+    /// Runs once, without excluding disturbed slices; returns the total number of output frames.
     fn run_once(&mut self, on: &[usize], cycles: u64) -> Result<usize, Failure> {
         let count = self.0.len();
         on_cores(&mut self.0, on, |lane, together| lane.run(together, count, cycles))?;
@@ -300,7 +300,7 @@ impl Plain {
     }
 }
 
-/// Packets that a core of `l2fwd` sends.
+/// Random generator of the packets that one core of `l2fwd` sends.
 fn draw(own: usize, scenario: &Scenario) -> Draw {
     let public = |flow: u32| (0xc612_0000 | flow >> 8, 1024 + flow as u16);
     let mut draw = Draw::new(scenario, own, Arc::new((0..FLOWS).map(public).collect()));
@@ -359,7 +359,7 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
 mod tests {
     use super::*;
 
-    /// Number of output frames, or of those compared with a reference if there is one.
+    /// Number of output frames, or of output frames compared with a reference if the case has one.
     fn passed(eal: &'static Eal, number: u32, case: &Case) -> Result<usize, Failure> {
         let (scenario, cycles) = (case.scenario(), tsc::frequency() / 100);
         match &case.by {
@@ -387,7 +387,8 @@ mod tests {
     fn frames_of_either_model_and_of_l2fwd_all_come_out_right() {
         let (eal, mut turn) = crate::turn::turn();
         let all = all(true, true, 2);
-        // `l2fwd` on one and two cores, Sluice on one and two, and each partition of its parts into two stages.
+        // Two runs of `l2fwd` (one and two cores), two of Sluice, and one for each partition of its parts into two
+        // stages.
         assert_eq!(9, all.len());
         for case in cases(&all, 128, Direction::Both) {
             *turn += 1;

@@ -1,5 +1,5 @@
-//! Open-loop measurement: frames are due at fixed times regardless of earlier results, and each latency is measured
-//! from the due time. A source that falls behind sends due frames as soon as it can, without omitting any.
+//! Open-loop measurement: frames are due at fixed times, regardless of earlier results, and each latency is measured
+//! from the due time. A source that falls behind sends the overdue frames as soon as it can, and omits none of them.
 
 use arrayvec::ArrayVec;
 
@@ -8,20 +8,20 @@ use super::histogram::Histogram;
 /// Maximum number of frames sent at once.
 pub const BURST: usize = 64;
 
-/// Mask of timestamps, which have the number of bits that a frame can carry.
+/// Mask of a timestamp: its lowest 48 bits, which is what a frame can carry.
 const MASK: u64 = (1 << 48) - 1;
 
-/// Equally spaced departures.
+/// Schedule of equally spaced departures.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     begin: u64,
-    /// Interval in 65,536ths of a cycle.
+    /// Interval in units of 1/65,536 cycle.
     step: u64,
     passed: u64,
 }
 
 impl Pace {
-    /// Create departures from `begin` on, at intervals of `cycles`.
+    /// Creates a schedule whose first departure is at `begin`, with an interval of `cycles` cycles.
     pub fn new(begin: u64, cycles: f64) -> Self {
         Self {
             begin,
@@ -34,7 +34,7 @@ impl Pace {
         self.begin + ((u128::from(number) * u128::from(self.step)) >> 16) as u64
     }
 
-    /// Departures that are due and not done, at most a burst.
+    /// Departures that are due and not yet done; at most one burst.
     #[inline(always)]
     pub fn due(&self, now: u64) -> ArrayVec<u64, BURST> {
         let departures = (self.passed..).map(|number| self.departure(number));
@@ -57,22 +57,22 @@ impl Pace {
     }
 }
 
-/// Path that frames take.
+/// A path from the source to the sink.
 pub trait Way {
-    /// Send frames with these timestamps; returns the number accepted, from the first on.
+    /// Sends a frame for each of these timestamps; returns the number of frames accepted, counted from the first.
     fn send(&mut self, times: &[u64]) -> usize;
-    /// Receive frames, and pass the timestamp of each to `each`.
+    /// Receives frames, and passes the timestamp of each frame to `each`.
     fn collect(&mut self, each: impl FnMut(u64)) -> usize;
 }
 
 /// Measurement window, in cycles.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Start; frames due earlier are for warm-up only.
+    /// Start of the window; frames due before it are sent only for warm-up.
     pub from: u64,
-    /// Time up to which frames are due.
+    /// End of the window: the last due time of a frame.
     pub to: u64,
-    /// Deadline; frames that have not arrived by then are lost.
+    /// Deadline in cycles; frames that have not arrived by then count as lost.
     pub patience: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct Window {
 pub struct Measured {
     /// Cycles from a frame's due time to its return.
     pub latency: Histogram,
-    /// Cycles from a frame's due time until the source has written it; a part of its latency.
+    /// Cycles from a frame's due time until the source has written it; this time is part of the frame's latency.
     pub lateness: Histogram,
     pub due: u64,
     pub came: u64,
@@ -89,10 +89,10 @@ pub struct Measured {
     pub took: u64,
 }
 
-/// Send frames when they are due, and measure each latency.
+/// Sends each frame when it is due, and measures its latency.
 pub fn measure(way: &mut impl Way, mut clock: impl FnMut() -> u64, mut pace: Pace, window: Window) -> Measured {
     let mut measured = Measured::default();
-    // Half of the timestamp range lies before the window.
+    // Times of frames due before the window are in the lower half of the timestamp range.
     let counts = |time: u64| time.wrapping_sub(window.from) & MASK <= MASK / 2;
     loop {
         let now = clock();
@@ -120,7 +120,7 @@ pub fn measure(way: &mut impl Way, mut clock: impl FnMut() -> u64, mut pace: Pac
             break;
         }
     }
-    // Frames that were due but could not even be sent are lost too.
+    // Frames that were due but not sent before the deadline also count as lost.
     while pace.departure(pace.passed) <= window.to {
         pace.passed += 1;
     }
@@ -134,13 +134,13 @@ mod tests {
     use std::cell::Cell;
     use std::collections::VecDeque;
 
-    /// A path with a known delay that pauses once.
+    /// A path with a constant delay and one pause.
     struct Delayed<'c> {
         clock: &'c Cell<u64>,
         delay: u64,
-        /// Start and end of the pause, in which nothing is delivered or accepted.
+        /// Start and end of the pause, during which the path neither accepts nor delivers frames.
         pause: [u64; 2],
-        /// Loses every `loses`-th frame.
+        /// If set, every frame whose number is a multiple of this is lost.
         loses: Option<u64>,
         sent: u64,
         under_way: VecDeque<(u64, u64)>,
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// A clock that advances by 10 cycles per reading.
+    /// A clock that advances by 10 cycles at each reading.
     fn tick(clock: &Cell<u64>) -> u64 {
         clock.set(clock.get() + 10);
         clock.get()
@@ -226,7 +226,8 @@ mod tests {
         way.pause = [BEGIN + 100_000, BEGIN + 200_000];
         let measured = run(&mut way, 100.0);
         assert_eq!(measured.due, measured.came, "none is left out");
-        // A tenth of the window: the median frame in it waits for half of it.
+        // The pause lasts a tenth of the window. Half of the frames due during the pause wait for more than half of the
+        // pause.
         let told = measured.latency.percentile(0.95);
         assert!((48_000..56_000).contains(&told), "{told}");
         assert!(measured.latency.most() > 99_000);

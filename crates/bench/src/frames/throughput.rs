@@ -1,4 +1,4 @@
-//! Cost of packets of each size on one core, in memory, and the additional cost of VLAN tags and a virtual MAC per
+//! In-memory cost of packets of each size on one core, and the additional cost of VLAN tags and a virtual MAC per
 //! subscriber site.
 
 use sluice_dpdk::eal::Eal;
@@ -15,24 +15,24 @@ use crate::rig::sites::{Homes, dressed};
 use crate::rig::{Source, cross, join};
 use crate::rows::{Named, Row, Run, Runs, pairs};
 
-/// Forwarder of packets.
+/// A forwarder of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum By {
     Sluice,
     L2fwd,
 }
 
-/// The source's work per packet in addition to writing its headers and tail.
+/// What the source does with the payload, in addition to writing headers and tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Payload {
-    /// It writes the payload, as a card does. With large frames this evicts headers from caches, and the source's time,
-    /// which is subtracted, dominates the loop.
+    /// The source writes the payload, as a network card does. With large frames, these writes evict headers from the
+    /// caches; the source's time, which is subtracted, is then most of the loop's time.
     Written,
-    /// The payload stays in the buffers from the previous case.
+    /// The payload remains in the buffers from the previous case.
     Kept,
 }
 
-/// A row with its runs.
+/// A row and its runs.
 #[derive(Clone, Debug)]
 struct Case {
     by: By,
@@ -56,7 +56,7 @@ impl Case {
     }
 }
 
-/// A gateway and its flows, of hosts or of sites.
+/// A gateway and its flows, which are flows of hosts or of sites.
 struct Side<'m> {
     gateway: Gateway<'m>,
     hosts: Hosts,
@@ -64,7 +64,7 @@ struct Side<'m> {
     count: u32,
     publics: Publics,
     random: Random,
-    /// Packets counted by its sessions when all flows were open, and packets translated since.
+    /// Packets counted by the sessions when all flows were open, and packets translated since then.
     before: u64,
     translated: u64,
 }
@@ -120,7 +120,7 @@ impl<'m> Side<'m> {
     }
 }
 
-/// Two connected ports, and a source.
+/// `l2fwd`: two connected ports and a source.
 struct Plain {
     source: Source,
     other: Source,
@@ -154,7 +154,8 @@ impl Plain {
     }
 }
 
-/// Every size, direction and checksum state; `l2fwd` ignores the latter. Kept payloads are those of the previous case.
+/// Cases for every size, direction and checksum setting; `l2fwd` ignores the checksum setting. A case with kept
+/// payloads uses those that the previous case wrote.
 fn cases(arguments: &FramesArguments, quick: bool) -> Vec<Case> {
     let kinds = [
         (By::L2fwd, Checksums::Vouched, Payload::Written),
@@ -182,7 +183,7 @@ fn cases(arguments: &FramesArguments, quick: bool) -> Vec<Case> {
     cases
 }
 
-/// Measure all cases, each once per run, so that disturbances affect all of them.
+/// Measures all cases, each once per run, so that a disturbance affects all of them.
 pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
     let plane = plane(Job::Translate, STYLE, FLOWS + FLOWS / 16 + 16 * 1024)?;
     let mut memory = memory(&plane)?;
@@ -216,7 +217,7 @@ fn rows(cases: &[Case]) -> Vec<Row> {
         });
         found.map(|found| found.runs.of("cycles_per_packet"))
     };
-    // Additional cycles compared with the smallest frames, for each run.
+    // Additional cycles per packet compared with the smallest frames, for each run.
     let growth = |case: &Case, by| {
         let (small, large) = (costs(case, by, smallest)?, costs(case, by, case.bytes)?);
         Some(pairs(large, small, |large, small| large - small))
@@ -234,14 +235,14 @@ fn rows(cases: &[Case]) -> Vec<Row> {
     cases.iter().map(with).collect()
 }
 
-/// The maximum number of sites and terminals that can be served simultaneously, instead of the usual ones.
+/// The maximum number of sites and terminals that can have open flows simultaneously, instead of the default numbers.
 const MANY: Homes = Homes {
     sites: 100_000,
     terminals: 4,
 };
 
-/// Control plane of a gateway that translates the flows of sites, with or without sites; sessions of sites are
-/// distributed randomly over shards.
+/// Control plane of a gateway that translates the flows of terminals; `serves` tells whether it serves them as sites.
+/// Sessions of sites are distributed randomly over shards.
 fn plane_of(
     homes: Homes,
     serves: bool,
@@ -256,10 +257,10 @@ fn plane_of(
     ))
 }
 
-/// Two gateways take turns with the same flows; one of them serves sites. There each flow belongs to a different
-/// terminal, whose frames have an S-tag and a C-tag inside and leave with the MAC of its site. At the other gateway the
-/// frames arrive untagged with the same addresses. Sizes are those of untagged frames: inside, tagged frames are eight
-/// bytes longer.
+/// Measures two gateways in turn with the same flows; only one of them serves sites. At the gateway with sites, each
+/// flow belongs to a different terminal, whose frames have an S-tag and a C-tag on the inside and leave with the MAC of
+/// the terminal's site. At the other gateway, the frames arrive untagged with the same addresses. Sizes are those of
+/// untagged frames: on the inside, tagged frames are eight bytes longer.
 pub fn sites(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) -> Result<(), Failure> {
     for (number, homes) in [(20, Homes::USUAL), (22, MANY)] {
         let [(plain, _), (served, writer)] = [plane_of(homes, false)?, plane_of(homes, true)?];
@@ -288,7 +289,7 @@ pub fn sites(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) 
             .collect();
         for round in 0..if run.quick { 3 } else { 15 } {
             for case in &mut cases {
-                // The first of the two finds the caches of the other case, so the order alternates.
+                // The first measurement finds the caches filled by the other gateway, so the order alternates.
                 for place in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
                     sides[place].run(&mut case[place])?;
                 }

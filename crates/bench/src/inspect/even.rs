@@ -1,8 +1,9 @@
-//! `even`: P3's baseline in its best form here. Each core receives from one interface, inspects the packets, and sends
-//! them through the other; flows are shared, with a lock for each bucket of their table.
+//! `even`: the baseline of P3 in the best implementation possible here. Each core receives from one interface, inspects
+//! the packets, and sends them through the other interface. All cores share the flow table, which has a lock per
+//! bucket.
 //!
-//! Everything else is the engine's: headers, validity, rules and search. There are no timers and no counters per
-//! session, so it does less work per packet than the engine.
+//! Parsing, validation, rules and search are the engine's code. The baseline has no timers and no counters per session,
+//! so it does less work per packet than the engine.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -33,21 +34,22 @@ use super::moving::Moving;
 use super::traffic::FLOWS;
 
 use crate::rows::Failure;
-/// Number of buckets in the flow table: with this many, two cores rarely need the same bucket except for the same flow.
+/// Number of buckets in the flow table. With this number, two cores rarely access the same bucket except for packets of
+/// the same flow.
 const BUCKETS: usize = 1_024;
-/// Maximum number of flows per bucket, and of connections among them.
+/// Maximum number of flows per bucket, and maximum number of TCP connections among them.
 const EACH: usize = 12;
 const CONNECTIONS: usize = 8;
 /// Maximum number of pauses between two attempts to take a lock.
 const PAUSES: u32 = 64;
 
-/// Flows of a bucket with their inspection state.
+/// Flows of a bucket, with their inspection state.
 struct Bucket<'m> {
     flows: ArrayVec<(FlowKey4, FlowHandle), EACH>,
     inspector: Inspector<'m>,
 }
 
-/// A value in separate cache lines.
+/// A value alone in its cache lines.
 #[repr(align(128))]
 struct Apart<T>(T);
 
@@ -63,7 +65,7 @@ fn plan() -> InspectorCapacity {
     InspectorCapacity {
         flows: EACH as u32,
         streams: stream::StreamCapacity::of(CONNECTIONS),
-        // The traffic uses no known protocols.
+        // The traffic uses no application protocol that the engine parses.
         protocols: ParserCapacity {
             messages: 1,
             names: 1,
@@ -73,13 +75,13 @@ fn plan() -> InspectorCapacity {
     }
 }
 
-/// Number of memory lines for the streams of all buckets, if they are used.
+/// Number of memory lines for the streams of all buckets; 0 if streams are not used.
 pub fn lines(used: bool) -> usize {
     if used { plan().streams.lines() * BUCKETS } else { 0 }
 }
 
 impl<'m> Shared<'m> {
-    /// Create for these rules in memory of [`lines`] lines; without streams if they are not used.
+    /// Creates the state for these rules, in memory of [`lines`] lines; without streams if they are not used.
     pub fn new(rules: &std::sync::Arc<Ruleset>, memory: &'m mut [Line], used: bool) -> Result<Self, Failure> {
         const { assert!(BUCKETS * EACH >= 4 * FLOWS as usize) };
         let (plan, hasher) = (plan(), Hasher::new([3, 4]));
@@ -101,7 +103,7 @@ impl<'m> Shared<'m> {
         })
     }
 
-    /// The bucket of a flow, if it is not locked.
+    /// Locks the bucket of a flow; `None` if another core holds the lock.
     #[inline(always)]
     fn try_bucket(&self, hash: u64) -> Option<MutexGuard<'_, Bucket<'m>>> {
         let Apart(bucket) = &self.buckets[hash as usize % BUCKETS];
@@ -112,7 +114,8 @@ impl<'m> Shared<'m> {
         }
     }
 
-    /// The bucket of a flow; waits for the lock without sleeping, with increasing pauses, and counts the waiting time.
+    /// Locks the bucket of a flow. Waits for the lock without sleeping, with increasing pauses, and adds the waiting
+    /// time to `waited`.
     #[inline(always)]
     fn bucket(&self, hash: u64, waited: &mut u64) -> MutexGuard<'_, Bucket<'m>> {
         match self.try_bucket(hash) {
@@ -135,7 +138,7 @@ impl<'m> Shared<'m> {
     }
 }
 
-/// Work of one core.
+/// State of one core of the baseline.
 pub struct Even<'s, 'm> {
     shared: &'s Shared<'m>,
     pub io: DpdkIo,
@@ -146,12 +149,12 @@ pub struct Even<'s, 'm> {
     pub dropped: u64,
     /// Cycles spent waiting for locks.
     pub waited: u64,
-    /// Current assignment of interfaces to cores, if they move, and the number of this core.
+    /// Current assignment of interfaces to cores and the index of this core, if interfaces are moved between cores.
     moving: Option<(std::sync::Arc<Moving>, usize)>,
 }
 
 impl<'s, 'm> Even<'s, 'm> {
-    /// Create a core that receives from these interfaces.
+    /// Creates the state of a core that receives from these interfaces.
     pub fn new(shared: &'s Shared<'m>, io: DpdkIo, tools: Option<DetectionContext>, receives: Vec<PortIndex>) -> Self {
         Self {
             shared,
@@ -165,12 +168,12 @@ impl<'s, 'm> Even<'s, 'm> {
         }
     }
 
-    /// Let `moving` assign interfaces to this core.
+    /// Makes this core receive only from the interfaces that `moving` assigns to it.
     pub fn move_by(&mut self, moving: std::sync::Arc<Moving>, own: usize) {
         self.moving = Some((moving, own));
     }
 
-    /// Process a burst from each of its interfaces; returns the number of packets.
+    /// Processes a burst from each interface of this core; returns the number of packets.
     pub fn round(&mut self, now: Now) -> usize {
         let mut all = 0;
         for place in 0..self.receives.len() {
@@ -199,7 +202,7 @@ impl<'s, 'm> Even<'s, 'm> {
         {
             let mut lent = Packets::new();
             self.io.packets(&mut lent);
-            // The bucket of each packet is prefetched before the first packet is processed.
+            // Prefetch the bucket of each packet before the first packet is processed.
             let inspects = self.tools.is_some();
             let known: ArrayVec<Option<Flow>, BURST_BUFFERS> = lent
                 .iter()
@@ -232,12 +235,12 @@ impl<'s, 'm> Even<'s, 'm> {
 struct Flow {
     layers: Layers,
     direction: Direction,
-    /// Key in the client's direction: both directions share one record.
+    /// Flow key in the client's direction: packets of both directions share one record.
     key: FlowKey4,
     hash: u64,
 }
 
-/// The flow of a valid packet; prefetches its bucket if it is inspected.
+/// Returns the flow of a valid packet; prefetches its bucket if packets are inspected.
 #[inline(always)]
 fn flow(shared: &Shared<'_>, packet: &Packet<'_>, port: PortIndex, inspects: bool) -> Option<Flow> {
     let layers = layers::parse(packet.bytes()).ok()?;

@@ -1,4 +1,4 @@
-//! One core's part of a run: a source where it receives, the component under test, and a sink where it sends.
+//! One core's part of a run: a source if the core receives, the component under test, and a sink if the core sends.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,69 +18,70 @@ use crate::rig::lanes::{self, Progress, Together};
 use crate::rig::slices::Slices;
 use crate::rig::{BURST, Source};
 
-/// Number of frames per side that are sent at a time.
+/// Number of frames sent per side and call.
 const EACH: usize = 32;
 
-/// Component under test: the engine, or the baseline.
+/// The component under test: the engine's worker, or the baseline.
 pub enum Middle<'s, 'm> {
     /// The engine's worker and its counters.
     Engine(Box<Worker<'m>>, Arc<WorkerCounters>),
-    /// P3's baseline: flows shared under locks.
+    /// The baseline of P3: a flow table shared by all cores, with locks.
     Even(Box<Even<'s, 'm>>),
 }
 
-/// Traffic source of one side; cores between which an interface moves share it.
+/// Traffic source of one side; it is shared by all cores to which the side's interface may be assigned.
 pub type Side = Arc<Mutex<(Draw, Option<Pace>)>>;
 
 /// Source, worker and sink of one core.
 pub struct Lane<'s, 'm> {
     pub own: usize,
     pub middle: Middle<'s, 'm>,
-    /// Far end of its queues, if any.
+    /// Source and sink at the opposite ends of this core's queues, if it has queues.
     pub far: Option<Source>,
-    /// Traffic sent to it, by side.
+    /// Traffic sources of this core, one per side of the bridge.
     pub sides: Vec<Side>,
     pub pages: Arc<Pages>,
-    /// Whether packets come out through its queue.
+    /// Whether packets leave through this core's queue.
     pub drains: bool,
-    /// If packets that it receives come out through its own queue, it polls only that queue.
+    /// Index of this core's queue if the packets that the core receives also leave through it; then the sink polls only
+    /// that queue.
     pub local: Option<usize>,
     pub progress: Arc<Progress>,
     pub clock: Clock,
-    /// Results of the lane by slice.
+    /// Results of the lane for each time slice.
     pub slices: Slices<Done>,
     /// Total results of the lane.
     pub done: Done,
-    /// Latency of frames with due times.
+    /// Latency of the frames that have a due time.
     pub latency: Histogram,
-    /// Latency of frames in the current slice.
+    /// Latency of the frames in the current time slice.
     pub current: Histogram,
-    /// Remaining number of frames to send, if limited.
+    /// Number of frames that remain to be sent, if the number is limited.
     pub left: Option<usize>,
-    /// Current assignment of interfaces to cores, if they move.
+    /// Current assignment of interfaces to cores, if interfaces are moved between cores.
     pub moving: Option<Arc<Moving>>,
     pub seen: Arc<Mutex<Seen>>,
 }
 
-/// Cycles by purpose, and packets.
+/// Cycles by purpose, and numbers of packets.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Done {
     pub came: u64,
-    /// Number of frames that were due, and of those for which there was no room.
+    /// Number of frames that were due, and number of due frames for which the queue had no room.
     pub due: u64,
     pub lost: u64,
     /// Cycles of the measured time.
     pub cycles: u64,
-    /// Cycles spent writing and taking frames.
+    /// Cycles spent by source and sink: writing frames and freeing output frames.
     pub ends: u64,
-    /// Cycles of rounds that moved packets, without source and sink.
+    /// Cycles of rounds that moved packets, without those of source and sink.
     pub work: u64,
     /// Number of packets handed over to other workers.
     pub handed: u64,
-    /// Cycles spent on hand-overs, by both sides.
+    /// Cycles spent on hand-overs, by both the sending and the receiving worker.
     pub handing: u64,
-    /// Number of packets of shards that the worker took over.
+    /// Number of packets of shards that this worker took over from another worker by assist.
     pub assisted: u64,
     pub waited: u64,
 }
@@ -95,7 +96,7 @@ impl Done {
         self.with(before, |a, b| a - b)
     }
 
-    /// Share of the time in which work was done.
+    /// Share of the measured time in which the core did work.
     pub fn busy(&self) -> f64 {
         (self.work + self.ends) as f64 / self.cycles.max(1) as f64
     }
@@ -107,7 +108,7 @@ impl lanes::Done for Done {
     }
 }
 
-/// Slices for a lane, long enough for several bursts of the largest frames.
+/// Creates time slices for a lane, each long enough for several bursts of the largest frames.
 pub fn slices() -> Slices<Done> {
     let millisecond = tsc::frequency() / 1_000;
     Slices::new(2 * millisecond, millisecond)
@@ -118,7 +119,8 @@ pub fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Lane<'_, '_> {
-    /// Send frames for each side currently assigned to this lane: as many as are due or accepted.
+    /// Sends frames for each side that is currently assigned to this lane: as many as are due, or as many as the queue
+    /// accepts.
     #[inline(always)]
     fn feed(&mut self, now: u64) -> usize {
         let Some(far) = &mut self.far else { return 0 };
@@ -130,7 +132,8 @@ impl Lane<'_, '_> {
             let (draw, pace) = &mut *side;
             if let Some(moving) = &self.moving {
                 let comes = moving.is_at(draw.side, self.own);
-                // Wait until the previous core has processed its packets, so that no packet overtakes them.
+                // Wait until the core that had the interface before has processed its packets, so that no packet
+                // overtakes them.
                 if !comes || (draw.at != self.own && !moving.is_empty(draw.side)) {
                     continue;
                 }
@@ -212,7 +215,7 @@ impl Lane<'_, '_> {
         came
     }
 
-    /// Run a round without new packets; returns the number of packets moved.
+    /// Runs a round in which the source sends nothing; returns the number of packets moved.
     pub fn round(&mut self) -> usize {
         self.work() + self.drain(tsc::now())
     }
@@ -226,7 +229,8 @@ impl Lane<'_, '_> {
         }
     }
 
-    /// Run a round with the source, and attribute its cycles; returns the number of packets moved.
+    /// Runs a round in which the source sends packets, and attributes the cycles to their purposes; returns the number
+    /// of packets moved.
     #[inline(always)]
     pub fn step(&mut self) -> usize {
         let begin = tsc::now();
@@ -246,14 +250,14 @@ impl Lane<'_, '_> {
         }
         self.done.came += came as u64;
         if fed + worked + came == 0 {
-            // Pause, so that cores with work don't wait for cache lines that this core polls.
+            // Pause, so that idle polling by this core does not delay the cores that write to the polled cache lines.
             (0..8).for_each(|_| std::hint::spin_loop());
         }
         fed + worked + came
     }
 
-    /// Run packets for a number of cycles, together with the other lanes; `distance` is the interval of frames per side
-    /// in cycles, if paced.
+    /// Runs the lane for a number of cycles, simultaneously with the other lanes; `distance` is the interval in cycles
+    /// between frames of one side, if the frames have due times.
     pub fn run(&mut self, together: &Together, lanes: usize, cycles: u64, distance: Option<f64>) {
         let begin = together.meet(lanes);
         for side in &self.sides {
@@ -271,7 +275,7 @@ impl Lane<'_, '_> {
             self.step();
             let now = tsc::now();
             if self.slices.is_late(now) {
-                // Skip departures that were due while this core was preempted.
+                // Skip frames that became due while this core was preempted.
                 let paces = self.sides.iter().map(|side| locked(side));
                 paces.for_each(|mut side| side.1.iter_mut().for_each(|pace| pace.skip(now)));
             }
@@ -291,7 +295,7 @@ impl Lane<'_, '_> {
         self.sides.iter().for_each(|side| locked(side).1 = None);
     }
 
-    /// Results so far, including those counted elsewhere.
+    /// Results so far, including those from the worker's own counters.
     fn all(&self) -> Done {
         let mut done = self.done;
         match &self.middle {

@@ -1,5 +1,6 @@
-//! Latency, loss and core utilisation by load: frames are due at equal intervals regardless of earlier results, and
-//! each latency is measured from the due time. All models get the same load, as shares of the throughput of `rss`.
+//! Latency, loss and core utilisation by load: frames are due at equal intervals, regardless of earlier results, and
+//! each latency is measured from the due time. All models get the same loads, which are shares of the throughput of
+//! `rss`.
 
 use sluice_dpdk::tsc;
 

@@ -1,9 +1,9 @@
 //! `inspect`: a bridge that inspects all packets, by assignment of roles to cores (P3).
 //!
-//! Every core has a source where it receives and a sink where it sends; their cycles are counted separately. 4,096
-//! frames wait in front of the devices, so that their headers are written that long before they are read. The
-//! *matcher's share* is the cost of the scans of a run alone, repeated in their order, divided by the cost of the same
-//! packets on one core.
+//! Every core that receives has a source, and every core that sends has a sink; their cycles are counted separately.
+//! 4,096 frames wait in front of the devices, so that the headers of a frame are written long before they are read. The
+//! *matcher's share* is the time to repeat only the pattern scans of a run, in their order, divided by the time to
+//! process the same packets on one core.
 
 mod attack;
 mod even;
@@ -37,9 +37,9 @@ use traffic::{Kind, Pages, Transport};
 
 /// Maximum number of cores.
 const CORES: usize = 2;
-/// Thresholds to measure, in packets of a ring of 512.
+/// Assist thresholds to measure, in packets of a ring with capacity 512.
 const THRESHOLDS: [u32; 5] = [8, 32, 128, 256, 384];
-/// Time slices to measure, in microseconds.
+/// Time slices of assist to measure, in microseconds.
 const SLICES: [u64; 5] = [5, 20, 50, 100, 200];
 
 /// What to measure; everything by default.
@@ -54,22 +54,22 @@ pub struct InspectArguments {
     /// Cores to use; by default those that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// Only frames of these sizes, including the frame check sequence.
+    /// Measures only frames of these sizes, including the frame check sequence.
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     bytes: Vec<usize>,
-    /// Only this traffic.
+    /// Measures only this traffic.
     #[arg(long, value_name = "TRAFFIC", value_delimiter = ',')]
     traffic: Vec<Kind>,
     /// Transport protocol of the flows.
     #[arg(long, value_enum, default_value_t)]
     transport: Transport,
-    /// Only these parts.
+    /// Measures only these parts.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
     /// Duration of each run in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 60)]
     milliseconds: u64,
-    /// Only search at random for the packets with the highest cost.
+    /// Only searches at random for the packets with the highest inspection cost.
     #[arg(long, conflicts_with = "peer")]
     attack: bool,
     /// Only compare `sluice inspect` with the offline mode of this inspector: suricata=PATH.
@@ -78,7 +78,7 @@ pub struct InspectArguments {
     /// With --peer: also compare with this pcap capture.
     #[arg(long = "capture", value_name = "FILE", requires = "peer")]
     captures: Vec<PathBuf>,
-    /// With --peer: the program `sluice`; by default the one in the folder of this program.
+    /// With --peer: the program `sluice`; by default the one in the same folder as `sluice-bench`.
     #[arg(long, value_name = "PATH", requires = "peer")]
     sluice: Option<PathBuf>,
 }
@@ -109,11 +109,11 @@ impl Written {
 pub enum Part {
     /// Maximum throughput of each model.
     Throughput,
-    /// The matcher's share, on one core.
+    /// The matcher's share of the cost, on one core.
     Share,
     /// Latency and loss by load.
     Load,
-    /// Assist, by threshold and time slice.
+    /// Throughput with assist, by threshold and time slice.
     Assist,
 }
 
@@ -132,7 +132,7 @@ struct Outcome {
 }
 
 impl Bench<'_> {
-    /// Run some work with a separate rig.
+    /// Creates a rig for a case, runs a function on it, and drops the rig.
     fn with<T>(
         &mut self,
         case: &Case,
@@ -152,7 +152,7 @@ impl Bench<'_> {
     fn run(&mut self, case: &Case) -> Result<Outcome, Failure> {
         let (on, cycles) = (self.on, self.cycles);
         self.with(case, |rig| {
-            // Warm up, until tables and caches are filled and shards no longer move.
+            // Warm up until tables and caches are filled and shards no longer move between cores.
             rig.run(on, cycles / 2, None)?;
             let (mpps, done) = rig.run(on, cycles, None)?;
             Ok(Outcome {
@@ -221,7 +221,7 @@ fn keys(case: &Case) -> Row {
     }
 }
 
-/// Every model, on one core if possible, and on all.
+/// Cases of every model: on one core if the model supports it, and on all cores.
 fn cases(bench: &Bench<'_>, bytes: usize, kind: Kind) -> Vec<Case> {
     let mut all = Vec::new();
     for inspects in [true, false] {
@@ -239,7 +239,7 @@ fn cases(bench: &Bench<'_>, bytes: usize, kind: Kind) -> Vec<Case> {
             continue;
         }
         all.extend([Model::Even, Model::EvenMoving, Model::Rss].map(case));
-        // Without inspection there is no hand-over and no assist.
+        // Without inspection, packets are neither handed over nor taken over by assist.
         let helps = if inspects {
             vec![Some(Help::USUAL), None]
         } else {
@@ -253,7 +253,7 @@ fn cases(bench: &Bench<'_>, bytes: usize, kind: Kind) -> Vec<Case> {
     all
 }
 
-/// Measure cases in turn, so that all are compared under the same conditions.
+/// Measures the cases in turn, so that all of them are measured under the same conditions.
 fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(), Failure> {
     let mut all = vec![Runs::default(); cases.len()];
     for _ in 0..if run.quick { 3 } else { 7 } {
@@ -274,7 +274,8 @@ fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(
         let rates = |model, cores| of(model, cores).map_or(&[][..], |runs| runs.of("mpps"));
         let [even, moving] = [Model::Even, Model::EvenMoving].map(|model| rates(model, case.cores));
         let better = pairs(even, moving, f64::max);
-        // Rounds under the same conditions are compared, and the median of these ratios is taken.
+        // The median of the ratios of each round is reported, because only values of the same round were measured under
+        // the same conditions.
         let mut row = keys(case).runs(runs);
         for (name, base) in [
             ("over_rss", rates(Model::Rss, case.cores)),
@@ -286,7 +287,8 @@ fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(
                 row = row.figure(name, &pairs(runs.of("mpps"), base, |rate, base| rate / base));
             }
         }
-        // Additional cost per packet of split roles, by hand-over, and of shared locks and cache lines.
+        // Additional cost per packet: of the hand-overs with split roles, and of shared locks and cache lines in the
+        // baseline.
         let (work, handed) = (runs.of("work_cycles"), runs.of("handovers_per_packet"));
         let base = |model, cores| of(model, cores).map(|runs| runs.median("work_cycles"));
         if let Some(rss) = base(Model::Rss, case.cores).filter(|_| case.model.splits())

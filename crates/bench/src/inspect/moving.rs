@@ -1,6 +1,6 @@
-//! kirqd: the assignment of interface interrupts to cores, which are moved from the busiest core to the least busy one
-//! (Linux 2.6, `arch/i386/kernel/io_apic.c`). Of the busiest core's interfaces, the one with the highest load up to
-//! half of the difference is moved.
+//! Model of kirqd, which assigns interface interrupts to cores and moves an interface from the busiest core to the
+//! least busy one (Linux 2.6, `arch/i386/kernel/io_apic.c`). kirqd moves the interface with the highest load among
+//! those whose load is at most half of the difference between both cores.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -9,13 +9,13 @@ use crate::rig::lanes::{Count, sum};
 /// Maximum number of cores.
 const CORES: usize = 2;
 
-/// Core of each interface, and load of cores and interfaces since the last check.
+/// Core of each interface, and the load of cores and interfaces since the last check.
 #[derive(Debug)]
 pub struct Moving {
     cores: [AtomicUsize; 2],
     interfaces: [AtomicU64; 2],
     busy: [AtomicU64; CORES],
-    /// Packets sent to each interface by core, and those of them that came out.
+    /// For each interface: number of packets sent by each core, and number of output packets seen by each core.
     sent: [[Count; CORES]; 2],
     came: [[Count; CORES]; 2],
     /// Cycles between two checks.
@@ -24,7 +24,7 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// Create with all interfaces on the first core, like Linux.
+    /// Creates the assignment with all interfaces on the first core, like Linux.
     pub fn new(period: u64) -> Self {
         Self {
             cores: Default::default(),
@@ -43,13 +43,13 @@ impl Moving {
         self.cores[usize::from(interface)].load(Ordering::Relaxed) == core
     }
 
-    /// Count packets that a core sent to an interface.
+    /// Counts packets that a core sent to an interface.
     #[inline(always)]
     pub fn sent(&self, interface: u16, core: usize, count: usize) {
         self.sent[usize::from(interface)][core % CORES].add(count);
     }
 
-    /// Count packets of an interface that came out, as seen by a core.
+    /// Counts packets of an interface that a core received at the output.
     #[inline(always)]
     pub fn came(&self, interface: u16, core: usize, count: usize) {
         self.came[usize::from(interface)][core % CORES].add(count);
@@ -68,7 +68,7 @@ impl Moving {
         self.busy[core % CORES].fetch_add(cycles, Ordering::Relaxed);
     }
 
-    /// Check the assignment if it is time; called by the first core.
+    /// Checks the loads if the period has elapsed, and moves an interface if necessary; called by the first core.
     #[inline(always)]
     pub fn look(&self, now: u64) {
         if now >= self.next.load(Ordering::Relaxed) {
@@ -82,7 +82,7 @@ impl Moving {
         let loads = [0, 1].map(|interface: usize| self.interfaces[interface].swap(0, Ordering::Relaxed));
         let (most, least) = if busy[0] >= busy[1] { (0, 1) } else { (1, 0) };
         let half = (busy[most] - busy[least]) / 2;
-        // Tolerance for measurement errors: slightly more than half counts as half.
+        // Tolerates measurement errors: slightly more than half counts as half.
         let fits = |&interface: &usize| {
             let here = self.cores[interface].load(Ordering::Relaxed) == most;
             here && loads[interface] > 0 && loads[interface] <= half + half / 16
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!([0, 0], cores(&moving));
         moving.look(100);
         assert_eq!(1, cores(&moving).iter().sum::<usize>());
-        // An interface with a load equal to the difference stays.
+        // An interface whose load equals the whole difference is not moved.
         moving.worked(0, 0, 10);
         moving.worked(1, 1, 90);
         moving.look(200);

@@ -27,16 +27,17 @@ use crate::rows::Failure;
 
 /// Capacity of the session table.
 const CAPACITY: u32 = 4 * FLOWS;
-/// Number of shards: more than a gateway's default, as with many cores.
+/// Number of shards: higher than a gateway's default, as on a machine with many cores.
 pub const SHARDS: u32 = 64;
-/// Maximum number of flows per shard, and of connections among them.
+/// Maximum number of flows per shard; also the maximum number of connections among them.
 const FLOWS_OF_SHARD: u32 = 4 * FLOWS / SHARDS;
 const CONNECTIONS: usize = 2 * (FLOWS / SHARDS) as usize;
 
 /// Assignment of roles to cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// Each core has an interface and inspects what arrives there; flows are shared, with locks.
+    /// Each core has an interface and inspects the packets that arrive there; the cores share the flow table, with
+    /// locks.
     Even,
     /// Like `Even`, but interfaces are moved from the busiest core to the least busy one (kirqd).
     EvenMoving,
@@ -58,7 +59,7 @@ impl Model {
         }
     }
 
-    /// Name of the sending role in rows.
+    /// Name in rows of the role that sends.
     pub fn senders(self) -> &'static str {
         match self {
             Self::RoleSplit => "io",
@@ -90,14 +91,14 @@ impl Model {
 /// Condition under which the receiving core assists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Help {
-    /// Number of packets waiting for an inspecting core above which it assists.
+    /// Number of packets waiting for an inspecting core above which the receiving core assists.
     pub threshold: u32,
-    /// Microseconds for which it assists before it receives again.
+    /// Duration in microseconds of an assist, after which the core receives again.
     pub slice: u64,
 }
 
 impl Help {
-    /// A gateway's default: a quarter of the ring.
+    /// The default of a gateway: a quarter of the ring's capacity.
     pub const USUAL: Self = Self {
         threshold: WITHIN as u32 / 4,
         slice: 20,
@@ -110,17 +111,17 @@ pub struct Case {
     pub model: Model,
     /// Number of cores in use.
     pub cores: usize,
-    /// Frame size in bytes including the frame check sequence; 0 for the mix.
+    /// Frame size in bytes including the frame check sequence; 0 for a mix of sizes.
     pub bytes: usize,
     pub kind: Kind,
     pub transport: Transport,
     pub inspects: bool,
-    /// Assist by the receiving core, with split roles.
+    /// Settings of the assist by the receiving core, with split roles only.
     pub help: Option<Help>,
 }
 
 impl Case {
-    /// Frame lengths without the frame check sequence, repeated by frequency.
+    /// Frame lengths without the frame check sequence; each length is repeated in proportion to its frequency.
     pub fn lengths(&self) -> Vec<usize> {
         match self.kind {
             Kind::Mix => lengths(SFR),

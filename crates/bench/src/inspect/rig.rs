@@ -1,4 +1,4 @@
-//! An inspecting bridge in one of the models, between ring ports with a source at every receive queue and a sink at
+//! An inspecting bridge in one of the models, between ring ports; a source feeds every receive queue, and a sink reads
 //! every transmit queue.
 
 use std::sync::atomic::AtomicBool;
@@ -30,11 +30,11 @@ use crate::rig::gateway::{Clock, dropped, drops};
 use crate::rig::lanes::{self, Done as _, Progress, on_cores, quiet};
 use crate::rows::Failure;
 
-/// Milliseconds between two checks of kirqd: many per run.
+/// Milliseconds between two checks of kirqd; a run contains many checks.
 const PERIOD: u64 = 5;
-/// The flow that has half of the load, if there is one.
+/// Number of the flow that has half of all packets in elephant traffic.
 const ELEPHANT: u32 = 7;
-/// Frame size in bytes of the first packet of a connection, and of another flow.
+/// Frame size in bytes of the first packet of a TCP connection, and of a UDP flow.
 const OPENING: [usize; 2] = [54, 60];
 
 pub struct Rig<'s, 'm> {
@@ -53,7 +53,7 @@ pub struct Means<'a> {
     pub pages: &'a Arc<Pages>,
 }
 
-/// The baseline on a core with its interfaces.
+/// Creates the baseline's state for a core and its interfaces.
 fn even<'s, 'm>(
     means: &Means<'_>,
     case: &Case,
@@ -73,13 +73,13 @@ fn even<'s, 'm>(
     Ok(even)
 }
 
-/// Sink statistics, which also publish acknowledgments.
+/// Creates the sink's statistics, which also publish acknowledgments to the sources.
 fn seen_of(acknowledged: Arc<Acknowledged>) -> (Arc<Acknowledged>, Arc<Mutex<Seen>>) {
     (acknowledged.clone(), Arc::new(Mutex::new(Seen::new(acknowledged))))
 }
 
 impl<'s, 'm> Rig<'s, 'm> {
-    /// Create a rig whose flows are open. `shared` is the state of the baseline.
+    /// Creates a rig whose flows are open. `shared` is the state that the cores of the baseline share.
     pub fn new(
         means: &Means<'_>,
         number: u32,
@@ -98,7 +98,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         let mut rest = memory.lines().chunks_exact_mut(lines);
         let (clock, entrances) = (Clock::start(), queues.entrances());
         let progress = Arc::new(Progress::new(case.cores, entrances.len() as u64));
-        // Everything is counted from the first packet on.
+        // Packets are counted from the first one on.
         let counts = Arc::new(AtomicBool::new(true));
         let moves = case.model == Model::EvenMoving;
         let moving = moves.then(|| Arc::new(Moving::new(tsc::frequency() / 1000 * PERIOD)));
@@ -109,7 +109,7 @@ impl<'s, 'm> Rig<'s, 'm> {
             ring,
         ));
         let local = !placement.is_pipeline();
-        // If each lane has its own flows, they stay there; otherwise acknowledgments are shared by all lanes.
+        // If each lane has its own flows, its acknowledgments stay in the lane; otherwise all lanes share them.
         let of_all = Arc::<Acknowledged>::default();
         let (_, seen_by_all) = seen_of(of_all.clone());
         let mut lanes = Vec::new();
@@ -123,8 +123,8 @@ impl<'s, 'm> Rig<'s, 'm> {
                     let ports = if receives { vec![0, 1] } else { Vec::new() };
                     let give = |_| rest.next().unwrap_or_default();
                     let counters = plane.counters()[own].clone();
-                    // Packets that don't fit into rings wait in front of the device, as they do when the offered load
-                    // does not exceed the capacity.
+                    // Packets that do not fit into the rings wait in front of the device, as they would if the offered
+                    // load did not exceed the capacity.
                     let (worker, _) = match local {
                         true => plane.worker(own as u16, Box::new(io), ports, give, tsc::now)?,
                         false => {
@@ -180,12 +180,12 @@ impl<'s, 'm> Rig<'s, 'm> {
         Ok(rig)
     }
 
-    /// The lane at which a flow's packets of a side arrive.
+    /// Index of the lane at which packets of a flow arrive from a side.
     fn entrance(&self, flow: u32, side: u16) -> usize {
         match (self.case.model, self.entrances.as_slice()) {
             (_, [only]) => return *only,
             (Model::Even, all) => return all[usize::from(side) % all.len()],
-            // The initial assignment of Linux.
+            // At first, Linux assigns all interfaces to the first core.
             (Model::EvenMoving, _) => return 0,
             _ => {}
         }
@@ -205,7 +205,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         setup.owners.of(shard).unwrap_or_default().into()
     }
 
-    /// Open all flows, as their endpoints would.
+    /// Opens all flows by sending the packets that their endpoints would send.
     fn open(&mut self) -> Result<(), Failure> {
         for step in 0..3 {
             for side in [0, 1] {
@@ -294,7 +294,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         let all: usize = dealt.iter().flatten().sum();
         for (own, dealt) in dealt.iter().enumerate() {
             let base = dealt.iter().sum::<usize>() as f64 / all as f64;
-            // If each lane has its own side, each has half of the elephant flow.
+            // If each lane serves one side, each lane sends half of the elephant flow's packets.
             let of_hot = match (elephant, self.case.model) {
                 (None, _) => 0.0,
                 (_, Model::Even) => 0.5 * base,
@@ -316,8 +316,9 @@ impl<'s, 'm> Rig<'s, 'm> {
         }
     }
 
-    /// Run all lanes for a number of cycles, at a total rate in packets per cycle or at maximum rate. Returns million
-    /// packets per second, and the results of each lane, for the time in which all had their cores exclusively.
+    /// Runs all lanes for a number of cycles, at a total rate in packets per cycle or at maximum rate. Returns the
+    /// throughput in Mpps and the results of each lane (one core with its source and sink), measured only while every
+    /// lane had its core exclusively.
     pub fn run(&mut self, cores: &[usize], cycles: u64, rate: Option<f64>) -> Result<(f64, Vec<Done>), Failure> {
         let done = quiet(self.case.model.name(), self.lanes.len(), || {
             self.run_once(cores, cycles, rate)?;
@@ -327,7 +328,8 @@ impl<'s, 'm> Rig<'s, 'm> {
         let rates = done.iter().map(|done| done.came as f64 * hertz / done.cycles as f64);
         let independent = rate.is_none() && matches!(self.case.model, Model::Even | Model::Rss);
         let rate = match independent {
-            // Sources are independent, so the slowest relative to its share determines the rate at which all can run.
+            // Sources are independent of one another, so the source with the lowest rate relative to its share limits
+            // the rate that all can sustain.
             true => rates
                 .zip(&self.shares)
                 .filter(|(_, share)| **share > 0.0)
@@ -354,7 +356,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         self.settle()
     }
 
-    /// Pass a number of packets lane by lane on this thread; returns the results.
+    /// Sends a number of packets on this thread, one lane after another; returns the results.
     pub fn pass(&mut self, packets: usize) -> Result<Done, Failure> {
         let (before, mut left, mut idle) = (self.done(), packets, 0);
         while idle < 8 {
@@ -378,7 +380,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         all.fold(Done::default(), Done::and)
     }
 
-    /// Drain packets in flight, and check that every packet came out or was dropped.
+    /// Drains the packets in flight, and checks that every packet was either output or dropped.
     fn settle(&mut self) -> Result<(), Failure> {
         lanes::settle(&mut self.lanes, Lane::round);
         let (sent, came) = self.packets();
@@ -394,7 +396,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         .into())
     }
 
-    /// Number of packets sent, and number that came out.
+    /// Number of packets sent, and number of packets received at the output.
     pub fn packets(&self) -> (u64, u64) {
         self.lanes[0].progress.all()
     }
@@ -418,11 +420,11 @@ impl<'s, 'm> Rig<'s, 'm> {
         self.plane.counters().iter().map(|worker| worker.inspected.get()).sum()
     }
 
-    /// Number of frames that came out after a later frame of their flow, since the rig was created.
+    /// Number of frames that the sink received after a later frame of the same flow, since the rig was created.
     pub fn reordered(&self) -> u64 {
         let of = |lane: &Lane<'_, '_>| locked(&lane.seen).reordered;
         match self.case.model.splits() {
-            // The lanes share one instance.
+            // All lanes share one set of statistics.
             true => of(&self.lanes[0]),
             false => self.lanes.iter().map(of).sum(),
         }
@@ -435,7 +437,7 @@ impl<'s, 'm> Rig<'s, 'm> {
         all
     }
 
-    /// Record the scans of the first core from now on.
+    /// Starts recording the pattern scans of the first core.
     pub fn record(&mut self) {
         if let Some(Middle::Engine(worker, _)) = self.lanes.first_mut().map(|lane| &mut lane.middle) {
             worker.record_scans();

@@ -1,5 +1,5 @@
-//! The matcher's share: a run on one core records its scans; the run is repeated without recording, and the scans are
-//! repeated alone.
+//! The matcher's share: a run on one core records its pattern scans; then the run is repeated without recording, and
+//! the scans are repeated without the rest of the work.
 
 use sluice_dpdk::tsc;
 use sluice_dpdk::workers::pin;
@@ -11,10 +11,10 @@ use super::traffic::Kind;
 use super::{Bench, keys};
 use crate::rows::{Failure, Run, Runs};
 
-/// Number of packets of a run.
+/// Number of packets in a run.
 const PACKETS: usize = 48 << 10;
 
-/// Cycles of the scans alone.
+/// Cycles to repeat only the recorded scans.
 fn search(rules: &Ruleset, calls: &ScanLog) -> Result<u64, Failure> {
     let streams = SHARDS as usize * inspector_plan().streams.windows;
     let mut replay = rules.prefilter().replay(streams as u32)?;
@@ -37,7 +37,7 @@ pub fn measure(bench: &mut Bench<'_>, bytes: usize, kind: Kind, run: &mut Run<'_
     let mut runs = Runs::default();
     for _ in 0..if run.quick { 5 } else { 11 } {
         let searched = search(bench.means.rules, &calls)? as f64 / PACKETS as f64;
-        // The same packets, because sources use the same seeds.
+        // This run sends the same packets, because the sources use the same seeds.
         let done = bench.with(&case, |rig| rig.pass(PACKETS))?;
         let worked = done.work as f64 / PACKETS as f64;
         runs.extend([

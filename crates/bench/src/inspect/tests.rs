@@ -5,9 +5,9 @@ use super::*;
 use crate::turn::turn;
 use sluice_dpdk::eal::Eal;
 
-/// Text that a rule matches.
+/// Text that the test's rule matches.
 const PLANTED: &str = "planted-signature";
-/// Number of pages; flows with one of them contain the text.
+/// Number of pages; flows that send one certain page contain the text.
 const PAGES: u32 = 16;
 const PAGE: usize = 3;
 
@@ -41,7 +41,7 @@ fn case(model: Model, cores: usize) -> Case {
     }
 }
 
-/// A benchmark with rigs on some cores, with rig numbers starting at one.
+/// Creates a benchmark whose rigs use some cores, with rig numbers from 1.
 fn bench<'a>(
     (eal, rigs): (&'static Eal, u32),
     on: &'a [usize],
@@ -56,7 +56,8 @@ fn bench<'a>(
     }
 }
 
-/// Result of a model with packets that partly contain the signature: number that came out, dropped, reordered.
+/// Runs a model with packets of which some contain the signature; returns the numbers of output, dropped and reordered
+/// packets.
 fn outcome(case: &Case, pages: Pages, packets: usize) -> (u64, u64, u64) {
     let (eal, mut turn) = turn();
     let content = (ruleset(), Arc::new(pages));
@@ -93,7 +94,7 @@ fn every_model_passes_what_nothing_is_planted_in_and_in_order() {
 
 #[test]
 fn baselines_drop_what_the_engine_drops() {
-    // A single lane draws the same flows in every model.
+    // With one lane, the source draws the same flows in every model.
     let of = |model| outcome(&case(model, 1), Pages::with(PAGE, PLANTED), 4_096);
     let engine = of(Model::Rss);
     assert_eq!((4_096, 0), (engine.0 + engine.1, engine.2));
@@ -122,9 +123,9 @@ fn elephant_has_half_of_the_packets_of_every_model() {
             kind: Kind::Elephant,
             ..case(model, 2)
         };
-        // The flow uses another page, so none of its packets is dropped, and only half as many of the others are. A
-        // connection whose acknowledgments are missing, because their core does not run, may be 512 KiB ahead of them,
-        // which is more than it sends here.
+        // The elephant flow sends another page, so none of its packets is dropped, and only half as many packets of the
+        // other flows are. A connection can send 512 KiB without acknowledgments, more than it sends here, so it does
+        // not stop when the core that should acknowledge does not run.
         let (_, dropped, _) = outcome(&case, Pages::with(PAGE, PLANTED), 2_048);
         let share = f64::from(dropped as u32) / 2_048.0 * f64::from(PAGES);
         assert!((0.3..0.7).contains(&share), "{model:?}: {share}");
@@ -147,6 +148,6 @@ fn share_is_of_the_scans_of_the_run() {
     });
     *turn = bench.rigs;
     let calls = calls.unwrap_or_else(|error| panic!("{error}"));
-    // The data of each datagram is searched once.
+    // The payload of each datagram is scanned once.
     assert_eq!((2_048, 2_048 * (512 - 4 - 42)), (calls.count(), calls.bytes()));
 }

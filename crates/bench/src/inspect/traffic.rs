@@ -1,5 +1,5 @@
-//! Traffic of a source: flows that send in both directions, one per side of a bridge. Every second flow is a long-lived
-//! connection, the others are datagrams.
+//! Traffic of a source: flows that send in both directions, with one endpoint on each side of a bridge. Every second
+//! flow is a long-lived TCP connection; the others are UDP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,16 +13,16 @@ use crate::rig::frames::Random;
 pub const FLOWS: u32 = 2_048;
 /// Offset of the transport header.
 const TRANSPORT: usize = 34;
-/// Lengths of the transport headers.
+/// Length of a TCP header.
 const TCP: usize = 20;
 const UDP: usize = 8;
-/// First client port; a flow's port is this plus the flow number.
+/// First client port; a flow's client port is this value plus the flow's number.
 const PORTS: u16 = 20_000;
-/// Server port. None of these ports identifies a protocol.
+/// First server port. None of the server ports identifies a protocol.
 const SERVERS: u16 = 40_000;
-/// Number of received bytes after which a host sends an acknowledgment.
+/// Number of bytes after which the receiver sends an acknowledgment.
 const ACKNOWLEDGED: u32 = 4_096;
-/// Words of protocols; none of them alone matches a rule.
+/// Words of protocols; no single word matches a rule.
 const WORDS: [&str; 12] = [
     "the ",
     "and ",
@@ -37,15 +37,15 @@ const WORDS: [&str; 12] = [
     "a1b2",
     "&",
 ];
-/// Number of payloads from which flows take theirs.
+/// Number of payloads among which the flows choose.
 const PAGES: usize = 16;
 
-/// Kind of traffic.
+/// Kind of traffic, by frame size and distribution over flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Frames of one size (RFC 2544).
     Rfc2544,
-    /// Sizes of a carrier's customer traffic.
+    /// Frame sizes of the customer traffic of a carrier.
     Mix,
     /// Frames of one size, half of which belong to one flow.
     Elephant,
@@ -54,17 +54,17 @@ pub enum Kind {
 /// Transport protocol of flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transport {
-    /// Every second flow is a connection.
+    /// Every second flow is a TCP connection, the others are UDP.
     #[default]
     Both,
-    /// All flows are connections.
+    /// All flows are TCP connections.
     Tcp,
-    /// All flows are datagrams.
+    /// All flows are UDP.
     Udp,
 }
 
 impl Transport {
-    /// Whether a flow is a connection.
+    /// Whether a flow is a TCP connection.
     #[inline(always)]
     pub fn connects(self, flow: u32) -> bool {
         match self {
@@ -75,12 +75,12 @@ impl Transport {
     }
 }
 
-/// Payloads of words, generated once.
+/// Payloads made of words, generated once.
 #[derive(Debug)]
 pub struct Pages(Vec<Vec<u8>>);
 
 impl Pages {
-    /// Create all payloads, as long as that of the longest frame.
+    /// Creates all payloads, each long enough for the longest frame.
     pub fn new() -> Self {
         let mut random = Random(0x0123_4567_89ab_cdef);
         let mut page = |_| {
@@ -93,7 +93,7 @@ impl Pages {
         Self((0..PAGES).map(&mut page).collect())
     }
 
-    /// Create all payloads, one of which contains this text near its beginning.
+    /// Creates all payloads; payload `page` contains the given text near its beginning.
     #[cfg(test)]
     pub fn with(page: usize, text: &str) -> Self {
         let mut pages = Self::new();
@@ -102,7 +102,7 @@ impl Pages {
     }
 }
 
-/// Ends of a flow: client and server, each with address and port.
+/// Endpoints of a flow: client and server, each with address and port.
 pub fn ends(flow: u32) -> [(u32, u16); 2] {
     let client = (0x0a00_0000 | flow >> 2, PORTS + flow as u16);
     [client, (0xc612_0000 | flow & 0xff, SERVERS)]
@@ -112,9 +112,9 @@ pub fn ends(flow: u32) -> [(u32, u16); 2] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub flow: u32,
-    /// Side of the bridge on which it arrives.
+    /// Side of the bridge on which the frame arrives.
     pub side: u16,
-    /// Position in its side of the flow: the sequence number of a connection, or the number of earlier datagrams.
+    /// Position of the frame in its direction of the flow: the TCP sequence number, or the number of earlier datagrams.
     pub number: u32,
     /// Time at which the frame is due, in cycles.
     pub due: u64,
@@ -128,12 +128,12 @@ pub struct Segment {
     pub acknowledgment: u32,
 }
 
-/// Number of bytes of a timestamp in a frame: the source MAC address without its first byte.
+/// Number of bytes of a timestamp in a frame, which is written into the source MAC address after its first byte.
 const MOMENT: usize = 5;
 /// Largest timestamp.
 const MOMENTS: u64 = (1 << (8 * MOMENT)) - 1;
 
-/// Write a frame: of a connection if there is a segment, otherwise a datagram.
+/// Writes a frame: a TCP segment if `segment` is given, otherwise a UDP datagram.
 #[inline(always)]
 pub fn write(bytes: &mut [u8], frame: &Frame, segment: Option<Segment>, pages: &Pages) {
     let length = bytes.len();
@@ -162,7 +162,7 @@ pub fn write(bytes: &mut [u8], frame: &Frame, segment: Option<Segment>, pages: &
         Some(segment) => {
             bytes[38..42].copy_from_slice(&frame.number.to_be_bytes());
             bytes[42..46].copy_from_slice(&segment.acknowledgment.to_be_bytes());
-            // The card has verified the checksum.
+            // The checksum stays unset, because the network card counts as having verified it.
             bytes[46..54].copy_from_slice(&[5 << 4, segment.flags, 0xff, 0xff, 0, 0, 0, 0]);
             TRANSPORT + TCP
         }
@@ -177,7 +177,7 @@ pub fn write(bytes: &mut [u8], frame: &Frame, segment: Option<Segment>, pages: &
     bytes[payload..].copy_from_slice(&page[..length - payload]);
 }
 
-/// Read a frame of [`write`], and the number of data bytes after its number.
+/// Reads a frame that [`write`] has written; returns the frame and the length of its data after the number.
 #[inline(always)]
 pub fn read(bytes: &[u8]) -> Option<(Frame, u32)> {
     let header: &[u8; 46] = bytes.first_chunk()?;
@@ -207,19 +207,19 @@ pub fn since(due: u64, now: u64) -> u64 {
     now.wrapping_sub(due) & MOMENTS
 }
 
-/// Acknowledged position of each side of each flow.
+/// Acknowledged position in each direction of each flow.
 #[derive(Debug)]
 pub struct Acknowledged([Box<[AtomicU32]>; 2]);
 
 impl Default for Acknowledged {
     fn default() -> Self {
-        // The position after the SYN.
+        // The first position after the SYN.
         Self([(); 2].map(|()| (0..FLOWS).map(|_| AtomicU32::new(1)).collect()))
     }
 }
 
 impl Acknowledged {
-    /// Next byte that the receiver of a flow's side expects.
+    /// Next byte that the receiver expects from a side of a flow.
     #[inline(always)]
     fn of(&self, side: u16, flow: u32) -> u32 {
         self.0[usize::from(side)][flow as usize].load(Ordering::Relaxed)
@@ -230,18 +230,18 @@ impl Acknowledged {
     }
 }
 
-/// Statistics of output frames by flow.
+/// Statistics of the output frames of each flow.
 pub struct Seen {
-    /// Next number of each side of each flow.
+    /// Next expected position in each direction of each flow.
     next: [Box<[u32]>; 2],
     said: [Box<[u32]>; 2],
     acknowledged: Arc<Acknowledged>,
-    /// Number of frames that came out after a later one.
+    /// Number of frames that arrived after a later frame of the same flow.
     pub reordered: u64,
 }
 
 impl Seen {
-    /// Create empty. Sources read the acknowledgments.
+    /// Creates empty statistics; sources read the acknowledgments.
     pub fn new(acknowledged: Arc<Acknowledged>) -> Self {
         let none = || [(); 2].map(|()| vec![0; FLOWS as usize].into());
         Self {
@@ -252,7 +252,7 @@ impl Seen {
         }
     }
 
-    /// Record a frame with this number of data bytes after its number.
+    /// Records a frame, with the length of its data after the number.
     #[inline(always)]
     pub fn see(&mut self, frame: &Frame, data: u32) {
         let (side, flow) = (usize::from(frame.side), frame.flow as usize);
@@ -272,33 +272,33 @@ impl Seen {
     }
 }
 
-/// Random generator of the frames of one side.
+/// Random generator of the frames that arrive from one side.
 pub struct Draw {
     pub side: u16,
-    /// Lane that sends the frames.
+    /// Index of the lane that sends the frames.
     pub at: usize,
     pub flows: Vec<u32>,
-    /// The flow with more packets than others, if it belongs to this generator.
+    /// The flow with more packets than the others, if this generator sends packets of it.
     pub hot: Option<u32>,
-    /// Share of packets of the hot flow, in units of 2^-32.
+    /// Share of packets that belong to the hot flow, in units of 2^-32.
     pub share: u64,
     pub transport: Transport,
-    /// Frame lengths, repeated by frequency.
+    /// Frame lengths, each repeated in proportion to its frequency.
     pub lengths: Vec<usize>,
     pub random: Random,
-    /// Next number of each flow.
+    /// Next position of each flow.
     pub numbers: Box<[u32]>,
-    /// Acknowledged position of the other side.
+    /// Acknowledged positions, which the sink of the other side publishes.
     pub acknowledged: Arc<Acknowledged>,
 }
 
 impl Draw {
-    /// Numbers of open flows.
+    /// Position of each flow after it is opened.
     pub fn opened() -> Box<[u32]> {
         vec![1; FLOWS as usize].into()
     }
 
-    /// The next frame, its segment, and its length.
+    /// Returns the next frame, its TCP segment if any, and its length.
     #[inline(always)]
     pub fn next(&mut self, due: u64) -> (Frame, Option<Segment>, usize) {
         let length = match self.lengths.len() {
@@ -327,7 +327,7 @@ impl Draw {
     }
 }
 
-/// The frames that open a flow, in order: side, number, and segment of a connection.
+/// The frames that open a flow, in their order: side, position, and TCP segment if the flow is a connection.
 pub fn opening(connects: bool) -> Vec<(u16, u32, Option<Segment>)> {
     let segment = |flags, acknowledgment| Some(Segment { flags, acknowledgment });
     match connects {

@@ -3,7 +3,7 @@
 use super::outside;
 use crate::rows::{Failure, Row, Run};
 
-/// Take the iptables rows with this number of rules, with `more` options of `kernel`.
+/// Runs `kernel` with iptables and this number of rules, with additional options `more`, and passes its rows to `take`.
 pub fn iptables(rules: u32, more: &str, quick: bool, take: &mut dyn FnMut(Row)) -> Result<(), Failure> {
     let words =
         format!("kernel --cases iptables --flows established --hits last --receiver traffic --rules {rules} {more}");

@@ -1,8 +1,8 @@
 //! Frames of the benchmark: UDP over IPv4, one flow per number, with correct checksums.
 //!
-//! Consecutive flows belong to different networks, in an order other than that of their addresses; with many networks,
-//! each has few hosts. Each frame contains its flow's number at its end, by which the other end identifies the flow
-//! after translation of its source.
+//! Consecutive flows belong to different networks, whose order differs from that of their addresses. With many
+//! networks, each network has few hosts. Each frame contains its flow's number at its end, by which the receiver
+//! identifies the flow after source translation.
 
 use std::net::Ipv4Addr;
 
@@ -10,15 +10,15 @@ use super::traffic::Direction;
 use crate::rig::frames::{Filled, Filling, Frame, Tagged, Written, mark};
 use crate::rig::sites::{TAGS, tag_bytes, terminal_mac};
 
-/// Minimum number of hosts behind the gateway, and maximum per network.
+/// Minimum number of hosts behind the gateway, and maximum number of hosts per network.
 pub const HOSTS: u32 = 250;
 
-/// Maximum number of networks. Consecutive flows are one more than this number of networks apart: this is a prime, so
-/// all networks are used in turn.
+/// Maximum number of networks. The distance between the networks of consecutive flows is this number plus one, which is
+/// prime, so that all networks are used in turn.
 pub const MOST_NETWORKS: u32 = 1 << 16;
 
-/// Distance between the first ports of two networks whose hosts may share an outside address, so that they rarely use
-/// the same port.
+/// Distance between the first ports of two networks whose hosts may share a public address, so that these hosts rarely
+/// use the same port.
 const PORT_STRIDE: u32 = 4_099;
 
 /// Number of ports that each host sends from, starting at [`FIRST_PORT`].
@@ -29,30 +29,30 @@ const FIRST_PORT: u32 = 1_024;
 
 pub const SERVER_PORT: u16 = 9_000;
 
-/// Endpoints of the frames.
+/// Parameters from which the endpoints of the frames are computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
     pub source_mac: [u8; 6],
     pub destination_mac: [u8; 6],
-    /// First network of the inside hosts, with 256 addresses.
+    /// First of the inside networks, each with 256 addresses.
     pub inside: Ipv4Addr,
-    /// Number of consecutive networks.
+    /// Number of consecutive inside networks.
     pub networks: u32,
     pub server: Ipv4Addr,
     /// Number of terminals per subscriber site, whose frames are tagged; 0 if there are no sites.
     pub terminals: u32,
 }
 
-/// The end of a flow other than the server.
+/// The endpoint of a flow other than the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     pub address: u32,
     pub port: u16,
-    /// MAC address by which it is seen.
+    /// MAC address of the frames from or to this endpoint.
     pub mac: [u8; 6],
 }
 
-/// Frames of all flows.
+/// Template of the frames of all flows.
 #[derive(Clone, Debug)]
 pub struct Template {
     ends: Ends,
@@ -62,7 +62,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// Create frames of `bytes` bytes, at least 64, including the frame check sequence, to the server or from it.
+    /// Creates a template for frames of `bytes` bytes (at least 64, including the frame check sequence) to or from the
+    /// server.
     pub fn new(ends: &Ends, bytes: usize, direction: Direction) -> Self {
         let networks = ends.networks.clamp(1, MOST_NETWORKS);
         Self {
@@ -83,7 +84,8 @@ impl Template {
         flow / self.ends.networks % self.hosts
     }
 
-    /// Source of a flow; flows repeat after at least 16,000,000.
+    /// Source endpoint of a flow; different flows may have the same source if their numbers differ by 16,000,000 or
+    /// more.
     pub fn source(&self, flow: u32) -> End {
         let networks = self.ends.networks;
         let network = flow % networks * (MOST_NETWORKS + 1) % networks;
@@ -98,7 +100,7 @@ impl Template {
         }
     }
 
-    /// Write the frame of a flow, whose end other than the server is `end`; `into` must be long enough.
+    /// Writes the frame of a flow whose endpoint other than the server is `end`; the buffer `into` must be long enough.
     pub fn write(&self, flow: u32, end: End, into: &mut [u8]) {
         let (own, server) = ((end.address, end.port), (self.ends.server.into(), SERVER_PORT));
         let (source, destination, macs) = match self.direction {
@@ -122,7 +124,7 @@ impl Template {
     }
 }
 
-/// The flow and the source of a frame sent to the server; `None` for other frames.
+/// Returns the flow and source of a frame that was sent to the server; `None` for other frames.
 pub fn arrived(frame: &[u8]) -> Option<(u32, End)> {
     let word = |at: usize| Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let ports = word(34)?;
@@ -151,7 +153,7 @@ mod tests {
         terminals: 0,
     };
 
-    /// Addresses and ports of a frame, after a check of its checksums.
+    /// Parses addresses and ports of a frame, after verifying its checksums.
     fn read(frame: &[u8]) -> [([u8; 4], u16); 2] {
         let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
             .expect("an IPv4 header")
@@ -229,7 +231,7 @@ mod tests {
         let [plain, tagged] = [&ENDS, &ends].map(|ends| Template::new(ends, 64, Direction::Up));
         assert_eq!((60, 68), (plain.len(), tagged.len()));
         let (mut one, mut other) = ([0; 60], [0; 68]);
-        // The seventh host, in the second site.
+        // Flow 256 belongs to the seventh host, in the second site.
         plain.write(256, plain.source(256), &mut one);
         tagged.write(256, tagged.source(256), &mut other);
         assert_eq!(

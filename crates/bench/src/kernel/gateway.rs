@@ -17,7 +17,8 @@ pub use sluice::{Stages, Times};
 pub enum Case {
     /// No gateway: packets are dropped at the ingress of its interface, which shows the capacity of generator and link.
     Generator,
-    /// Linux redirects every frame unchanged from one link to the other: the minimum work of a gateway in the kernel.
+    /// Linux redirects every frame unchanged from one link to the other. Redirection is the minimum work of a gateway
+    /// in the kernel.
     Redirect,
     /// Linux forwards.
     LinuxForward,
@@ -46,14 +47,14 @@ impl Case {
     }
 }
 
-/// A running gateway; it is stopped when dropped.
+/// A running gateway, which is stopped when this value is dropped.
 #[derive(Debug)]
 pub struct Gateway {
     sluice: Option<sluice::Process>,
 }
 
 impl Gateway {
-    /// Start a case with this number of source-NAT rules, for at most `sessions` sessions.
+    /// Starts a gateway with this number of source-NAT rules, for at most `sessions` sessions.
     pub fn start(
         case: Case,
         rules: u32,
@@ -81,7 +82,7 @@ impl Gateway {
         Ok(Self { sluice })
     }
 
-    /// Times by stage from its own counters, if it has such.
+    /// Times per stage according to the gateway's own counters; `None` if it has no such counters.
     pub fn stages(&self) -> Option<Stages> {
         self.sluice.as_ref().and_then(|sluice| sluice.stages().ok())
     }

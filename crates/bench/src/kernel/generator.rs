@@ -8,7 +8,7 @@
 //! | `bytes N` | none; sends frames of N bytes from now on, including the frame check sequence |
 //! | `stop` | `sent N`: number of packets that the interface has accepted since the start |
 //!
-//! With `--answers` it is the server: it sends to the addresses from which it has received packets of flows.
+//! With `--answers`, it acts as the server: it sends packets of the flows from which it has received packets.
 //!
 //! | line | answer |
 //! | --- | --- |
@@ -66,18 +66,18 @@ pub struct GeneratorArguments {
     answers: bool,
 }
 
-/// Flows of one generator among several.
+/// The flows that one of several generators sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
     pub from: u32,
-    /// Distance between its flows.
+    /// Difference between the numbers of two consecutive flows.
     pub step: u32,
-    /// Number of its flows.
+    /// Number of flows.
     pub count: u32,
 }
 
 impl Own {
-    /// Those of `flows` flows that belong to generator `number` of `generators`.
+    /// The subset of `flows` flows that generator `number` of `generators` sends.
     pub fn of(flows: u32, number: u32, generators: u32) -> Self {
         Self {
             from: number,
@@ -187,7 +187,7 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
         let task = Task::parse(&line?).ok_or("no such task")?;
         tell.send(task)?;
     }
-    // The receiver waits for the next task, and ends when no more can come.
+    // Dropping the channel wakes the receiving thread, which waits for the next task and ends if no task can follow.
     drop(tell);
     worker.stop().map_err(|_| "the generator's worker panicked")?.close();
     Ok(())
@@ -216,7 +216,7 @@ impl Generator {
                     task = Task::Nothing;
                 }
                 Ok(Task::Known) => {
-                    // Packets that have arrived until now count.
+                    // Packets that have arrived by now are counted.
                     while self.learn() > 0 {}
                     answer(format!("known {}", self.peers.known()));
                 }
@@ -225,7 +225,7 @@ impl Generator {
                     match other {
                         Task::Established { .. } => self.peers.stop_learning(),
                         Task::Learn => {
-                            // Waiting packets belong to the time before.
+                            // Packets in the queue belong to the time before this task.
                             while self.learn() > 0 {}
                             self.peers.begin();
                         }
@@ -240,12 +240,12 @@ impl Generator {
         }
     }
 
-    /// Do a part of a task, at most some thousand packets; returns the remaining task.
+    /// Processes a part of a task, at most several thousand packets; returns the remaining task.
     fn round(&mut self, task: Task) -> Task {
         match task {
             Task::Nothing | Task::Known | Task::Bytes(_) => Task::Nothing,
             Task::Learn => {
-                // The generator shares its core with the sender.
+                // Sleep if nothing was received, because the server shares its core with the inside generator.
                 if self.learn() == 0 {
                     std::thread::sleep(Duration::from_micros(50));
                 }
@@ -296,12 +296,12 @@ impl Generator {
         }
     }
 
-    /// Process received frames; returns their number.
+    /// Processes received frames; returns the number of frames.
     fn learn(&mut self) -> usize {
         self.source.drain(0, |frame| self.peers.learn(frame))
     }
 
-    /// Send packets of flows; returns the number that the interface accepted, always the first ones.
+    /// Sends packets of flows; returns the number of packets that the interface accepted, counted from the first.
     fn send(&mut self, count: usize, flow: impl Fn(u32, &Template, &Peers) -> (u32, End)) -> usize {
         let (template, peers, mut index) = (&self.template, &self.peers, 0);
         let (_, taken) = self.source.send(&[(0, count)], |_, packet| {
@@ -318,7 +318,7 @@ impl Generator {
     }
 }
 
-/// Distribute consecutive numbers over all values.
+/// Maps consecutive numbers to numbers that are distributed over the whole range.
 fn scatter(number: u32) -> u32 {
     let mixed = number.wrapping_mul(0x9e37_79b1);
     (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca77) >> 8

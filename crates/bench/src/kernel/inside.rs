@@ -1,4 +1,4 @@
-//! The half inside the namespaces: runs the cases in sequence and reports the rows.
+//! The part of the benchmark inside the namespaces: runs the trials in sequence and reports the rows.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, StdinLock};
@@ -14,14 +14,14 @@ use super::trials::{describe, trials};
 use crate::daemon::program;
 use crate::rows::{Failure, Figure, Named, Row};
 
-/// Connection to the half outside: one line of JSON per message.
+/// Connection to the process outside the namespaces: one JSON message per line.
 #[derive(Debug)]
 pub struct Outside<'a> {
     answers: StdinLock<'a>,
 }
 
 impl Outside<'_> {
-    /// The connection to the process that started this one.
+    /// Connection to the parent process.
     pub fn of_this() -> Self {
         Self {
             answers: std::io::stdin().lock(),
@@ -36,12 +36,12 @@ impl Outside<'_> {
         crate::process::answer(message);
     }
 
-    /// Send a message to the user who started the benchmark.
+    /// Sends a message, which the process outside prints for the user.
     pub fn note(&self, text: &str) {
         self.tell(&json!({ "note": text }));
     }
 
-    /// Pin kernel threads whose names start with `thread` to a core.
+    /// Pins kernel threads whose names start with `thread` to a core.
     pub fn pin(&mut self, thread: &str, core: usize) {
         self.tell(&json!({"pin": thread, "core": core}));
         let mut answer = String::new();
@@ -84,7 +84,7 @@ pub fn run(arguments: &KernelArguments, quick: bool) -> Result<(), Box<dyn std::
     Ok(())
 }
 
-/// Mount a private /run for the names of namespaces, and set up the loopback interface.
+/// Mounts a private /run, where the names of namespaces are stored, and sets the loopback interface up.
 pub fn furnish() -> Result<(), Failure> {
     command("mount -t tmpfs -o mode=755 sluice-bench /run")?;
     command("mkdir -p /run/netns")?;
@@ -92,16 +92,16 @@ pub fn furnish() -> Result<(), Failure> {
 }
 struct Bench<'a> {
     arguments: &'a KernelArguments,
-    /// Median CPU time per packet when Linux forwards, by traffic and receiver.
+    /// Median CPU time per packet of plain forwarding by Linux, by traffic and receiver.
     forward: BTreeMap<(Kind, Receiver), f64>,
-    /// Median packets per second when Linux forwards, by traffic, with the better receiver.
+    /// Median packet rate of plain forwarding by Linux, by traffic, with the faster receiver.
     forwarded: BTreeMap<Kind, f64>,
-    /// Median packets per second of iptables, and translation time per packet (0 if unknown), by rules, hits and
-    /// traffic, with the better receiver.
+    /// Median packet rate of iptables, and translation time per packet (0 if unknown), by number of rules, hits and
+    /// traffic, with the faster receiver.
     iptables: BTreeMap<(u32, Hits, Kind), (f64, f64)>,
 }
 
-/// Traffic and cores for which rows are compared.
+/// Traffic and number of cores that must be equal for two rows to be compared.
 type Kind = (usize, usize, &'static str, Direction);
 
 fn kind(trial: &Trial) -> Kind {
@@ -109,8 +109,8 @@ fn kind(trial: &Trial) -> Kind {
 }
 
 impl Bench<'_> {
-    /// Established flows are measured in one topology, window after window. New flows get a new topology per window,
-    /// because session tables only fill up.
+    /// Established flows are measured in one topology, one window after another. New flows get a new topology for each
+    /// window, because the session tables would otherwise fill up.
     fn samples(&mut self, trial: &Trial, outside: &mut Outside<'_>) -> Result<Samples, Failure> {
         let (program, cores) = (
             program(self.arguments.sluice.as_ref()),
@@ -184,8 +184,9 @@ impl Bench<'_> {
         }
     }
 
-    /// Adds two ratios: packets per second relative to iptables, and translation time of iptables relative to ours,
-    /// which is more meaningful if the links are the limit. Both compare with iptables at its better receiver.
+    /// Adds two ratios to a row: packet rate relative to iptables, and translation time of iptables relative to that of
+    /// Sluice, which is more meaningful if the links are the bottleneck. Both ratios use the faster receiver of
+    /// iptables.
     fn beside_iptables(&mut self, row: Row, trial: &Trial, rates: &[f64], nat: &[f64]) -> Row {
         let key = (trial.rules, trial.hits, kind(trial));
         if trial.case == Case::Iptables {

@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 /// Unit of the kernel's CPU times: hundredths of a second (USER_HZ).
 const TICK: Duration = Duration::from_millis(10);
 
-/// Cores of a run: one for traffic and one for the gateway, or several for both.
+/// Cores of a trial: one core for traffic and one for the gateway, or several cores that each run both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
     pub traffic: usize,
     pub gateway: usize,
-    /// Further cores, each with a generator, the gateway and a receiver; the first core then runs all three too.
+    /// Further cores, each with a generator, the gateway and a receiver; if there are any, the first core also runs all
+    /// three.
     pub more: Vec<usize>,
 }
 
 impl Cores {
-    /// The first two cores; `None` if there is only one.
+    /// Assigns the first two cores to traffic and gateway; `None` if there is only one core.
     pub fn apart(of: &[usize]) -> Option<Self> {
         Some(Self {
             traffic: *of.first()?,
@@ -25,7 +26,7 @@ impl Cores {
         })
     }
 
-    /// The first `count` cores, each for everything; `None` if there are fewer.
+    /// Assigns traffic and gateway to each of the first `count` cores; `None` if there are fewer cores.
     pub fn together(of: &[usize], count: usize) -> Option<Self> {
         let (&first, more) = of.get(..count)?.split_first()?;
         Some(Self {
@@ -54,7 +55,7 @@ impl Cores {
         all
     }
 
-    /// Mask of one core in the format of RPS: 32-bit words, highest first.
+    /// CPU mask of one core in the format of RPS: 32-bit words, highest word first.
     pub fn mask(core: usize) -> String {
         let words = (0..=core / 32).rev().map(|word| match word == core / 32 {
             true => format!("{:x}", 1u32 << (core % 32)),
@@ -64,7 +65,7 @@ impl Cores {
     }
 }
 
-/// Time since boot in which a core did no work: idle, waiting for I/O, or taken by the host.
+/// Time since boot in which a core did no work: idle, waiting for I/O, or stolen by the hypervisor.
 pub fn unused_time(core: usize) -> Duration {
     unused_of(&fs::read_to_string("/proc/stat").unwrap_or_default(), core)
 }
@@ -85,7 +86,8 @@ fn unused_of(stat: &str, core: usize) -> Duration {
     TICK * (field(3) + field(4) + field(7))
 }
 
-/// Packets that each core has processed from its receive backlog since boot: core, packets.
+/// For each core, the core number and the number of packets that the core has processed from its receive backlog since
+/// boot.
 pub fn taken() -> Vec<(usize, u64)> {
     taken_of(&fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default())
 }
@@ -94,7 +96,7 @@ fn taken_of(stat: &str) -> Vec<(usize, u64)> {
     let hexadecimal = |field: &str| u64::from_str_radix(field, 16).ok();
     let of_line = |(line, text): (usize, &str)| {
         let fields: Vec<u64> = text.split_whitespace().filter_map(hexadecimal).collect();
-        // There is one line per online core; the thirteenth field is the core number.
+        // The file has one line per online core; the thirteenth field is the core number.
         Some((fields.get(12).map_or(line, |&core| core as usize), *fields.first()?))
     };
     stat.lines().enumerate().filter_map(of_line).collect()
@@ -130,7 +132,8 @@ fn packets_of(dev: &str, interface: &str) -> Packets {
     }
 }
 
-/// Wait at most `limit` until a core is almost idle, so that the kernel has finished work of the previous trial.
+/// Waits at most `limit` until a core is almost idle, which means that the kernel has finished the work of the previous
+/// trial.
 pub fn settle(core: usize, limit: Duration) {
     let began = Instant::now();
     while began.elapsed() < limit {

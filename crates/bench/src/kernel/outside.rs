@@ -1,4 +1,5 @@
-//! The half outside of the namespaces: creates them, receives the rows, and does what is impossible inside.
+//! The part of the benchmark outside the namespaces: creates the namespaces, receives the rows, and does what is
+//! impossible inside the namespaces.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,8 +14,8 @@ use super::machine::is_root;
 use super::traffic::NEW_FLOWS;
 use crate::rows::{Failure, Row, Run};
 
-/// Start the half inside with these program arguments and receive its rows, with a large enough connection tracking
-/// table.
+/// Starts the process inside the namespaces with these program arguments and receives its rows, with a large enough
+/// connection tracking table.
 pub fn run(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), Failure> {
     if !is_root() {
         return Err("network namespaces need root here: run it with sudo".into());
@@ -23,7 +24,7 @@ pub fn run(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), Failure> {
     enter(run, words)
 }
 
-/// Start the half inside with these program arguments, and receive its rows.
+/// Starts the process inside the namespaces with these program arguments, and receives its rows.
 pub fn enter(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), Failure> {
     if !is_root() {
         return Err("network namespaces need root here: run it with sudo".into());
@@ -71,13 +72,13 @@ fn take(line: &str, run: &mut Run<'_>, answers: &mut ChildStdin) -> Result<(), F
         writeln!(answers, "{pinned}")?;
         answers.flush()?;
     } else {
-        // Output of DPDK and other programs.
+        // Other lines are output of DPDK and other programs.
         eprintln!("{line}");
     }
     Ok(())
 }
 
-/// Pin kernel threads whose names start with `thread`, and all their work; returns their number.
+/// Pins kernel threads whose names start with `thread` to a core; returns the number of threads pinned.
 fn pin(thread: &str, core: u64) -> usize {
     let name = |process: &Path| fs::read_to_string(process.join("comm")).unwrap_or_default();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -90,8 +91,8 @@ fn pin(thread: &str, core: u64) -> usize {
         .count()
 }
 
-/// Enlarges the machine's connection tracking table for all flows of a trial while this lives. A shell that outlives
-/// this process, however it ends, restores the previous size.
+/// Enlarges the machine's connection tracking table for all flows of a trial until this value is dropped. The previous
+/// size is restored by a shell that outlives this process, even if this process is killed.
 struct Widened {
     writer: Child,
 }

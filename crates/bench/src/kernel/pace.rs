@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use sluice_dpdk::tsc;
 
-/// Time before a packet is due from which on the sender busy-waits, because a sleep may last that much longer.
+/// Time before a packet is due at which the sender stops sleeping and starts to busy-wait, because a sleep may end that
+/// much too late.
 const AWAKE: Duration = Duration::from_micros(100);
 
-/// Maximum time for which missed packets are made up after the sender was preempted; more would cause a burst.
+/// Maximum time for which the sender makes up for missed packets after it was preempted; a longer time would cause a
+/// burst.
 const BEHIND: Duration = Duration::from_millis(2);
 
-/// Due times of packets.
+/// Due times of packets at a constant rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     hz: u64,
@@ -19,7 +21,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Create for `rate` packets per second; 0 means unlimited.
+    /// Creates the due times for `rate` packets per second; 0 means unlimited.
     pub fn new(rate: u64) -> Self {
         Self::at(tsc::frequency(), rate, tsc::now())
     }

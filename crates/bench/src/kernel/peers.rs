@@ -1,4 +1,4 @@
-//! Remote ends of a generator's packets.
+//! Remote endpoints of a generator's packets.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use super::generator::Own;
 use super::topology::OUTSIDE_MAC;
 use super::traffic::Direction;
 
-/// Remote ends of flows, as far as the generator does not compute them.
+/// Remote endpoints of flows, unless the generator computes them.
 #[derive(Debug)]
 pub enum Peers {
-    /// Outgoing flows: the generator computes them.
+    /// Flows from inside: the generator computes the endpoints.
     Own,
-    /// Learned flows with their sources.
+    /// Learned flows with their source endpoints, while learning.
     Learned(BTreeMap<u32, End>),
-    /// Learned flows as a list.
+    /// Learned flows as a list, from which flows are drawn at random.
     Known(Vec<(u32, End)>),
 }
 
-/// Number of flows to which the server sends if it has learned none.
+/// Number of flows to which the server sends packets if it has not learned any flow.
 const UNASKED: u32 = 4_096;
 
 impl Peers {
-    /// Create for a generator that sends in a direction.
+    /// Creates the endpoints for a generator that sends in the given direction.
     pub fn of(direction: Direction) -> Self {
         match direction {
             Direction::Up => Self::Own,
@@ -30,7 +30,7 @@ impl Peers {
         }
     }
 
-    /// Learn the source of a flow from a frame.
+    /// Learns the source endpoint of a flow from a received frame.
     pub fn learn(&mut self, frame: &[u8]) {
         if let (Self::Learned(flows), Some((flow, source))) = (self, arrived(frame)) {
             flows.insert(flow, source);
@@ -45,7 +45,7 @@ impl Peers {
         }
     }
 
-    /// Forget all learned flows and start learning.
+    /// Forgets all learned flows, and starts to learn anew.
     pub fn begin(&mut self) {
         if !matches!(self, Self::Own) {
             *self = Self::Learned(BTreeMap::new());
@@ -68,7 +68,7 @@ impl Peers {
         }
     }
 
-    /// A random flow of a generator, and its remote end.
+    /// Draws a random flow of a generator; returns the flow and its remote endpoint.
     pub fn draw(&self, own: Own, random: u32, template: &Template) -> (u32, End) {
         match self {
             Self::Known(flows) => flows[random as usize % flows.len()],

@@ -1,4 +1,4 @@
-//! Three hosts in a row: generator, gateway, sink. The sink counts packets by their contents.
+//! Three hosts in a row: generator, gateway, sink. The sink counts packets by their source addresses.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
@@ -29,7 +29,7 @@ pub const INSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 pub const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
 pub const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 2];
 
-/// Inside address of the gateway with prefix length; the inside networks are behind the generator.
+/// Inside address of the gateway with prefix length; the generator is the next hop to the inside networks.
 pub const INSIDE_ADDRESS: &str = "192.168.0.1/24";
 /// Address of the generator on that link: next hop to the inside networks.
 pub const GENERATOR_ADDRESS: &str = "192.168.0.2";
@@ -39,13 +39,13 @@ pub const OUTSIDE_ADDRESS: &str = "198.51.100.2/24";
 pub const SINK_ADDRESS: &str = "198.51.100.1";
 /// Address of the server.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-/// First and last address of the pool, and their network.
+/// First and last address of the NAT pool, and the prefix that contains the pool.
 pub const POOL: [&str; 3] = ["203.0.113.0", "203.0.113.255", "203.0.113.0/24"];
-/// Network of the sites' public addresses, and the range that a server leases.
+/// Prefix of the sites' public addresses, and the range from which the DHCP server leases them.
 pub const SITES: [&str; 2] = ["203.0.112.0/24", "203.0.112.1 - 203.0.112.250"];
 pub const INSIDE_NETWORKS: &str = "10.0.0.0/8";
 
-/// Network of rule number `rule`, from 0: a /24.
+/// Network of source-NAT rule `rule` (counted from 0): a /24.
 pub fn inside_network(rule: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | (rule << 8 & 0x00ff_ff00))
 }
@@ -54,11 +54,12 @@ pub fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The hosts and their links; they are removed when dropped.
+/// The hosts and their links, which are removed when this value is dropped.
 #[derive(Debug)]
 pub struct Topology {
     pub cores: Cores,
-    /// Processes in the namespaces of generator and sink, through which their counters are read.
+    /// Processes in the namespaces of generator and sink; the packet counters of these namespaces are read from their
+    /// folders in /proc.
     ends: [Background; 2],
     _namespaces: Namespaces,
 }
@@ -72,7 +73,7 @@ impl Topology {
             end(GATEWAY, INSIDE, INSIDE_MAC),
         ])?;
         wire([end(GATEWAY, OUTSIDE, OUTSIDE_MAC), end(SINK, SINK_INTERFACE, SINK_MAC)])?;
-        // If each core has a generator, it also receives its own packets.
+        // If each core has a generator, it also receives the packets of its own flows.
         if topology.cores.are_apart() && receiver == Receiver::Traffic {
             steer(SINK, SINK_INTERFACE, topology.cores.traffic)?;
             steer(GENERATOR, GENERATOR_INTERFACE, topology.cores.traffic)?;
@@ -81,7 +82,8 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Use two taps opened by a guest, with the names of their interfaces, for generator and sink.
+    /// Creates generator and sink with the two TAP interfaces of a guest, which must already have the names of the
+    /// generator's and the sink's interface.
     pub fn at_taps(cores: Cores) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, SINK])?;
         for (host, interface, mac) in [
@@ -114,8 +116,9 @@ impl Topology {
         })
     }
 
-    /// Drop at ingress at both ends, and count: the sink counts sources of the pool as `translated` and inside hosts'
-    /// sources as `plain`; the generator counts packets from the server to inside hosts as `returned`.
+    /// Counts packets at the ingress of both ends, and then drops them. The sink counts packets from the pool as
+    /// `translated` and packets from inside hosts as `plain`. The generator counts packets from the server to inside
+    /// hosts as `returned`.
     fn count(&self) -> Result<(), Failure> {
         for (host, interface, counters) in [
             (SINK, SINK_INTERFACE, ["translated", "plain"].as_slice()),
@@ -138,7 +141,7 @@ impl Topology {
         self.look(true)
     }
 
-    /// Set whether both ends inspect and count packets, or drop them uninspected, because inspection takes more time of
+    /// Sets whether both ends inspect and count packets before they drop them, because inspection takes more time of
     /// the traffic's core than sending.
     pub fn look(&self, look: bool) -> Result<(), Failure> {
         let server = format!("ip daddr {SERVER} udp dport {SERVER_PORT}");
@@ -165,7 +168,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Packet counters of the interface through which measured packets are sent, and of the one at which they arrive.
+    /// Packet counters of the interface through which measured packets are sent, and of the interface at which they
+    /// arrive.
     pub fn packets(&self, direction: Direction) -> [Packets; 2] {
         let [generator, sink] = &self.ends;
         let generator = packets(generator.0.id(), GENERATOR_INTERFACE);
@@ -176,7 +180,7 @@ impl Topology {
         }
     }
 
-    /// Packets that have arrived: at the sink from pool addresses and from inside hosts' own addresses, at the
+    /// Numbers of packets that have arrived: at the sink from pool addresses and from inside addresses, at the
     /// generator from the server.
     pub fn arrived(&self) -> Result<Arrived, Failure> {
         let list = |host| run(&format!("ip netns exec {host} nft -j list counters"));
@@ -187,17 +191,17 @@ impl Topology {
     }
 }
 
-/// Packets received at both ends, by source.
+/// Numbers of packets received at both ends, by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
     pub translated: u64,
-    /// Packets from inside hosts' own addresses.
+    /// Packets with inside source addresses, which were not translated.
     pub plain: u64,
     pub returned: u64,
 }
 
 impl Arrived {
-    /// Number of packets that arrived correctly, translated or not.
+    /// Number of packets that arrived as expected: with or without source translation, depending on the gateway.
     pub fn right(&self, direction: Direction, translates: bool) -> u64 {
         match (direction, translates) {
             (Direction::Down, _) => self.returned,
@@ -222,7 +226,7 @@ impl Arrived {
     }
 }
 
-/// Let a core receive packets of an interface (RPS).
+/// Makes a core process the packets received on an interface (RPS).
 pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), Failure> {
     let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
     feed(&format!("ip netns exec {host} tee {file}"), &Cores::mask(core)).map(drop)

@@ -1,4 +1,4 @@
-//! Controller of the generators: processes that answer lines.
+//! Control of the generators: processes that read commands from their input and reply.
 
 use clap::ValueEnum;
 
@@ -8,12 +8,12 @@ use crate::netns;
 use crate::process::Answering;
 use crate::rows::Failure;
 
-/// Flows of the packets.
+/// Flows to which the packets belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flows {
-    /// Packets of this number of flows, which were opened before.
+    /// Packets belong to this number of flows, which were opened before.
     Established(u32),
-    /// Each packet opens a flow.
+    /// Each packet opens a new flow.
     New,
 }
 
@@ -38,9 +38,9 @@ pub enum Direction {
 /// Core on which forwarded packets are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Receiver {
-    /// The traffic's core, by RPS.
+    /// The traffic's core, selected by RPS.
     Traffic,
-    /// The gateway's core: without steering, veth receives on the sender's core.
+    /// The gateway's core: without RPS, veth receives packets on the sender's core.
     Gateway,
 }
 
@@ -65,14 +65,14 @@ impl Site {
 /// Rules that the packets match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Hits {
-    /// Only the last one: a linear search checks all rules.
+    /// Only the last rule; a linear search compares all rules.
     Last,
-    /// All, equally often: a linear search checks half of them on average.
+    /// All rules equally often; a linear search compares half of them on average.
     Uniform,
 }
 
 impl Hits {
-    /// First matched rule, and number of matched rules.
+    /// Index of the first rule that packets match, and number of such rules.
     pub fn of(self, rules: u32) -> (u32, u32) {
         match self {
             Self::Last => (rules.saturating_sub(1), 1),
@@ -90,9 +90,9 @@ pub const OPENED: u32 = 8_000;
 /// One or more running generators.
 #[derive(Debug)]
 pub struct Traffic {
-    /// Inside generators; empty after all flows are open if the measured packets come from outside.
+    /// Generators on the inside; empty after all flows are open if the measured packets come from outside.
     inside: Vec<Generator>,
-    /// The server, if it sends.
+    /// The server, if it sends packets.
     outside: Option<Generator>,
 }
 
@@ -123,7 +123,7 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// Send one packet of each of the first `flows` flows, at `rate` packets per second.
+    /// Sends one packet of each of the first `flows` flows, at `rate` packets per second.
     pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), Failure> {
         let Some(first) = self.inside.first_mut() else {
             return Ok(());
@@ -131,7 +131,7 @@ impl Traffic {
         first.0.ask(&format!("open {flows} {rate}"), "opened").map(drop)
     }
 
-    /// Number of flows whose source the server has learned; `None` if it does not send.
+    /// Number of flows whose source endpoint the server has learned; `None` if the server does not send packets.
     pub fn known(&mut self) -> Result<Option<u64>, Failure> {
         let Some(outside) = &mut self.outside else {
             return Ok(None);
@@ -139,10 +139,11 @@ impl Traffic {
         outside.0.ask("known", "known").map(Some)
     }
 
-    /// Start sending at most `rate` packets per second in total, each generator with its own flows; 0 means unlimited.
+    /// Starts to send at most `rate` packets per second in total; each generator sends packets of its own flows; 0
+    /// means unlimited.
     pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), Failure> {
         if self.outside.is_some() {
-            // Stop the inside generators, because they would take CPU time from the receiver.
+            // Stop the generators on the inside, because they would take CPU time from the receiver.
             self.inside.clear();
         }
         let senders = self.senders();
@@ -184,7 +185,8 @@ impl Traffic {
 pub struct Generator(pub Answering);
 
 impl Generator {
-    /// Start a generator for a direction: in the generator's namespace, or as the server in the sink's.
+    /// Starts a generator for a direction: in the generator's namespace for packets from inside, or as the server in
+    /// the sink's namespace for packets from outside.
     pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, Failure> {
         let (host, interface) = match direction {
             Direction::Up => (GENERATOR, GENERATOR_INTERFACE),

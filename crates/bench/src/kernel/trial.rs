@@ -19,10 +19,10 @@ const QUIET: Duration = Duration::from_secs(3);
 /// Packet rates for opening flows, tried in order until the packets get through.
 const OPENING_RATES: [u32; 4] = [50_000, 20_000, 8_000, 4_000];
 
-/// Utilisation from which the gateway's core counts as the limit.
+/// Utilisation of the gateway's core at or above which the gateway counts as the limit.
 const BUSY: f64 = 0.95;
 
-/// Share of offered packets from which the generator counts as the limit.
+/// If at least this share of the offered packets arrives, the generator counts as the limit.
 const WHOLE: f64 = 0.98;
 
 /// Parameters of a trial.
@@ -40,20 +40,20 @@ pub struct Trial {
     pub bytes: usize,
     /// Number of cores that each run generator, gateway and receiver; 0 if these have separate cores.
     pub together: usize,
-    /// Offered packets per second; 0 for the maximum of the generator.
+    /// Offered packets per second; 0 for the maximum that the generator can send.
     pub rate: u32,
     pub windows: usize,
     pub window: Duration,
     /// Whether the generator sends by AF_XDP.
     pub xdp: bool,
-    /// Whether the kernel receives for Sluice in a thread.
+    /// Whether the kernel's receive half of AF_XDP runs in a separate thread for Sluice.
     pub napi_thread: bool,
 }
 
-/// Limiting factor of a window.
+/// Component that limits the packet rate in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Limit {
-    /// All offered packets got through, and the gateway's core was not saturated.
+    /// All offered packets arrived, and the gateway's core was not saturated.
     Generator,
     /// Packets were lost although the gateway's core was not saturated.
     Veth,
@@ -73,12 +73,12 @@ impl Limit {
     }
 }
 
-/// Distribution of received packets over cores, from the kernel's counters.
+/// Distribution of packet processing over cores, from the kernel's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Smallest share of a gateway core: 1 / n if n cores have equal shares.
+    /// Smallest share of all packets that one of the gateway's cores received: 1 / n if n cores have equal shares.
     pub least: f64,
-    /// Share of packets received on cores outside of the trial.
+    /// Share of packets that were received on cores not used by the trial.
     pub others: f64,
 }
 
@@ -104,12 +104,12 @@ impl Spread {
     }
 }
 
-/// Measurements of a window.
+/// Measured values of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// Packets per second at the sink.
     pub packets_per_s: f64,
-    /// Packets per second offered to the gateway's interface, accepted or not.
+    /// Packets per second that the generator sent to the gateway's interface, whether accepted or not.
     pub offered_per_s: f64,
     /// Utilisation of the gateway's core or cores; empty polls of a worker count as idle.
     pub busy_share: f64,
@@ -120,11 +120,11 @@ pub struct Sample {
     /// Time from session lookup to rewrite per packet, according to the gateway's own counters.
     pub nat_ns_per_packet: Option<f64>,
     pub limit: Limit,
-    /// Distribution of the work.
+    /// Distribution of packet processing over cores.
     pub spread: Spread,
 }
 
-/// All counters at one time.
+/// All counters, read at one time.
 struct Reading {
     at: Instant,
     unused: Duration,
@@ -156,14 +156,15 @@ impl Reading {
             Case::Generator => sent,
             _ => rate(self.sink.received, before.sink.received),
         };
-        // CPU time of this number of cores.
+        // CPU time that this number of cores has used in the interval.
         let busy = |cores: usize, now: Duration, then: Duration| {
             let unused = now.saturating_sub(then).as_secs_f64();
             (cores as f64 - unused / seconds).clamp(0.0, cores as f64)
         };
         let gateways = cores.gateways().len();
         let used = busy(gateways, self.unused, before.unused);
-        // A worker polls, so for the kernel its core is always busy.
+        // A Sluice worker polls, so the kernel reports its core as always busy; the worker's own counters are used
+        // instead.
         let of_gateway = own.map_or(used, |own| own.work_ns * packets_per_s / 1e9);
         let of_all = busy(cores.all().len(), self.unused_of_all, before.unused_of_all) - used + of_gateway;
         let busy_share = of_gateway / gateways as f64;
@@ -185,7 +186,7 @@ impl Reading {
 }
 
 impl Trial {
-    /// Set up everything, measure, and remove everything.
+    /// Sets up topology, gateway and traffic, measures, and removes them.
     pub fn run(&self, cores: &Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, Failure> {
         settle(cores.gateway, QUIET);
         let topology = Topology::build(cores.clone(), self.receiver)?;
@@ -221,8 +222,8 @@ impl Trial {
         Ok(samples)
     }
 
-    /// Send a packet of every flow to be established, until nine of ten have arrived; a busy machine gets more time.
-    /// The others are established during warm-up.
+    /// Sends a packet of every flow to be established, until nine of ten packets have arrived; if the machine is busy,
+    /// packets are sent more slowly. The remaining flows are established during warm-up.
     fn open(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), Failure> {
         if self.case == Case::Generator {
             return Ok(());
@@ -248,13 +249,13 @@ impl Trial {
         arrived.right(direction, self.case.translates())
     }
 
-    /// Continue the same traffic for a moment with inspection at the ends, to check the packets.
+    /// Continues the same traffic for a moment with inspection at both ends, to check that packets arrive correctly.
     fn check(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), Failure> {
         if self.case == Case::Generator {
             return Ok(());
         }
         let read = || {
-            // Packets still queued at an end are counted at the interface, but not yet by the rules.
+            // Packets still queued at an end are already counted by the interface, but not yet by the rules.
             settle(topology.cores.traffic, QUIET);
             let [_, Packets { received, .. }] = topology.packets(self.direction);
             Ok::<_, Failure>((received, self.right(&topology.arrived()?, self.direction)))

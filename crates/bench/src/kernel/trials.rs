@@ -25,14 +25,14 @@ pub fn describe(trial: &Trial) -> String {
     )
 }
 
-/// All trials; those that others are compared with come first.
+/// All trials; trials that serve as a reference come before those that are compared with them.
 pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
     let wanted = |case: &Case| arguments.cases.is_empty() || arguments.cases.contains(case);
     let mut trials = Vec::new();
     let places = arguments.together.iter();
     let sizes = places.flat_map(|&together| arguments.bytes.iter().map(move |&bytes| (together, bytes)));
     for (together, bytes) in sizes {
-        // A Sluice worker polls, so it needs its own core.
+        // A Sluice worker polls, so it needs a core of its own.
         let able = |case: &Case| together == 0 || !case.is_sluice();
         for case in Case::value_variants().iter().copied().filter(wanted).filter(able) {
             let rules: &[u32] = if case.translates() { &arguments.rules } else { &[0] };
@@ -45,12 +45,12 @@ pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                 let both: Vec<_> = established.into_iter().chain(new).collect();
                 let all = arguments.directions.iter().flat_map(|&direction| {
                     let flows = both.iter().map(move |&(flows, hits)| (flows, hits, direction));
-                    // Packets from outside open no flows, and come from a single generator.
+                    // Packets from outside cannot open flows, and all come from a single generator.
                     flows.filter(move |&(flows, _, direction)| {
                         direction == Direction::Up || flows != Flows::New && together == 0
                     })
                 });
-                // If cores run everything, nothing is steered.
+                // If each core runs generator, gateway and receiver, packets are not steered.
                 let receivers = if together == 0 {
                     &arguments.receivers[..]
                 } else {
@@ -60,7 +60,7 @@ pub fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                 for ((flows, hits, direction), receiver) in
                     all.filter(|((flows, ..), _)| arguments.flows.iter().any(|name| name == flows.name()))
                 {
-                    // Only Sluice supports sites; terminals belong to one network.
+                    // Only Sluice supports sites, and all terminals belong to one network.
                     let knows = case == Case::Sluice && flows != Flows::New && hits == Hits::Last;
                     let sites = arguments.sites.iter().filter(|&&site| site == Site::None || knows);
                     trials.extend(sites.map(|&site| Trial {

@@ -1,4 +1,4 @@
-//! Client, relay, gateway and server, and the paths between them; removed when dropped.
+//! Client, relay, gateway and server, and the paths between them; all are removed when the value is dropped.
 //!
 //! ```text
 //! before:  client ── relay ── gateway ── server       behind:  client ── gateway ── relay ── server
@@ -25,13 +25,13 @@ const GATEWAY: &str = "sll-gateway";
 /// Namespace of the server.
 pub const SERVER: &str = "sll-server";
 
-/// Folder of the benchmark's files.
+/// Folder of the benchmark's temporary files.
 const FOLDER: &str = "/run/sluice-bench";
 
 /// Maximum time until the first packet gets through.
 const READY: Duration = Duration::from_secs(30);
 
-/// Rules in the most frequent categories that match no file of the benchmark and no stream of iperf3.
+/// Rules of the most frequent kinds, none of which matches a file of the benchmark or a stream of iperf3.
 const RULES: &str = r#"
 drop tcp any any -> any any (msg:"stream"; flow:established; content:"EICAR-STANDARD-ANTIVIRUS-TEST-FILE"; sid:1;)
 drop tcp any any -> any any (msg:"file"; flow:to_client,established; file_data; content:"|7f|ELF|02 01 01 00|"; depth:8; content:"/bin/sh -c"; sid:2;)
@@ -39,7 +39,7 @@ drop tcp any any -> any any (msg:"path"; flow:to_server,established; http.uri; c
 alert tcp any any -> any any (msg:"agent"; flow:to_server,established; http.header; content:"sqlmap"; nocase; sid:4;)
 "#;
 
-/// Path between client and server.
+/// A path between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Inspected,
@@ -67,7 +67,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Create the hosts with the relay on one side of the gateway, and wait until packets get through on all paths.
+    /// Creates the hosts with the relay on one side of the gateway, and waits until packets get through on all paths.
     pub fn build(place: Place, arguments: &LossArguments) -> Result<Self, Failure> {
         let of = sluice_dpdk::eal::allowed_cores();
         let cores = Cores::apart(&of).ok_or("hosts and gateway need a core each, and this process may use one only")?;
@@ -88,14 +88,14 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// TCP congestion control in use.
+    /// TCP congestion control that the hosts use.
     pub fn congestion(&self) -> Result<String, Failure> {
         run(&format!(
             "ip netns exec {CLIENT} cat /proc/sys/net/ipv4/tcp_congestion_control"
         ))
     }
 
-    /// Set the loss in percent in each direction, and the delay of the other packets.
+    /// Sets the packet loss in percent in each direction, and the delay of packets that are not lost.
     pub fn lose(&mut self, percent: f64, delay: Duration, seed: u64) -> Result<(), Failure> {
         let per_million = (percent * 10_000.0).round();
         let line = format!("set {per_million} {} {seed}", delay.as_micros());
@@ -103,7 +103,7 @@ impl Hosts {
         self.relay.expect("set").map(drop)
     }
 
-    /// Number of packets that the relay has forwarded, dropped on purpose, and had no room for.
+    /// Numbers of packets that the relay has forwarded, dropped on purpose, and dropped because it had no room.
     pub fn counts(&mut self) -> Result<[u64; 3], Failure> {
         self.relay.tell("count")?;
         let answer = self.relay.expect("count")?;
@@ -114,13 +114,13 @@ impl Hosts {
         Ok([(); 3].map(|()| numbers.next().unwrap_or(0)))
     }
 
-    /// Number of packets that the gateway dropped for reasons that `counts` selects.
+    /// Number of packets that the gateway dropped for the reasons that `counts` selects.
     pub fn dropped(&self, counts: impl Fn(&str) -> bool) -> Result<u64, Failure> {
         let shown: serde_json::Value = serde_json::from_str(&self.daemon.show("drops")?)?;
         Ok(dropped_of(&shown, &counts))
     }
 
-    /// A program on a host, on the core of all hosts.
+    /// A program on a host; it runs on the core that all hosts share.
     pub fn command(&self, host: &str, program: &Path) -> Command {
         let mut command = netns::command(host, self.cores.traffic);
         command.arg(program);
@@ -128,7 +128,7 @@ impl Hosts {
     }
 }
 
-/// Sum of the drop counters at any depth of the output of `sluice show drops`.
+/// Sum of the drop counters that `counts` selects, at any depth of the output of `sluice show drops`.
 fn dropped_of(shown: &serde_json::Value, counts: &impl Fn(&str) -> bool) -> u64 {
     match shown {
         serde_json::Value::Array(all) => all.iter().map(|one| dropped_of(one, counts)).sum(),
@@ -215,7 +215,7 @@ fn start(cores: &Cores, arguments: &LossArguments) -> Result<Daemon, Failure> {
     Daemon::start(&prefix, &all, &program(arguments.sluice.as_ref()), folder, &text)
 }
 
-/// Wait until a packet and its answer get through on this path.
+/// Waits until a packet and its reply get through on this path.
 fn await_way(way: Way) -> Result<(), Failure> {
     let line = format!("ip netns exec {CLIENT} ping -n -c 1 -W 1 {}", way.server());
     match await_some(READY, || Ok(run(&line).ok()))? {
@@ -224,7 +224,7 @@ fn await_way(way: Way) -> Result<(), Failure> {
     }
 }
 
-/// The relay between the ends of all paths.
+/// Starts the relay, which connects both halves of all paths.
 fn relay(core: usize) -> Result<Answering, Failure> {
     let interfaces = Way::ALL.map(|way| format!("near{0},far{0}", way as u8)).join(",");
     let mut command = Command::new("ip");

@@ -1,4 +1,5 @@
-//! The half inside the namespaces: runs the points in sequence and reports the rows.
+//! The part of the benchmark inside the namespaces: measures each combination of loss, location and delay in sequence,
+//! and reports the rows.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Loss, its location, and delay.
+/// Loss in percent, its location, and the delay.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     place: Place,
@@ -57,18 +58,18 @@ impl Point {
     }
 }
 
-/// Whether a drop reason belongs to inspection of segments, or to overload.
+/// Whether a drop reason concerns the inspection of TCP segments, or overload.
 fn is_of_inspection(name: &str) -> bool {
     name.starts_with("stream-") || name.starts_with("inspection-") || name == "signature" || name == "flow-dropped"
 }
 
-/// Streams in turn with and without inspection.
+/// Measures streams in turn with and without inspection.
 fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bool) -> Result<Row, Failure> {
     let (mut all, mut counted) = (Runs::default(), Runs::default());
     for turn in 0..arguments.runs(quick) {
         let mut ways = Way::ALL.to_vec();
         ways.retain(|&way| way != Way::Direct || arguments.direct);
-        // Alternate which one is first.
+        // Alternate which path is measured first.
         if turn % 2 == 1 {
             ways.reverse();
         }
@@ -93,7 +94,7 @@ fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bo
     Ok(row.figure("ratio", &ratios).runs(&all).runs(&counted))
 }
 
-/// Figures of each path.
+/// Figures in rows, one per path.
 const RATES: [&str; 3] = ["inspected_mbit_s", "plain_mbit_s", "direct_mbit_s"];
 const SENT_AGAIN: [&str; 2] = ["inspected_sent_again", "plain_sent_again"];
 

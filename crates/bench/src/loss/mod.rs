@@ -1,11 +1,11 @@
-//! `loss`: TCP through a bridge, with and without inspection, over a link that drops and delays packets, before or
-//! behind the bridge.
+//! `loss`: TCP through a bridge, with and without inspection, over a link that drops and delays packets; the link is
+//! either between client and bridge or between bridge and server.
 //!
-//! One gateway has two bridges and inspects the traffic of one of them. A relay of this program is on the same side of
-//! both. Runs through both take turns, and the same packet numbers are dropped. A third path has the relay but no
-//! gateway: it shows the capacity of hosts and relay.
+//! One gateway has two bridges and inspects the traffic of one of them. One relay process is on the same side of both
+//! bridges. Connections through both bridges are measured in turn, and the relay drops packets with the same numbers. A
+//! third path contains the relay but no gateway: it shows the capacity of hosts and relay.
 //!
-//! The gateway's worker has a separate core; hosts, relay and the kernel's work for them share another.
+//! The gateway's worker has its own core; hosts, relay and the kernel's work for them share another core.
 
 mod hosts;
 pub mod inside;
@@ -43,10 +43,10 @@ pub enum Part {
 /// What to measure; everything by default.
 #[derive(Args, Clone, Debug)]
 pub struct LossArguments {
-    /// Only these parts.
+    /// Measures only these parts.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Loss in percent, in each direction.
+    /// Packet loss in percent, in each direction.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,0.01,0.1,1")]
     #[arg(value_parser = percent)]
     loss: Vec<f64>,
@@ -54,7 +54,7 @@ pub struct LossArguments {
     #[arg(long, value_name = "MS", value_delimiter = ',', default_value = "0,20")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000))]
     delay: Vec<u32>,
-    /// Location of loss and delay.
+    /// Side of the gateway on which packets are lost and delayed.
     #[arg(long, value_name = "PLACE", value_delimiter = ',', default_value = "before,behind")]
     place: Vec<Place>,
     /// Runs per row; by default 5, or 1 with --quick.
@@ -63,7 +63,7 @@ pub struct LossArguments {
     /// Seconds of a run; by default 3, or 1 with --quick.
     #[arg(long, value_name = "S")]
     seconds: Option<u32>,
-    /// Number of files transferred at each loss and location, half of them in each direction.
+    /// Number of files transferred at each loss rate and location, half of them in each direction.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     transfers: u32,
     /// Number of concurrent transfers.
@@ -88,7 +88,7 @@ pub struct LossArguments {
     /// Seed that determines the dropped packets.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The program `sluice`; by default the one in the folder of this program.
+    /// The program `sluice`; by default the one in the same folder as `sluice-bench`.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
     /// Set in the process that runs inside the namespaces.

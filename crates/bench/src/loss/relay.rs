@@ -1,5 +1,5 @@
-//! The relay: forwards frames between interfaces, drops some, and delays the others. A separate process in its own
-//! network namespace, controlled by lines on its input.
+//! The relay: a process in its own network namespace that forwards frames between interfaces, drops some of them, and delays the others. The relay
+//! reads commands from its input.
 //!
 //! | line | answer |
 //! | --- | --- |
@@ -21,9 +21,9 @@ use crate::process::answer;
 use crate::rig::Source;
 use crate::rig::frames::Mixed;
 
-/// Maximum number of waiting frames of all paths.
+/// Maximum number of frames that wait in the relay, over all paths.
 const WAITING: usize = 32_768;
-/// Number of empty rounds before it sleeps, and the duration: it shares its core with the hosts.
+/// Number of empty rounds after which the relay sleeps, and duration of the sleep; the relay shares its core with the hosts.
 const IDLE_ROUNDS: u32 = 32;
 const IDLE: Duration = Duration::from_micros(20);
 
@@ -38,7 +38,7 @@ pub struct RelayArguments {
     core: usize,
 }
 
-/// Treatment of frames.
+/// Loss and delay of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Faults {
     per_million: u32,
@@ -68,7 +68,7 @@ impl Line {
     }
 }
 
-/// Selection of dropped frames of one direction by their numbers, so that the same seed drops the same frames.
+/// Selects the frames of one direction to be dropped by their numbers, so that the same seed always drops the same frames.
 #[derive(Clone, Copy, Debug)]
 struct Chance {
     state: Mixed,
@@ -84,14 +84,14 @@ impl Chance {
         }
     }
 
-    /// Whether the next frame is dropped.
+    /// Whether to drop the next frame.
     #[inline(always)]
     fn loses(&mut self) -> bool {
         self.state.next() < self.below
     }
 }
 
-/// Frames that arrive at one interface and leave through its pair.
+/// Frames that arrive at one interface and leave through the other interface of the pair.
 struct Way {
     from: PortIndex,
     to: PortIndex,
@@ -123,7 +123,7 @@ impl Relay {
         }
     }
 
-    /// Receive frames and send those that are due; returns whether there were any.
+    /// Receives frames and sends those that are due; returns whether there were any.
     fn round(&mut self) -> bool {
         let mut any = false;
         for number in 0..self.ways.len() {
@@ -151,7 +151,7 @@ impl Relay {
         io.free(&lost);
         self.counts.lost += lost.len() as u64;
         let mut sent = 0;
-        // Waiting frames are sent first.
+        // Without a delay, frames are forwarded directly, unless earlier frames are still waiting.
         if self.faults.delay.is_zero() && way.waiting.is_empty() {
             sent = io.transmit(way.to, &kept);
             self.counts.passed += sent as u64;
@@ -191,7 +191,7 @@ impl Relay {
         }
         let sent = io.transmit(way.to, &slots);
         self.counts.passed += sent as u64;
-        // Put unsent frames back to the front in their order.
+        // Put unsent frames back to the front of the queue in their order.
         for &slot in slots[sent..].iter().rev() {
             match io.park(slot) {
                 Some(parked) => way.waiting.push_front((now, parked)),

@@ -11,10 +11,10 @@ use super::hosts::{CLIENT, Hosts, SERVER, Way};
 use crate::kernel::command::run as run_command;
 use crate::process::{Background, await_some};
 
-/// Maximum time until the server listens.
+/// Maximum time until the server accepts connections.
 const READY: Duration = Duration::from_secs(10);
 
-/// Start the server on all paths.
+/// Starts the server for all paths.
 pub fn server(hosts: &Hosts) -> Result<Background, Failure> {
     let mut command = hosts.command(SERVER, Path::new("iperf3"));
     command.arg("--server").stdin(Stdio::null()).stdout(Stdio::null());
@@ -28,7 +28,7 @@ pub fn server(hosts: &Hosts) -> Result<Background, Failure> {
 /// Result of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Received megabits per second.
+    /// Received data in megabits per second.
     pub mbit_s: f64,
     /// Number of retransmitted segments.
     pub sent_again: f64,
@@ -49,10 +49,10 @@ impl Sample {
     }
 }
 
-/// Number and interval of retries while the server is still busy with the previous client.
+/// Number of retries, and their interval, while the server is still busy with the previous client.
 const BUSY: (u32, Duration) = (20, Duration::from_millis(250));
 
-/// One connection from the client to the server.
+/// Measures one connection from the client to the server.
 pub fn run(hosts: &Hosts, way: Way, seconds: u32) -> Result<Sample, Failure> {
     let (mut tries, pause) = BUSY;
     loop {

@@ -1,8 +1,8 @@
-//! File transfers over HTTP, several concurrently, half of them in each direction: whether they arrive correctly and in
-//! time.
+//! File transfers over HTTP, several of them concurrent, half of them in each direction: checks that files arrive
+//! correctly and in time.
 //!
-//! The contents are generated from the file number, so that both ends know them. SHA-256 digests are compared, computed
-//! over the bytes read from the socket.
+//! The contents of a file are generated from its number, so that both ends can compute them. The SHA-256 digests are
+//! compared; the receiver computes its digest over the bytes read from the socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,10 +23,10 @@ use crate::rows::Runs;
 
 const PORT: u16 = 8_080;
 const SIZES: std::ops::Range<u64> = 64 << 10..(1 << 20) + 1;
-/// Number of bytes written at once.
+/// Number of bytes per write.
 const PIECE: usize = 16 << 10;
 
-/// Arguments of one end.
+/// Arguments of the server or the client process.
 #[derive(Args, Clone, Debug)]
 pub struct TransfersArguments {
     /// Serve files at this address until the input ends.
@@ -44,7 +44,7 @@ pub struct TransfersArguments {
     /// Seconds after which a transfer counts as stalled.
     #[arg(long, default_value_t = 30)]
     patience: u32,
-    /// Number of the first file.
+    /// Number of the first file; further files have consecutive numbers.
     #[arg(long, default_value_t = 1)]
     first: u64,
 }
@@ -65,7 +65,7 @@ impl Content {
         content
     }
 
-    /// The next bytes; empty at the end.
+    /// Returns the next bytes; empty at the end.
     fn piece<'b>(&mut self, room: &'b mut [u8; PIECE]) -> &'b [u8] {
         let length = self.left.min(PIECE as u64) as usize;
         self.left -= length as u64;
@@ -96,7 +96,7 @@ fn text(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Digest of the next `length` received bytes.
+/// Digest of the next `length` bytes that are received.
 fn received(from: &mut impl Read, length: u64) -> std::io::Result<String> {
     let (mut hash, mut room, mut left) = (Sha256::new(), [0; PIECE], length);
     while left > 0 {
@@ -111,7 +111,7 @@ fn received(from: &mut impl Read, length: u64) -> std::io::Result<String> {
     Ok(text(hash))
 }
 
-/// First line of a message, and its content length.
+/// Reads the header of an HTTP message; returns its first line and its content length.
 fn head(from: &mut impl BufRead) -> std::io::Result<(String, u64)> {
     let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
     from.read_line(&mut first)?;
@@ -142,7 +142,7 @@ fn serve(address: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Answer one request with a file, or with the digest of the received data. Errors are ignored, because the client
+/// Answers one request with a file, or with the digest of the received data. Errors are ignored, because the client
 /// reports them.
 fn answer(stream: TcpStream) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(120)))?;
@@ -171,7 +171,7 @@ enum Ended {
     Failed,
 }
 
-/// A socket with a deadline.
+/// A socket whose reads and writes fail after a deadline.
 struct Timed {
     stream: TcpStream,
     until: Instant,
@@ -205,7 +205,7 @@ impl Write for Timed {
     }
 }
 
-/// Transfer one file: download if its number is even, upload if it is odd.
+/// Transfers one file: downloads it if its number is even, uploads it if it is odd.
 fn transfer(server: SocketAddr, number: u64, patience: Duration) -> Ended {
     let until = Instant::now() + patience;
     let all = || {
@@ -294,11 +294,11 @@ pub fn server(hosts: &Hosts, way: Way) -> Result<Answering, Failure> {
     Answering::start(command.args(["transfers", "--serve", &address]))
 }
 
-/// Outcomes of transfers: correct, incorrect, stalled, failed with an error; then the seconds of the slowest transfer,
-/// and in total.
+/// Figures of transfers: numbers of correct, incorrect, stalled and failed ones; then the duration of the slowest
+/// transfer and the total duration, in seconds.
 const FIGURES: [&str; 6] = ["whole", "differ", "stalled", "failed", "longest_s", "seconds"];
 
-/// Transfer files from the client's host, with file numbers from `first` on.
+/// Transfers files between the client's host and the server; file numbers start at `first`.
 pub fn run_between(hosts: &Hosts, way: Way, arguments: &super::LossArguments, first: u64) -> Result<Runs, Failure> {
     let mut command = hosts.command(CLIENT, &std::env::current_exe()?);
     command.args(["transfers", "--server", &format!("{}:{PORT}", way.server())]);

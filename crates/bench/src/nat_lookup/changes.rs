@@ -9,10 +9,10 @@ use crate::rig::frames::Random;
 
 /// Interval at which the thread makes its changes.
 const TICK: Duration = Duration::from_micros(200);
-/// Number of rules that are added and removed.
+/// Number of rules that the thread adds and removes.
 const OTHERS: usize = 8192;
 
-/// Owner of the table, and the rules that it changes.
+/// Writer of the table, and the rules that it adds and removes.
 pub struct Changes {
     table: QnsTable<u32>,
     others: Vec<Key<u32>>,
@@ -20,10 +20,10 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Create changes of rules that are not in `keys`.
+    /// Creates changes of rules whose keys are not in `keys`.
     pub fn new(table: QnsTable<u32>, keys: &[Key<u32>], random: &mut Random) -> Self {
         let mut others = super::others(keys, OTHERS, random);
-        // Shuffle, because the rules are sorted by prefix length.
+        // Shuffle the rules, because they are sorted by prefix length.
         random.shuffle(&mut others);
         Self {
             table,
@@ -36,8 +36,8 @@ impl Changes {
         &self.table
     }
 
-    /// Change `per_second` rules per second, half additions and half removals, while `lookups` runs. Returns its
-    /// result, and the median time of an addition in microseconds.
+    /// Changes `per_second` rules per second, half additions and half removals, while `lookups` runs. Returns the
+    /// result of `lookups`, and the median time of an addition in microseconds.
     pub fn during(&mut self, per_second: u32, lookups: impl FnOnce() -> f64) -> (f64, f64) {
         let done = AtomicBool::new(false);
         let each = (f64::from(per_second) * TICK.as_secs_f64()) as usize;

@@ -1,4 +1,4 @@
-//! The baseline: linear search of a list, most specific rule first.
+//! The baseline: linear search of a list that starts with the most specific rule.
 
 use core::cmp::Reverse;
 

@@ -1,9 +1,9 @@
-//! `nat-lookup`: cost of finding the rule of a packet, by the number of rules (P4, Table 1).
+//! `nat-lookup`: cost of finding the translation rule of a packet, by the number of rules (P4, Table 1).
 //!
-//! Single lookups depend on each other, so that each shows its full latency; the engine uses batches. For rows with
-//! changes, a second thread adds and removes rules meanwhile. `ns_scaled` is the measured value multiplied by the ratio
-//! of the `nat-path` probe's time on a quiet core to its time during the measurement, and never exceeds the measured
-//! value.
+//! Each single lookup depends on the result of the previous one, so that its full latency is measured; the engine
+//! itself looks up batches. For rows with changes, a second thread adds and removes rules meanwhile. `ns_scaled` is the
+//! measured time, multiplied by the time of the `nat-path` probe on a quiet core and divided by its time during the
+//! measurement; it never exceeds the measured time.
 
 mod changes;
 mod linear;
@@ -22,23 +22,23 @@ use linear::Linear;
 use yardstick::{Yardstick, scaled};
 
 use crate::rows::Failure;
-/// Numbers of rules: those of the paper's table, and larger ones.
+/// Numbers of rules: those of P4's table, and larger numbers.
 const RULES: [usize; 7] = [100, 1_000, 3_000, 5_000, 10_000, 100_000, 1_000_000];
-/// Maximum number of rules for linear search: the paper's.
+/// Maximum number of rules for linear search, as in P4.
 const LINEAR: usize = 10_000;
 /// Changes per second for rows with changes.
 const CHANGES: u32 = 10_000;
-/// Maximum number of queries that are used cyclically.
+/// Maximum number of distinct queries, which are used cyclically.
 const QUESTIONS: usize = 1 << 20;
 /// Duration of one measurement in seconds.
 const SECONDS: f64 = 0.1;
-/// Duration of a chunk of lookups in seconds: some changes occur in each.
+/// Duration of a chunk of lookups in seconds: long enough for several changes per chunk.
 const CHUNK: f64 = 500e-6;
 
 /// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NatLookupArguments {
-    /// Only this number of rules.
+    /// Measures only this number of rules.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     rules: Vec<usize>,
 }
@@ -82,7 +82,7 @@ fn measure(run: &mut Run<'_>, count: usize, runs: usize, yardstick: &mut Yardsti
         let (mut quiet, mut busy) = (Runs::default(), Runs::default());
         lookups(&reader, &queries, batch);
         for _ in 0..runs {
-            // In turn, so that disturbances affect all measurements.
+            // Measure in turn, so that disturbances affect all measurements.
             let cycles = yardstick.cycles();
             let calm = lookups(&reader, &queries, batch);
             let (slow, update) = changes.during(CHANGES, || lookups(&reader, &queries, batch));
@@ -116,8 +116,8 @@ fn lines(reader: &QnsReader<u32>, queries: &[Query<u32>]) -> f64 {
     sum as f64 / queries.len() as f64
 }
 
-/// Repeat `round` for some time in chunks; returns the nanoseconds per lookup, whose number `round` returns, at the
-/// tenth percentile of the chunks, to exclude disturbance by other load.
+/// Repeats `round` for some time in chunks; `round` returns its number of lookups. Returns the nanoseconds per lookup
+/// at the tenth percentile of the chunks, which excludes disturbance by other processes.
 fn timed(mut round: impl FnMut() -> usize) -> f64 {
     let mut figures = Vec::new();
     let begin = Instant::now();
@@ -132,14 +132,15 @@ fn timed(mut round: impl FnMut() -> usize) -> f64 {
     figures[figures.len() / 10]
 }
 
-/// Nanoseconds per lookup, individually or in batches.
+/// Nanoseconds per lookup, with single lookups or in batches.
 fn lookups(reader: &QnsReader<u32>, queries: &[Query<u32>], batch: usize) -> f64 {
     let mask = queries.len() - 1;
     let mut at = 0;
     if batch == 1 {
         return timed(|| {
             for _ in 0..1024 {
-                // Creates a dependency: no value has the highest bit set, but only the table knows that.
+                // Makes the next lookup depend on this one: the highest bit is never set, but the compiler cannot know
+                // that.
                 let found = reader.lookup(&queries[at]).map_or(0, |found| found.value.word >> 63);
                 at = (at + 1 + found as usize) & mask;
             }
@@ -157,7 +158,7 @@ fn lookups(reader: &QnsReader<u32>, queries: &[Query<u32>], batch: usize) -> f64
     })
 }
 
-/// Nanoseconds per linear search.
+/// Nanoseconds per lookup by linear search.
 fn listed(linear: &Linear, queries: &[Query<u32>]) -> f64 {
     let mask = queries.len() - 1;
     let mut at = 0;
@@ -170,7 +171,7 @@ fn listed(linear: &Linear, queries: &[Query<u32>]) -> f64 {
     })
 }
 
-/// Nanoseconds per step of a pointer chase through `bytes` bytes of memory, which visits each line once per pass.
+/// Nanoseconds per step of a pointer chase through `bytes` bytes of memory; each pass visits each cache line once.
 fn chase(bytes: usize, random: &mut Random) -> f64 {
     const WORDS: usize = 8;
     let lines = bytes / 64;

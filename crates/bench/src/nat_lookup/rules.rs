@@ -1,4 +1,4 @@
-//! Rules of P4's table, and queries.
+//! Rules as in P4's table, and queries.
 
 use std::collections::HashSet;
 
@@ -7,8 +7,8 @@ use sluice_wire::ipv4::protocol::{TCP, UDP};
 
 use crate::rig::frames::Random;
 
-/// Number of rules by prefix length: half are /24, a tenth /32, and the others evenly distributed over /8 to /31, but
-/// at most half of the existing prefixes of a length, so that some queries miss.
+/// Number of rules by prefix length: half of the rules are /24, a tenth are /32, and the others are evenly distributed
+/// over /8 to /31. At most half of all possible prefixes of a length are used, so that some queries match no rule.
 pub fn lengths(rules: usize) -> Vec<(u8, usize)> {
     let mut counts = [0usize; 33];
     counts[24] = rules / 2;
@@ -24,10 +24,10 @@ pub fn lengths(rules: usize) -> Vec<(u8, usize)> {
     (0..).zip(counts).filter(|&(_, count)| count > 0).collect()
 }
 
-/// Number of 8-bit prefixes from which rules are drawn: those below the multicast groups.
+/// Number of 8-bit prefixes from which rules are drawn: all those below the multicast addresses.
 const PREFIXES: usize = 224;
 
-/// An address with random bits after the first `length` bits.
+/// Returns an address of the prefix with random bits after the first `length` bits.
 fn address(prefix: u32, length: u8, random: &mut Random) -> u32 {
     let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
     prefix & !host | random.below(1 << 32) & host
@@ -41,7 +41,7 @@ fn transport(random: &mut Random) -> u8 {
     if random.below(2) == 0 { TCP } else { UDP }
 }
 
-/// Generate rules: a quarter with a port; half of the others for any protocol.
+/// Generates rules: a quarter of them have a port; half of the others apply to any protocol.
 pub fn rules(count: usize, random: &mut Random) -> Vec<Key<u32>> {
     let mut keys = Vec::with_capacity(count);
     let mut seen = HashSet::with_capacity(count);
@@ -76,7 +76,7 @@ fn rule(length: u8, random: &mut Random) -> Key<u32> {
     }
 }
 
-/// Generate queries: nine of ten match a uniformly drawn rule or a more specific one; one of ten matches none.
+/// Generates queries: nine of ten match a uniformly drawn rule or a more specific rule; one of ten matches no rule.
 pub fn queries(count: usize, rules: &[Key<u32>], table: &QnsReader<u32>, random: &mut Random) -> Vec<Query<u32>> {
     let mut queries = Vec::with_capacity(count);
     while queries.len() < count {
@@ -126,7 +126,8 @@ mod tests {
             assert_eq!(rules, of(rules).values().sum::<usize>());
             assert_eq!(Some(&(rules / 10)), of(rules).get(&32));
         }
-        // Half of the 224 existing prefixes, and the remainder evenly over the other lengths.
+        // /8 has half of the 224 possible prefixes; the other rules of its share are distributed over the other
+        // lengths.
         let few = of(10_000);
         assert_eq!((112, 169, 170), (few[&8], few[&9], few[&31]));
         assert_eq!(5_000 + 169, few[&24]);

@@ -1,4 +1,5 @@
-//! Current speed of the machine: the `nat-path` probe with 8,000 sessions, compared with its time on a quiet core.
+//! Current speed of the machine: the time of the `nat-path` probe with 8,000 sessions, compared with its time on a
+//! quiet core.
 
 use sluice_dpdk::memory::Region;
 
@@ -9,7 +10,7 @@ use crate::rows::Failure;
 pub const SESSIONS: usize = 8_000;
 /// Number of batches per measurement.
 const BATCHES: usize = 4_096;
-/// Cycles of the probe on a quiet core.
+/// Cycles per packet of the probe on a quiet core.
 const QUIET: f64 = 63.0;
 
 pub fn memory() -> Result<Region, Failure> {
@@ -23,7 +24,7 @@ impl<'m> Yardstick<'m> {
         Self(Probe::new(memory, SESSIONS))
     }
 
-    /// Cycles per packet: the minimum of several loops, minus the minimum of the source alone.
+    /// Cycles per packet of the probe: the minimum of several loops, minus the minimum of the source alone.
     pub fn cycles(&mut self) -> f64 {
         let least = |one: [f64; 2], other: [f64; 2]| [one[0].min(other[0]), one[1].min(other[1])];
         let loops = (0..4)
@@ -34,7 +35,7 @@ impl<'m> Yardstick<'m> {
     }
 }
 
-/// A value scaled to a quiet core by the probe's measurement; never exceeds the measured value.
+/// Scales a measured time to a quiet core, based on the probe's cycles; the result never exceeds the measured time.
 pub fn scaled(figure: f64, cycles: f64) -> f64 {
     figure * (QUIET / cycles).min(1.0)
 }

@@ -1,4 +1,4 @@
-//! Established packets while individual rules and routes change.
+//! Cost of packets of established sessions while individual rules and routes change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,42 +24,41 @@ use crate::rig::policy::{Job, Style, denied, filter_rules, memory, plane};
 use crate::rig::reference::{Flows, complete, open};
 use crate::rows::{Failure, Figure, Named, Row, Runs};
 
-/// Number of rules in addition to the one for all sessions.
+/// Number of translation rules in addition to the rule that all sessions use.
 const RULES: usize = 10_000;
 
 const FILTER_RULES: u32 = 20_000;
 
-/// Number of routes in addition to the default route: about as many as in the Internet.
+/// Number of routes in addition to the default route: about as many as in the Internet's routing table.
 const ROUTES: u32 = 1 << 20;
 
-/// Gateways that the routes use in turn.
+/// Next hops that the routes use in turn.
 const GATEWAYS: [u32; 2] = [0xc000_02fc, 0xc000_02fd];
 
-/// Number of loops with changes per run, so that a run is longer than the time in which sessions are revalidated.
+/// Number of loops with changes per run; a run must take longer than the revalidation of all sessions.
 const LOOPS: usize = 6;
 
-/// Number of loops after which every session has been revalidated after the last change: each session is drawn several
-/// times.
+/// Number of loops after the last change, in which every session is drawn several times and so is revalidated.
 const SETTLING: usize = 4;
 
-/// Kinds of changes: rules in the network of the sessions, or routes, including those that sessions use.
+/// Kind of changes: rules for addresses in the network of the sessions, or routes, including routes that sessions use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Inside {
-    /// Translation rules for one host each, as for subscribers' leases and requests.
+    /// Translation rules that each apply to one host, as for subscribers' leases and port-mapping requests.
     Hosts,
-    /// Translation rules for a host or a network of up to 4,096 addresses.
+    /// Translation rules that apply to one host or to a network of up to 4,096 addresses.
     Networks,
-    /// Rules of the packet filter for one host each, as in block lists.
+    /// Packet filter rules that each apply to one host, as in block lists.
     Filter,
-    /// Routes that change their gateway, as received from a routing daemon.
+    /// Changes of a route's next hop, as received from a routing daemon.
     Routes,
-    /// Routes and rules of the packet filter, each at the same rate as alone.
+    /// Changes of routes and of packet filter rules; both kinds have the same rate as when measured alone.
     #[value(name = "filter+routes")]
     FilterAndRoutes,
 }
 
 impl Inside {
-    /// Number of rules, and number of changes of rules and routes per second.
+    /// Number of rules, and number of rule or route changes per second.
     fn rules(self) -> (u32, f64) {
         match self {
             Self::Hosts | Self::Networks => (RULES as u32, 10_000.0),
@@ -94,12 +93,12 @@ impl Inside {
 trait Edit: Send {
     /// Make one change.
     fn edit(&mut self, plane: &mut ControlPlane);
-    /// Do additional periodic work.
+    /// Does additional periodic work.
     fn rest(&mut self, _: &mut ControlPlane) {}
 }
 
-/// The control thread: make changes at a constant rate until stopped, and let sessions be revalidated. Returns the
-/// cycles of each change.
+/// The control thread: makes changes at a constant rate until `stop` is set, and starts the revalidation of sessions.
+/// Returns the cycles of each change.
 fn keep_on(
     editor: &mut dyn Edit,
     plane: &mut ControlPlane,
@@ -110,7 +109,7 @@ fn keep_on(
     let began = Instant::now();
     let mut took = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        // The editor sleeps, like a control thread, because it may share the worker's physical core.
+        // The editor sleeps, like the control thread, because it may share a physical core with the worker.
         std::thread::sleep(Duration::from_millis(1));
         let due = (began.elapsed().as_secs_f64() * per_second) as usize;
         while took.len() < due {
@@ -126,7 +125,7 @@ fn keep_on(
     took
 }
 
-/// Routes that change their gateway, including those of the sessions.
+/// Changes of the next hop of routes, including the routes of the sessions.
 struct RouteEdits {
     random: Random,
     by: Vec<u8>,
@@ -150,7 +149,7 @@ impl RouteEdits {
         }
     }
 
-    /// Offer a /24 route, in which there are no inside hosts, with its current gateway.
+    /// Inserts a /24 route with its current next hop; inside hosts are in none of these networks.
     fn offer(&self, rib: &mut Rib, number: u32) -> Result<(), RibError> {
         let first = match number >> 16 {
             0 => 8,
@@ -176,12 +175,12 @@ impl Edit for RouteEdits {
     fn edit(&mut self, plane: &mut ControlPlane) {
         let number = self.random.below(u64::from(ROUTES));
         self.by[number as usize] ^= 1;
-        // The next hop is already in use by other routes, so nothing else is needed.
+        // Other routes already use the next hop, so no neighbour entry must be added.
         plane.change_routes(0, |rib| self.offer(rib, number).unwrap_or(()));
     }
 }
 
-/// Ten route changes for each filter change.
+/// Makes ten route changes for each filter change.
 struct Both {
     filter: FilterEdits,
     routes: RouteEdits,
@@ -202,7 +201,7 @@ impl Edit for Both {
     }
 }
 
-/// Filter rules that are inserted before all others and removed.
+/// Filter rules that are inserted before all other rules, and removed.
 struct FilterEdits {
     list: RuleList<()>,
     random: Random,
@@ -210,7 +209,7 @@ struct FilterEdits {
 }
 
 impl FilterEdits {
-    /// Create in place of the plane's filter, with its rules.
+    /// Creates the changes, and replaces the plane's filter with an editable filter that has the same rules.
     fn new(plane: &mut ControlPlane) -> Result<Self, Failure> {
         let list = filter_rules(FILTER_RULES as usize, MatcherKind::Best, true, 1)?;
         plane.replace_filter(list.filters().clone());
@@ -262,7 +261,7 @@ pub struct Edits {
 }
 
 impl Edits {
-    /// Create with at most `most` such rules, in addition to those of the plane.
+    /// Creates the changes of at most `most` translation rules, in addition to the rules of the plane.
     pub fn new(plane: &mut ControlPlane, inside: Inside, most: usize) -> Self {
         let (rules, pools) = plane.edit_rules::<V4, _>(|nat| (nat.rules.clone(), nat.pools.clone()));
         let mut edits = Self {
@@ -279,7 +278,7 @@ impl Edits {
         edits
     }
 
-    /// Add a rule with the same action as the one for all sessions; existing ones are drawn again.
+    /// Adds a rule with the same action as the rule that all sessions use; draws again if the rule already exists.
     fn add(&mut self) {
         let length = match self.inside {
             Inside::Networks => 20 + self.random.below(13) as u8,
@@ -301,7 +300,7 @@ impl Edits {
 }
 
 impl Edit for Edits {
-    /// Add or remove a rule, so that their number stays about constant.
+    /// Adds or removes a rule, so that the number of rules remains about constant.
     fn edit(&mut self, plane: &mut ControlPlane) {
         if self.there.len() < self.most {
             self.add();
@@ -313,7 +312,7 @@ impl Edit for Edits {
     }
 }
 
-/// The same load without and with changes, in turn.
+/// Measures the same load without and with changes, in turn.
 pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result<(), Failure> {
     let (rules, per_second) = inside.rules();
     let style = Style {
@@ -336,7 +335,7 @@ pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result
         mut source,
         devices,
     } = gateway;
-    // Sessions are revalidated with the new routes before the measurement.
+    // Sessions are revalidated for the new routes before the measurement.
     plane.follow_changes(rounds.clock.now());
     let (mut random, direction, mut runs) = (Random(SEED), Direction::Both, Runs::default());
     for _ in 0..bench.runs {

@@ -1,4 +1,4 @@
-//! `nat-path`: cost per packet of one core in memory, compared with the limit.
+//! `nat-path`: in-memory cost per packet of one core, compared with the theoretical limit.
 
 mod edits;
 pub mod probe;
@@ -22,32 +22,32 @@ use probe::Probe;
 /// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
-    /// Receive, rewrite MAC addresses, transmit.
+    /// Plain forwarding: receive, rewrite MAC addresses, transmit.
     L2fwd,
     /// Forwarding by routes, without sessions.
     Forward,
     /// Packets of established sessions, compared with the limit.
     Established,
-    /// Packets of established sessions while sessions are listed.
+    /// Packets of established sessions while the session table is being listed.
     Listing,
     /// Packets of established sessions while rules change.
     Edits,
-    /// Packets each open a session.
+    /// Packets that each open a session.
     New,
-    /// CSIT's shapes: inside hosts with 63 flows each.
+    /// The traffic shapes of CSIT: inside hosts with 63 flows each.
     Shapes,
 }
 
 /// What to measure; everything by default.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct NatPathArguments {
-    /// Only this case.
+    /// Measures only this case.
     #[arg(long, value_name = "CASE")]
     only: Option<Case>,
-    /// Only this number of sessions; only the established case unless another is given.
+    /// Measures only this number of sessions; without --only, only in the established case.
     #[arg(long, value_name = "N")]
     sessions: Option<u32>,
-    /// Only this family in the established case.
+    /// Measures only this address family in the established case.
     #[arg(long, value_name = "FAMILY")]
     family: Option<Family>,
     /// Apply a packet filter with this number of rules to the first packets of flows, in the established and the new
@@ -70,7 +70,7 @@ pub enum Family {
 /// Maximum number of sessions up to which IPv6 is measured by default.
 const MAX_V6: u32 = 64_000;
 
-/// Common state of all cases: DPDK, the number of runs, and a number for each rig.
+/// State common to all cases: DPDK, the number of runs, and the number of the next rig.
 struct Bench<'r, 'b> {
     eal: &'static Eal,
     runs: usize,
@@ -144,12 +144,12 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
     Ok(())
 }
 
-/// Capacity for sessions, with a reserve because they are not distributed evenly over shards.
+/// Session capacity, with a reserve because sessions are not distributed evenly over shards.
 fn capacity(sessions: u32) -> u32 {
     sessions + sessions / 16 + 16 * 1024
 }
 
-/// A packet of a random flow.
+/// Returns a packet of a random flow.
 #[inline(always)]
 fn drawn<F: From<Written>>(random: &mut Random, sessions: u32, flows: Flows<'_>, port: u16) -> F {
     flows.packet(random.below(sessions.into()), port).into()
@@ -251,7 +251,7 @@ impl Bench<'_, '_> {
             let row = Row::new(case).key("sessions", sessions).key("family", F::FAMILY);
             row.key("filter_rules", filter_rules)
         };
-        // The limit uses IPv4 records.
+        // The limit is only measured with IPv4 records.
         if !is_v6 {
             self.row(common("probe").key("direction", "up").runs(&limits));
         }
@@ -268,7 +268,8 @@ impl Bench<'_, '_> {
         Ok(())
     }
 
-    /// The same load without and with a listing in progress, in turn. All runs together list as many sessions as exist.
+    /// Measures the same load without and with a listing in progress, in turn. All runs together list as many sessions
+    /// as exist.
     fn listing(&mut self, sessions: u32) -> Result<(), Failure> {
         let plane = plane(Job::Translate, Style::SESSIONS, capacity(sessions))?;
         let mut memory = memory(&plane)?;
@@ -288,7 +289,7 @@ impl Bench<'_, '_> {
             let begun = list.listed;
             let (mut quiet, mut busy, mut turns, mut packets) = (0.0, 0.0, 0u32, 0);
             while list.listed - begun < u64::from(sessions).div_ceil(self.runs as u64) {
-                // Each is first equally often, so that a drift of the machine favours neither.
+                // Each measurement comes first equally often, so that a drift of the machine's speed favours neither.
                 for is_listing in [turns % 2 == 0, turns % 2 != 0] {
                     let mut path = Listed {
                         gateway: &mut gateway,
@@ -301,8 +302,8 @@ impl Bench<'_, '_> {
                         true => (busy, packets) = (busy + looped.cycles, packets + looped.sent),
                         false => quiet += looped.cycles,
                     }
-                    // Finish the listing here, so that the loop without a listing has none; this part is not counted as
-                    // listed.
+                    // Finish the listing here, so that no listing is in progress in the loop without it; sessions
+                    // listed here are not counted.
                     let listed = list.listed;
                     while is_listing && list.spare.is_none() {
                         gateway.round();
@@ -330,7 +331,8 @@ impl Bench<'_, '_> {
         Ok(())
     }
 
-    /// New sessions at a constant number of sessions: each packet opens one, and equally many end.
+    /// Measures new sessions at a constant number of open sessions: each packet opens a session, and equally many
+    /// sessions end.
     fn created(&mut self, sessions: u32, style: Style, rules: usize) -> Result<(), Failure> {
         let addresses = style.blocks.map(|_| sessions / 32 / 512 + 1);
         let mut plane = plane(
@@ -342,11 +344,12 @@ impl Bench<'_, '_> {
         plane.collect();
         let mut memory = memory(&plane)?;
         let mut gateway = Gateway::new(self.eal, self.next(), Job::Translate, plane, &mut memory)?;
-        // Time advances such that the requested number of sessions is open within their timeout of 120 s.
+        // Time advances by this much per session, so that the requested number of sessions is opened within the timeout
+        // of 120 s.
         let step = 120_000_000_000 / u64::from(sessions);
         let (mut flow, space, mut clock) = (0u32, sessions * 4, gateway.now().nanoseconds);
         let (publics, mut runs) = (Publics::new(), Runs::default());
-        // With blocks of 64 ports, a host has sessions for half a block at a time.
+        // With blocks of 64 ports, each host has open sessions for half of a block's ports.
         let hosts = match style.blocks {
             Some(_) => Hosts::InTurn(sessions / 32),
             None => Hosts::Sixteen,
@@ -370,7 +373,7 @@ impl Bench<'_, '_> {
             let looped = full(&mut path, Direction::Up, Checksums::Vouched, opening)?;
             let created = counters.sessions_created.get() - before.0;
             let ended = counters.sessions_ended.get() - before.1;
-            // The first turn fills the table and populates its memory.
+            // The first turn fills the table and touches all pages of its memory.
             if turn == 0 {
                 continue;
             }
@@ -397,13 +400,13 @@ impl Bench<'_, '_> {
     }
 }
 
-/// Maximum number of sessions per answer.
+/// Maximum number of sessions per reply to a listing request.
 const ANSWER: usize = 4096;
 
-/// A listing that is requested in parts, and restarted at its end.
+/// A listing that is requested in parts and starts again at its end.
 struct List {
     cursor: Cursor,
-    /// Memory for an answer, while no request is pending.
+    /// Memory for the next reply, while no request is pending.
     spare: Option<Vec<SessionInfo>>,
     listed: u64,
 }
@@ -418,7 +421,7 @@ impl List {
     }
 }
 
-/// A gateway whose sessions are listed or not.
+/// A gateway with or without a listing of its sessions in progress.
 struct Listed<'g, 'm> {
     gateway: &'g mut Gateway<'m>,
     list: &'g mut List,

@@ -1,7 +1,7 @@
-//! The limit: find an established flow and rewrite its packet, nothing else.
+//! The theoretical limit: find an established flow and rewrite its packet, without any other work.
 //!
-//! Hash, buckets, batch and rewrite are those of the stand-alone reference probe, with a source that writes headers of
-//! randomly drawn flows; the cost of the source is measured separately and subtracted.
+//! Hash function, buckets, batch size and rewrite are those of the stand-alone reference probe. The source writes
+//! headers of randomly drawn flows; its cost is measured separately and subtracted.
 
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
@@ -18,7 +18,7 @@ const FRAME: usize = 2048;
 /// Offset of the Ethernet header: the headroom of an mbuf.
 const HEADER: usize = 128;
 
-/// Eight entries: one line of tags and indexes.
+/// A bucket with eight entries: one cache line of tags and indexes.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct Bucket {
@@ -28,7 +28,7 @@ struct Bucket {
     spare: [u32; 3],
 }
 
-/// One line: key, rewrite, counters.
+/// A session: one cache line with key, rewrite and counters.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct Session {
@@ -54,10 +54,10 @@ pub struct Probe<'m> {
     count: u32,
 }
 
-/// Number of buffers of a probe: as many as a source has, rounded down to whole batches.
+/// Number of buffers of a probe: the same as of a source, rounded down to whole batches.
 const PROBE_BUFFERS: usize = BUFFERS as usize / BATCH * BATCH;
 
-/// Memory for a probe with `count` sessions.
+/// Allocates memory for a probe with `count` sessions.
 pub fn memory(count: usize) -> Result<Region, Failure> {
     Ok(Region::new(
         (buckets(count) + count) * 64 + (PROBE_BUFFERS + BATCH) * FRAME,
@@ -98,7 +98,7 @@ fn fold(x: u32) -> u16 {
 }
 
 impl<'m> Probe<'m> {
-    /// Create a probe with all sessions in its table.
+    /// Creates a probe whose table contains all sessions.
     pub fn new(memory: &'m mut Region, count: usize) -> Self {
         let memory: &mut [u64] = bytemuck::cast_slice_mut(memory.lines());
         let (table, rest) = memory.split_at_mut(buckets(count) * 8);
@@ -133,7 +133,7 @@ impl<'m> Probe<'m> {
         probe
     }
 
-    /// Cycles per packet over `batches` batches: of the source, and of the rest.
+    /// Cycles per packet over `batches` batches: those of the source, and those of the rest.
     pub fn cost(&mut self, batches: usize) -> [f64; 2] {
         let start = tsc::now();
         self.run(batches, false);
@@ -144,8 +144,8 @@ impl<'m> Probe<'m> {
         [alone / (batches * BATCH) as f64, (both - alone) / translated as f64]
     }
 
-    /// Generate `batches` batches; if `path` is set, each is translated half of the buffers later. Returns the number
-    /// of translated packets.
+    /// Generates `batches` batches. If `path` is set, each batch is translated after half of the buffers were written.
+    /// Returns the number of translated packets.
     pub fn run(&mut self, batches: usize, path: bool) -> u64 {
         let buffers = (self.frames.len() - BATCH) / BATCH;
         let lag = buffers / 2;
@@ -175,7 +175,7 @@ impl<'m> Probe<'m> {
         }
     }
 
-    /// Passes: parse, hash and prefetch; match tags and prefetch; compare and rewrite.
+    /// Three passes over the batch: parse, hash and prefetch; match tags and prefetch; compare and rewrite.
     #[inline(always)]
     fn translate(&mut self, first: usize, now: u32) -> u64 {
         let mask = self.buckets.len() - 1;

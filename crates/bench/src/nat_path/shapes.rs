@@ -1,4 +1,4 @@
-//! CSIT's translation shapes by name: `hH-p63-sN` has H inside hosts with 63 flows each.
+//! Translation traffic shapes of CSIT, by name: `hH-p63-sN` has H inside hosts with 63 flows each, N flows in total.
 
 use sluice_dpdk::tsc;
 use sluice_wire::Checksums;
@@ -26,13 +26,13 @@ fn row(shape: String, hosts: u32, style: &Style) -> Row {
     row.key("port_block", style.blocks.unwrap_or(0))
 }
 
-/// Capacity with a reserve, because sessions are distributed over shards by a hash of their hosts, which is not even.
+/// Session capacity with a reserve, because a hash of the inside host distributes sessions unevenly over shards.
 fn capacity(sessions: u32) -> u32 {
     sessions + sessions / 4 + 16 * 1024
 }
 
-/// Measure a shape: all of its sessions are established, none is refused and none ends; then the cost per packet is
-/// measured.
+/// Measures a shape: establishes all of its sessions, checks that none was refused or ended, and then measures the cost
+/// per packet.
 pub fn shape(bench: &mut Bench<'_, '_>, hosts: u32, style: Style) -> Result<(), Failure> {
     let sessions = hosts * FLOWS_PER_HOST;
     let per_address = if style.overlap { 1024 } else { 512 };
@@ -77,8 +77,8 @@ pub fn shape(bench: &mut Bench<'_, '_>, hosts: u32, style: Style) -> Result<(), 
     Ok(())
 }
 
-/// 1,024 hosts per outside address with 1,008 blocks of 64 ports: a host without a block is refused with a named
-/// reason, and a host with a block keeps it.
+/// 1,024 hosts share an outside address, which has 1,008 blocks of 64 ports. Checks that flows of a host without a
+/// block are dropped with the specific reason, and that hosts with a block keep it.
 pub fn crowded(bench: &mut Bench<'_, '_>, hosts: u32) -> Result<(), Failure> {
     let style = Style {
         addresses: Some(hosts.div_ceil(1024)),

@@ -1,4 +1,4 @@
-//! Cycles per packet of parts and hand-overs, as input of the planner.
+//! Cycles per packet of parts and of hand-overs, as input of the placement planner.
 
 use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::CycleStage;
@@ -8,19 +8,19 @@ use super::lane::Done;
 use super::scenario::{HAND_OVER, Scenario};
 use super::{Bench, Failure};
 
-/// Cycles per packet of each part on a core that runs all of them, and of source and sink.
+/// Cycles per packet of each part on a core that runs all parts, and of source and sink.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone {
-    /// In the order of [`Part::ALL`](sluice_engine::placement::Part::ALL): the source belongs to receive, the sink to
-    /// transmit.
+    /// In the order of [`Part::ALL`](sluice_engine::placement::Part::ALL). The source's cycles count as receive, the
+    /// sink's as transmit.
     pub parts: [f64; 4],
     pub source: f64,
     pub sink: f64,
 }
 
 impl Alone {
-    /// Compute from the results of a single-core run. Work between the stages is attributed to the part that starts the
-    /// round.
+    /// Computes the costs from the results of a single-core run. Work between two stages is attributed to the part that
+    /// starts the round.
     pub fn of(done: &Done) -> Self {
         let stage = |stage: CycleStage| done.stages[stage as usize];
         let parse = stage(CycleStage::Parse);
@@ -39,7 +39,7 @@ impl Alone {
     }
 }
 
-/// Format a core's cycles per packet by purpose.
+/// Formats the cycles per packet of a core by purpose.
 pub fn text(done: &Done, packets: f64) -> String {
     let per = |cycles: u64| cycles as f64 / packets;
     let stages = CycleStage::ALL
@@ -60,20 +60,20 @@ pub fn text(done: &Done, packets: f64) -> String {
     )
 }
 
-/// Additional cycles per packet of a device, to make its core the bottleneck.
+/// Additional cycles per packet of a device, which make the device's core the bottleneck.
 const SLOW: u64 = 300;
 
 /// Cost of passing packets between two cores, in cycles per packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Between {
-    /// By the next part, in the order of [`Part::ALL`]: additional cycles of the core that hands over, and of the one
-    /// that takes over.
+    /// By the part that comes after the hand-over, in the order of [`Part::ALL`]: additional cycles of the core that
+    /// hands over, and of the core that takes over.
     pub over: [HandOver; 4],
-    /// Additional cycles of a receiving core if the other core used the buffer last.
+    /// Additional cycles of a receiving core if another core used the buffer last.
     pub back: f64,
 }
 
-/// Measure with a scenario's frames. Each core in turn is the bottleneck, and therefore has full bursts.
+/// Measures with the frames of a scenario. Each core in turn is the bottleneck, so that its bursts are full.
 pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Failure> {
     let mut by_part = [HandOver::default(); 4];
     if bench.on.len() < 2 {
@@ -94,8 +94,8 @@ pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Fa
         over.out = beside(frames.paced(SLOW, 0), &placement, &alone[..part])?;
         over.take = beside(frames.paced(0, SLOW), &placement, &alone[part..])?;
     }
-    // In the earlier runs, the core that hands over also received into buffers that the other core had sent; if it
-    // sends them itself, it does not.
+    // In the earlier runs, the core that hands over also received into buffers that the other core had sent. A core
+    // that sends its packets itself does not receive into such buffers.
     let returns = of([0, 1, 1, 0])?;
     let [_, first, _, last] = by_part;
     let there_and_back = beside(frames.paced(SLOW, 0), &returns, &[alone[0], alone[3]])?;
@@ -106,9 +106,9 @@ pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Fa
     Ok(Between { over: by_part, back })
 }
 
-/// Costs of parts and hand-overs. All cores are assumed to be equally distant.
+/// Costs of parts and hand-overs for the planner. All cores are assumed to be equally distant from one another.
 pub fn costs(parts: [f64; 4], between: Between) -> Costs {
-    // A finished packet costs only the ring.
+    // For a finished packet, a hand-over costs only the access to the ring.
     let ring = between.over[Part::Transmit as usize];
     Costs {
         parts,

@@ -1,4 +1,4 @@
-//! One core's part of a run: a source where it receives, its worker, and a sink where it sends.
+//! One core's part of a run: a source if the core receives, its worker, and a sink if the core sends.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::rig::reference::ports;
 use crate::rig::slices::Slices;
 use crate::rig::{BURST, Samples, Source};
 
-/// Clock of a worker's sessions.
+/// Clock of a worker's session timeouts.
 #[derive(Clone, Copy, Debug)]
 pub enum Time {
-    /// Time is real time.
+    /// The time is real time.
     Real(Clock),
-    /// Time that starts at `base` and advances by `step` nanoseconds for each session opened after the first `first`,
-    /// so that as many sessions end as are opened.
+    /// The time starts at `base` and advances by `step` nanoseconds for each session opened after the first `first`
+    /// sessions, so that as many sessions end as are opened.
     Opened { base: u64, step: u64, first: u64 },
 }
 
@@ -29,13 +29,14 @@ pub struct Lane<'m> {
     pub own: usize,
     pub worker: Worker<'m>,
     pub counters: Arc<WorkerCounters>,
-    /// Far end of its queues, if any.
+    /// Source and sink at the opposite ends of this core's queues, if it has queues.
     pub far: Option<Source>,
-    /// Traffic sent to it, if it receives.
+    /// Generator of the packets sent to this core, if the core receives.
     pub draw: Option<Draw>,
-    /// Whether packets come out through its queue.
+    /// Whether packets leave through this core's queue.
     pub drains: bool,
-    /// If packets that it receives come out through its own queue, it polls only that queue.
+    /// Index of this core's queue if the packets that the core receives also leave through it; then the sink polls only
+    /// that queue.
     pub local: Option<usize>,
     pub progress: Arc<Progress>,
     pub time: Time,
@@ -43,7 +44,7 @@ pub struct Lane<'m> {
     pub samples: Samples,
 }
 
-/// Number of slices per second.
+/// Number of time slices per second.
 const SLICES: u64 = 1_000;
 
 pub fn slices() -> Slices<Done> {
@@ -51,10 +52,10 @@ pub fn slices() -> Slices<Done> {
     Slices::new(width, width / 3)
 }
 
-/// Results of a lane, with cycles by purpose: writing frames, taking output frames, and the worker's stages.
+/// Results of a lane, with cycles by purpose: writing frames, freeing output frames, and the worker's stages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Number of frames that came out in the measured time.
+    /// Number of output frames in the measured time.
     pub counted: u64,
     /// Cycles of the measured time.
     pub cycles: u64,
@@ -92,7 +93,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Send frames of randomly drawn flows; returns their number.
+    /// Sends frames of randomly drawn flows; returns the number of frames.
     #[inline(always)]
     fn feed(&mut self) -> usize {
         if !self.progress.may_send(self.local) {
@@ -109,7 +110,7 @@ impl Lane<'_> {
         count
     }
 
-    /// Take output frames; returns their number.
+    /// Frees the output frames; returns their number.
     #[inline(always)]
     fn drain(&mut self) -> usize {
         let Some(far) = self.far.as_mut().filter(|_| self.drains) else {
@@ -129,13 +130,13 @@ impl Lane<'_> {
         came
     }
 
-    /// Run a round without new packets; returns the number of packets moved.
+    /// Runs a round in which the source sends nothing; returns the number of packets moved.
     pub fn round(&mut self) -> usize {
         let now = self.now();
         self.worker.round(now) + self.drain()
     }
 
-    /// Run a round with its source, and attribute its cycles.
+    /// Runs a round in which the source sends packets, and attributes the cycles to their purposes.
     #[inline(always)]
     fn step(&mut self, done: &mut Done) {
         let start = tsc::now();
@@ -156,12 +157,12 @@ impl Lane<'_> {
             moved += came;
         }
         if moved == 0 {
-            // Pause, so that cores with work don't wait for cache lines that this core polls.
+            // Pause, so that idle polling by this core does not delay the cores that write to the polled cache lines.
             (0..8).for_each(|_| std::hint::spin_loop());
         }
     }
 
-    /// Run packets for a number of cycles, together with the other lanes.
+    /// Runs the lane for a number of cycles, simultaneously with the other lanes.
     pub fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
         let mut warm = Done::default();
         let begin = together.meet(lanes);

@@ -1,9 +1,9 @@
 //! `placement`: throughput of each placement of processing parts on cores, compared with the prediction, and the
 //! planner's choice (P0, Fig. 9 and 10).
 //!
-//! Every core has a source where it receives and a sink where it sends; their cycles count as those parts. The
-//! predicted throughput of a placement is computed from the cycles of each part on one core, measured directly before
-//! it, and from the cost of hand-overs measured in the same rounds.
+//! Every core that receives has a source, and every core that sends has a sink; the source's cycles count as receive
+//! and the sink's as transmit. The predicted throughput of a placement is computed from the cycles of each part on one
+//! core, measured directly before it, and from the cost of hand-overs, measured in the same rounds.
 
 mod costs;
 pub mod lane;
@@ -28,22 +28,22 @@ use rig::Rig;
 use scenario::Scenario;
 use verdict::Planner;
 
-/// Maximum number of workers: with more, there are too many placements to measure.
+/// Maximum number of workers; with more workers, there would be too many placements to measure.
 const WORKERS: usize = 4;
 
 /// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlacementArguments {
-    /// Cores to use, of which the first four count; by default those that this process may use.
+    /// Cores to use; only the first four are used. By default, the cores that this process may use.
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     on: Vec<usize>,
-    /// Only scenarios whose name contains this text.
+    /// Measures only scenarios whose name contains this text.
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
     /// Duration of each run in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 60)]
     milliseconds: u64,
-    /// Print how the cycles of each core are used.
+    /// Print the cycles of each core by purpose.
     #[arg(long)]
     cycles: bool,
 }
@@ -57,7 +57,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// One run of a scenario: million packets per second, and the results of each core.
+    /// Runs a scenario once; returns the throughput in Mpps and the results of each core.
     fn run(&mut self, scenario: &Scenario, placement: &Placement) -> Result<(f64, Vec<Done>), Failure> {
         self.rigs += 1;
         let plane = rig::plane(scenario, placement)?;
@@ -84,8 +84,8 @@ fn alone() -> Option<Placement> {
     Placement::run_to_completion(&[0])
 }
 
-/// Placements to measure in addition to all parts on one worker: run-to-completion and pipelines on this number of
-/// workers, each distribution of the parts over two workers, and P0's pairings if there are enough workers.
+/// Placements to measure in addition to that with all parts on one worker: run-to-completion and pipelines on this
+/// number of workers, each distribution of the parts over two workers, and P0's pairings if there are enough workers.
 fn placements(workers: usize) -> Vec<Placement> {
     let topology = Topology::flat(workers as u16);
     let mut all = candidates(&cores(workers), &topology, &Load::even(SHARDS as u16));
@@ -103,11 +103,11 @@ fn placements(workers: usize) -> Vec<Placement> {
     all
 }
 
-/// Measured and predicted throughput of a placement, by run.
+/// Measured and predicted throughput of a placement, for each run.
 struct Case {
     placement: Placement,
     runs: Runs,
-    /// Costs measured directly before each run.
+    /// Costs of the parts on one core, measured directly before each run.
     alone: Vec<Alone>,
 }
 
@@ -124,16 +124,16 @@ impl Case {
 
 struct Outcome {
     scenario: Scenario,
-    /// Cases; the first one has all parts on one worker.
+    /// All cases; the first case has all parts on one worker.
     cases: Vec<Case>,
     costs: Costs,
     between: Between,
-    /// Distance between two cores by round.
+    /// Distance between two cores in cycles, for each round.
     lines: Vec<f64>,
 }
 
 impl Outcome {
-    /// The case of a placement, if measured.
+    /// The case of a placement, if it was measured.
     fn of(&self, placement: &Placement) -> Option<&Case> {
         self.cases.iter().find(|case| case.placement == *placement)
     }
@@ -163,7 +163,7 @@ impl Outcome {
     }
 }
 
-/// Predicted million packets per second.
+/// Predicted throughput in Mpps.
 fn expected(placement: &Placement, costs: &Costs, scenario: &Scenario) -> f64 {
     let topology = Topology::flat(WORKERS as u16);
     predict(placement, costs, &topology, &scenario.load(), tsc::frequency() as f64).packets_per_second / 1e6
@@ -174,14 +174,14 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     let mut cases = vec![Case::new(single.clone())];
     cases.extend(placements(workers).into_iter().map(Case::new));
     let (mut overs, mut lines) = (Vec::new(), Vec::new());
-    // Warm up, because the first run of a scenario finds cold caches.
+    // Warm up, because the caches are cold in the first run of a scenario.
     let (_, done) = bench.run(scenario, &single)?;
     let mut before = Alone::of(&done[0]);
     for _ in 0..runs {
         lines.push(line::cycles(bench.eal, bench.on)?);
         overs.push(between(bench, scenario)?);
         for place in 0..cases.len() {
-            // Other load varies, so each run has its own reference measurement.
+            // Measure the reference again for each run, because the load by other processes varies.
             let (rate, done) = bench.run(scenario, &single)?;
             if place == 0 {
                 cases[0].runs.add("mpps", rate);
@@ -262,7 +262,7 @@ fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
     }
 }
 
-/// Rows of P0's pairings in a scenario: on as many cores as P0 uses, and on two.
+/// Adds the rows of P0's pairings in a scenario: on as many cores as P0 uses, and on two cores.
 fn pairing_rows(outcome: &Outcome, run: &mut Run<'_>) {
     for pairing in &pairings::ALL {
         let ways = [("", pairing.spread()), (", two cores", pairing.halves())];

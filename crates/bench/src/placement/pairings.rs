@@ -1,11 +1,11 @@
 //! P0's eight pairings of two of its five stages on one core (its Table 4), mapped to the four parts.
 //!
-//! P0's RX is `receive`, its Validity `parse`, and its TX `transmit`. Its NAT and ConnTrack are both in `session`,
-//! where one lookup serves both.
+//! P0's stage RX is the part `receive`, its Validity is `parse`, and its TX is `transmit`. The stages NAT and ConnTrack
+//! are both in `session`, where one lookup serves both.
 
 use sluice_engine::placement::{Core, Placement};
 
-/// A pairing: its name; the core of each part if the other stages have separate cores; and the core of each part if the
+/// A pairing: its name; the core of each part if the other stages have a core each; and the core of each part if the
 /// other stages share a second core.
 pub struct Pairing {
     pub name: &'static str,
@@ -30,12 +30,12 @@ impl Pairing {
         Self { name, spread, halves }
     }
 
-    /// Placement with each stage outside of the pair on a separate core.
+    /// Placement in which each stage that is not in the pair has its own core.
     pub fn spread(&self) -> Option<Placement> {
         Placement::new(self.spread.map(|core| vec![core]))
     }
 
-    /// Placement with all stages outside of the pair on one core.
+    /// Placement in which all stages that are not in the pair share one core.
     pub fn halves(&self) -> Option<Placement> {
         Placement::new(self.halves.map(|core| vec![core]))
     }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn pairs_share_a_core_and_the_others_do_not() {
-        // The part that corresponds to each of P0's stages.
+        // The part that corresponds to a stage of P0.
         let part = |stage: &str| {
             ["RX", "Val", "NAT", "TX"]
                 .iter()

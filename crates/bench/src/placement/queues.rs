@@ -1,4 +1,4 @@
-//! Assignment of queues to workers, and DPDK setup for them.
+//! Assignment of queues to workers, and the DPDK setup for these queues.
 
 use sluice_dpdk::Plan;
 use sluice_dpdk::eal::Eal;
@@ -12,10 +12,10 @@ use crate::rig::policy::SHARDS;
 use crate::rig::{BUFFERS, Source, ring};
 use crate::rows::Failure;
 
-/// Number of a nonexistent worker.
+/// Index that no worker has.
 const NOBODY: WorkerIndex = WorkerIndex::MAX;
 
-/// Workers of a rig that have queues.
+/// Workers of a rig and their queues.
 pub struct Queues {
     workers: usize,
     pub count: u16,
@@ -24,13 +24,13 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Create the queues that stages need, on devices with the load's number of queues; `assists` says whether
-    /// receiving workers take over shards from others.
+    /// Creates the queues that the stages need, on devices with the load's number of queues; `assists` tells whether
+    /// receiving workers take over shards from other workers.
     pub fn of(stages: &Stages, workers: usize, load: &Load, assists: bool) -> Self {
         let mut receivers = stages.all(Part::Receive, workers);
         let mut senders = stages.senders(workers, assists);
         let count = receivers.len().max(senders.len()).min(usize::from(load.queues));
-        // Ring ports have equal numbers of receive and transmit queues.
+        // Ring ports have as many transmit queues as receive queues.
         receivers.resize(count.max(receivers.len()), NOBODY);
         senders.resize(count.max(senders.len()), NOBODY);
         let count = count as u16;
@@ -61,7 +61,7 @@ impl Queues {
         (0..self.workers).filter(|&worker| self.receives(worker)).collect()
     }
 
-    /// Workers that send for all, if some have no queue.
+    /// Workers that send the packets of all workers if some workers have no transmit queue; otherwise empty.
     pub fn senders(&self) -> Box<[WorkerIndex]> {
         if (0..self.workers).all(|worker| self.sends(worker)) {
             return Box::default();
@@ -70,7 +70,7 @@ impl Queues {
         senders.filter(|&sender| sender != NOBODY).collect()
     }
 
-    /// Plan of the near or the far ends of the ports.
+    /// DPDK plan of the gateway's ends of the ports, or of the opposite ends.
     pub fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
         let port = |name| {
             let device = ring(&format!("placement-{name}{number}"), if near { "b" } else { "a" }, 8192)?;
@@ -90,7 +90,7 @@ impl Queues {
         } else {
             (senders, receivers)
         };
-        // First in, first out; rings are large enough never to be full.
+        // Buffers are reused first in, first out; rings are so large that they are never full.
         (plan.cache, plan.handover) = (0, WITHIN as u32 * u32::from(self.count.max(1)));
         if !near {
             plan.buffers = BUFFERS;
@@ -98,7 +98,7 @@ impl Queues {
         Ok(plan)
     }
 
-    /// The far end of a worker's queues, if it has any.
+    /// Source and sink at the opposite ends of a worker's queues; `None` if the worker has no queues.
     pub fn far(&self, eal: &'static Eal, number: u32, own: usize) -> Result<Option<Source>, Failure> {
         match self.receives(own) || self.sends(own) {
             true => Ok(Some(Source::of(eal, &self.plan(number, false)?, own)?)),

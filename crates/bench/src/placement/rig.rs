@@ -1,5 +1,5 @@
-//! A gateway whose workers have the roles of a placement, between ring ports with a source at every receive queue and a
-//! sink at every transmit queue.
+//! A gateway whose workers have the roles of a placement, between ring ports; a source feeds every receive queue, and a
+//! sink reads every transmit queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,20 +27,22 @@ use crate::rows::Failure;
 
 /// Capacity of the session table.
 const CAPACITY: u32 = 6 * FLOWS;
-/// Number of sessions that are open at a time in scenarios where sessions end, and their timeout in nanoseconds.
+/// Number of sessions that are open simultaneously in scenarios in which sessions end, and their timeout in
+/// nanoseconds.
 const OPEN: u64 = FLOWS as u64;
 const WAIT: u64 = 120_000_000_000;
-/// Number of open sessions if long-lived flows have no packets meanwhile and must outlive a run.
+/// Number of open sessions in scenarios in which long-lived flows receive no packets during a run and must not time
+/// out.
 const OPEN_OUTSIDE: u64 = 3 * OPEN;
 
-/// Control plane of a scenario for some stages.
+/// Creates the control plane of a scenario for a placement.
 pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<ControlPlane, Failure> {
     let workers = placement.workers().len();
     let stages = Stages::of(placement, &placement.workers());
     let queues = Queues::of(&stages, workers, &scenario.load(), false);
     let mut policy = policy::policy(scenario.job, scenario.style(), CAPACITY)?;
     if let Some(homes) = scenario.homes {
-        // No terminals are added or removed, so the writer is not needed.
+        // The writer of the sites is dropped, because no terminals are added or removed.
         homes.serve(&mut policy)?;
     }
     if let Some(filters) = scenario.filters()? {
@@ -138,7 +140,7 @@ impl<'m> Rig<'m> {
         Ok(rig)
     }
 
-    /// From here on time advances with the number of opened sessions.
+    /// Makes the time advance with the number of opened sessions from now on.
     fn end_sessions(&mut self) {
         let owners = self.plane.start_parameters().owners.clone();
         let open = if self.scenario.opens == Opens::FromOutside {
@@ -156,7 +158,8 @@ impl<'m> Rig<'m> {
         }
     }
 
-    /// Shard of a flow, and the lane at which its packets arrive: that of its sessions, if that lane receives.
+    /// Shard of a flow, and index of the lane at which its packets arrive: the lane that owns the shard, if that lane
+    /// receives.
     fn place(&self, flow: u32) -> (u16, usize) {
         let setup = self.plane.start_parameters();
         let shard = match self.scenario.homes {
@@ -173,7 +176,7 @@ impl<'m> Rig<'m> {
         }
     }
 
-    /// Open all flows as their peers would.
+    /// Opens all flows by sending the packets that their endpoints would send.
     fn open(&mut self) -> Result<(), Failure> {
         let (scenario, count) = (self.scenario, self.lanes.len());
         let entrances: Vec<usize> = (0..FLOWS).map(|flow| self.place(flow).1).collect();
@@ -198,7 +201,7 @@ impl<'m> Rig<'m> {
                 };
                 let ports = [(u16::from(outside), packets.len())];
                 far.feed(&ports, sluice_wire::Checksums::Vouched, |_| rest.next().map(frame));
-                // A packet moves between workers at most once per part, so this many rounds suffice.
+                // A packet is handed over at most once per part, so this number of rounds suffices.
                 for own in (0..Part::ALL.len()).flat_map(|_| 0..count) {
                     let lane = &mut lanes[own];
                     let now = lane.now();
@@ -233,9 +236,10 @@ impl<'m> Rig<'m> {
             match flow {
                 FLOWS.. => fresh[lane].push(flow),
                 _ if is_busy => busy[lane].push(flow),
-                // Mappings of datagrams would end between two packets if time advances with the opened sessions.
+                // UDP flows are omitted: their mappings would end between two packets if time advances with the opened
+                // sessions.
                 _ if scenario.opens == Opens::FromOutside && flow % 2 == 1 => {}
-                // The busiest shard gets exactly its share.
+                // The packets of the busiest shard have an exact share, so they are not drawn with the others.
                 _ if shard == 0 && scenario.skew != Skew::Even => {}
                 _ => flows[lane].push(flow),
             }
@@ -273,11 +277,11 @@ impl<'m> Rig<'m> {
         shares
     }
 
-    /// Run all lanes for a number of cycles, each on its core: million packets per second, and the results of each
-    /// lane, for the time in which all had their cores exclusively.
+    /// Runs all lanes for a number of cycles, each on its own core. Returns the throughput in Mpps and the results of
+    /// each lane (one core with its source and sink), measured only while every lane had its core exclusively.
     ///
-    /// Sources are independent. If they have fixed shares, the slowest relative to its share determines the rate at
-    /// which all can run without loss.
+    /// Sources are independent of one another. If they have fixed shares, the source with the lowest rate relative to
+    /// its share limits the rate that all can sustain without loss.
     pub fn run(&mut self, cores: &[usize], cycles: u64) -> Result<(f64, Vec<Done>), Failure> {
         let done = quiet(self.scenario.name, self.lanes.len(), || {
             self.run_once(cores, cycles)?;
@@ -295,14 +299,15 @@ impl<'m> Rig<'m> {
         Ok((rate, done))
     }
 
-    /// Run once, whatever disturbance occurs; returns the number of output frames that were compared with a reference.
+    /// Runs once, without excluding disturbed slices; returns the number of output frames that were compared with a
+    /// reference.
     pub fn run_once(&mut self, cores: &[usize], cycles: u64) -> Result<usize, Failure> {
         let count = self.lanes.len();
         on_cores(&mut self.lanes, cores, |lane, together| {
             lane.run(together, count, cycles)
         })?;
         settle(&mut self.lanes, Lane::round);
-        // Check that all packets came out correctly.
+        // Check that all packets were output correctly.
         let (name, (sent, came)) = (self.scenario.name, self.lanes[0].progress.all());
         if sent != came {
             return Err(format!(
@@ -318,8 +323,8 @@ impl<'m> Rig<'m> {
         self.verify()
     }
 
-    /// Compare the sampled output frames with those of an independent library, if all have one size and belong to known
-    /// flows; returns their number.
+    /// Compares the sampled output frames with frames built by an independent library, if all frames have one size and
+    /// belong to known flows; returns the number of compared frames.
     fn verify(&mut self) -> Result<usize, Failure> {
         let (scenario, mut count) = (self.scenario, 0);
         let flows = Flows {

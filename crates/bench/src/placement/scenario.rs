@@ -1,5 +1,5 @@
-//! Scenarios: traffic, devices and work; and the packets that a source sends: each of a randomly drawn flow, some flows
-//! more often than others, or of a new flow.
+//! Scenarios (traffic, devices and work) and the packets that a source sends. Each packet belongs to a randomly drawn
+//! flow, with some flows drawn more often than others, or to a new flow.
 
 use std::sync::Arc;
 
@@ -17,26 +17,26 @@ use crate::rig::sites::{Homes, dressed};
 use crate::rows::Failure;
 
 pub const FLOWS: u32 = 8_000;
-/// Number of additional flows that are opened in turn.
+/// Number of additional flows, which are opened one after the other.
 pub const FRESH: u32 = 65_536;
 
-/// Flows that have more packets than others.
+/// Distribution of packets over flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Skew {
     Even,
     /// One flow has this share of all packets.
     Flow(f64),
-    /// The flows of one shard together have this share.
+    /// The flows of one shard have this share of all packets in total.
     Shard(f64),
 }
 
-/// Packets that open sessions.
+/// Which packets open sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opens {
     None,
-    /// One in this number of packets from inside.
+    /// One in this number of packets from inside opens a session.
     OneIn(u32),
-    /// Every packet from outside: another remote endpoint sends to a mapped port.
+    /// Every packet from outside opens a session: a new remote endpoint sends to a mapped port.
     FromOutside,
 }
 
@@ -44,12 +44,13 @@ pub enum Opens {
 pub type Sizes = &'static [(usize, u32)];
 
 const SHORT: Sizes = &[(SHORTEST, 1)];
-/// Traffic of a French carrier's customers, by classes of up to 64, 128, 576 and 1,280 bytes, and above.
+/// Frame sizes of the customer traffic of a French carrier, by classes of up to 64, 128, 576 and 1,280 bytes, and
+/// above.
 pub const SFR: Sizes = &[(60, 20), (90, 28), (350, 16), (900, 9), (1514, 27)];
-/// Number of packets from inside per session in that traffic.
+/// Number of packets from inside per session in the carrier's traffic.
 const SFR_SESSION: u32 = 26;
 
-/// Frame lengths, repeated by frequency.
+/// Frame lengths, each repeated in proportion to its frequency.
 pub fn lengths(sizes: Sizes) -> Vec<usize> {
     let each = sizes.iter().map(|&(length, count)| vec![length; count as usize]);
     each.collect::<Vec<_>>().concat()
@@ -69,14 +70,15 @@ pub struct Scenario {
     pub pace: Pace,
     /// Maximum number of queues per device.
     pub queues: u16,
-    /// Number of rules that each packet is compared with linearly.
+    /// Number of filter rules that each packet is compared with by linear search.
     pub filter: usize,
-    /// Subscriber sites of the flows, with as many terminals as flows.
+    /// Subscriber sites of the flows, with one terminal per flow.
     pub homes: Option<Homes>,
 }
 
 impl Scenario {
-    /// Established flows of short frames from both sides, with a queue for every worker.
+    /// A scenario of established flows with the shortest frames from both sides, and devices with a queue for every
+    /// worker.
     const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -97,7 +99,7 @@ impl Scenario {
         }
     }
 
-    /// Established flows with these frame sizes, in one direction or both, with or without sites.
+    /// A scenario of established flows with these frame sizes, in one direction or both, with or without sites.
     pub const fn of_frames(sizes: Sizes, direction: Direction, style: Style, homes: Option<Homes>) -> Self {
         Self {
             sizes,
@@ -142,7 +144,7 @@ impl Scenario {
         Self { opens, style, ..self }
     }
 
-    /// Stateless forwarding with this number of filter rules.
+    /// This scenario with stateless forwarding and this number of filter rules.
     const fn forwarding(self, filter: usize) -> Self {
         let job = Job::Forward;
         Self { job, filter, ..self }.from(Direction::Up)
@@ -165,7 +167,7 @@ impl Scenario {
         self.homes.map_or(Hosts::Sixteen, Homes::hosts)
     }
 
-    /// Translation style: timeouts are short if sessions are opened.
+    /// Translation style: timeouts are short if the scenario opens sessions.
     pub fn style(&self) -> Style {
         Style {
             short: self.opens != Opens::None,
@@ -173,11 +175,11 @@ impl Scenario {
         }
     }
 
-    /// Possible distribution of the work.
+    /// The load of the scenario as input of the planner.
     pub fn load(&self) -> Load {
         let (even, queues) = (Load::even(SHARDS as u16), self.queues);
         match (self.job, self.skew) {
-            // A packet without a session stays with the worker that receives it.
+            // If packets have no session and there is one queue, each packet stays with the worker that receives it.
             (Job::Forward, _) if queues == 1 => Load {
                 queues,
                 ..Load::even(1)
@@ -191,7 +193,7 @@ impl Scenario {
         }
     }
 
-    /// Whether packets belong to established flows, open one, or have none.
+    /// Name in rows: whether packets belong to established flows, open flows, or belong to no session.
     pub fn flows(&self) -> &'static str {
         match (self.job, self.opens) {
             (Job::Forward, _) => "none",
@@ -217,7 +219,7 @@ impl Scenario {
 /// Scenario with which hand-overs are measured.
 pub const HAND_OVER: Scenario = Scenario::new("hand-over");
 
-/// Scenarios of established and new flows from either side, from which P0's pairings are predicted.
+/// Scenarios of established and new flows in either direction, from which P0's pairings are predicted.
 pub const PLAIN: [&str; 4] = ["established up", "established down", "new up", "new down"];
 
 pub const ALL: [Scenario; 20] = [
@@ -257,23 +259,23 @@ pub struct Draw {
     checksums: Checksums,
     opens: Opens,
     pub flows: Vec<u32>,
-    /// Flows with more packets than others.
+    /// Flows that have more packets than others.
     pub hot: Vec<u32>,
-    /// Share of packets of the hot flows, in units of 2^-32.
+    /// Share of packets that belong to the hot flows, in units of 2^-32.
     pub share: u64,
-    /// Flows that it opens in turn.
+    /// Flows that this source opens one after the other.
     pub fresh: Vec<u32>,
     publics: Arc<Publics>,
     random: Random,
     /// Number of drawn packets that may open a session.
     drawn: u32,
-    /// Contents of frames, repeated by frequency.
+    /// Contents of frames by length, each repeated in proportion to its frequency.
     fillings: Vec<Filling>,
     homes: Option<Homes>,
 }
 
 impl Draw {
-    /// Create for a lane, without flows.
+    /// Creates a generator for a lane, without flows.
     pub fn new(scenario: &Scenario, own: usize, publics: Arc<Publics>) -> Self {
         let filling = |length: usize| Filling::new(length + CHECK_SEQUENCE);
         Self {
@@ -299,7 +301,7 @@ impl Draw {
         }
     }
 
-    /// Write the next packet for a port.
+    /// Writes the next packet that arrives at a port.
     #[inline(always)]
     pub fn write(&mut self, port: u16, packet: &mut Packet<'_>) {
         let filling = match self.fillings.len() {
@@ -315,7 +317,7 @@ impl Draw {
         frame.write(packet.bytes_mut());
     }
 
-    /// The next packet for a port.
+    /// Returns the next packet that arrives at a port.
     #[inline(always)]
     fn next(&mut self, port: u16) -> Written {
         if let Opens::OneIn(many) = self.opens
@@ -332,7 +334,7 @@ impl Draw {
         let public = (port == 1).then(|| self.publics[number as usize]);
         let mut written = data(self.homes.map_or(Hosts::Sixteen, Homes::hosts), number, public);
         if self.opens == Opens::FromOutside {
-            // Remote endpoints to which no flow was opened.
+            // Use a remote endpoint to which no flow was opened.
             self.drawn = self.drawn.wrapping_add(1);
             let end = self.drawn % (FRESH * 4);
             written.source = (0x0909_0000 + (end >> 8), 1024 + (end & 0xff) as u16);

@@ -1,4 +1,4 @@
-//! Slow devices: additional cycles for each received or sent packet.
+//! Slow devices: each received or sent packet takes additional cycles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,20 +11,21 @@ use sluice_engine::packet::io::{
 
 use crate::rig::lanes::Progress;
 
-/// Cycles per packet in addition to those of the rings.
+/// Cycles per packet in addition to those of the ring port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     pub receive: u64,
     pub transmit: u64,
 }
 
-/// Slowed-down devices of a worker. Packets wait in them while the gateway contains enough packets.
+/// Devices of a worker that are slowed down. Further packets wait in a device while the gateway contains enough
+/// packets.
 pub struct Slow {
     io: DpdkIo,
     pace: Pace,
     own: usize,
     progress: Arc<Progress>,
-    /// Whether flows are open; nothing is counted before.
+    /// Whether all flows are open; packets are not counted before.
     open: Arc<AtomicBool>,
 }
 

@@ -1,23 +1,23 @@
-//! Evaluation of the rows: the best placement, the error of predictions, and the quality of each planner.
+//! Evaluation of the rows: the best placement, the error of predictions, and the quality of each planner's choice.
 
 use sluice_engine::placement::Placement;
 
 use super::{Case, Outcome};
 use crate::rows::{Figure, Row, Run, pairs};
 
-/// Tolerated relative error of predictions.
+/// Relative error up to which a prediction counts as correct.
 const CLOSE: f64 = 0.10;
-/// Tolerated shortfall of the chosen placement behind the best.
+/// Maximum relative difference between the best placement and an acceptable choice of the planner.
 const BEHIND: f64 = 0.05;
 
-/// Planners that select placements.
+/// Planners that choose placements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planner {
     /// The planner under test.
     Sluice,
     /// All cores run all parts.
     RunToCompletion,
-    /// Half of the cores receive and parse for the others.
+    /// Half of the cores receive and parse packets for the other half.
     Pipeline,
 }
 
@@ -33,31 +33,32 @@ impl Planner {
     }
 }
 
-/// The case with the highest rate among some.
+/// The case with the highest rate among the selected placements.
 fn best(outcome: &Outcome, among: impl Fn(&Placement) -> bool) -> Option<&Case> {
     let cases = outcome.cases.iter().filter(|case| among(&case.placement));
     cases.max_by(|one, other| one.median().total_cmp(&other.median()))
 }
 
-/// Relative excess of the measured rates of a case over the predicted ones: minimum, median and maximum.
+/// Relative difference between the measured and the predicted rates of a case: minimum, median and maximum.
 fn off(case: &Case) -> Figure {
     let [mpps, predicted] = ["mpps", "predicted_mpps"].map(|name| case.runs.of(name));
     Figure::of(&pairs(mpps, predicted, |mpps, predicted| mpps / predicted - 1.0))
 }
 
-/// Shortfall of a planner's choice behind the best placement.
+/// Relative difference between the rate of the best placement and that of a planner's choice.
 fn behind(outcome: &Outcome, planner: Planner, workers: usize) -> Option<f64> {
     let planned = outcome.planned(planner, workers)?;
     let rate = outcome.of(&planned)?.median();
     Some(1.0 - rate / best(outcome, |_| true)?.median())
 }
 
-/// Whether a case is predicted well enough: by the median, or because the variation between runs exceeds the error.
+/// Whether the prediction for a case is close enough: because the median error is small, or because the variation
+/// between runs exceeds the error.
 fn is_close(off: &Figure) -> bool {
     off.median.abs() <= CLOSE || off.min <= 0.0 && off.max >= 0.0
 }
 
-/// Print the evaluation, and add a row for each planner.
+/// Prints the evaluation, and adds a row for each planner.
 pub fn conclude(outcomes: &[Outcome], workers: usize, run: &mut Run<'_>) {
     println!("Scenarios that run-to-completion does not win:");
     for outcome in outcomes {

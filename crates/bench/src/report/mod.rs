@@ -12,10 +12,10 @@ use crate::result::{FOLDER, Measured};
 use crate::rows::{Failure, Figure, Row, grid};
 use plot::{Bar, bars};
 
-/// Locations of the results and of the page.
+/// Locations of the results and of the report.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArguments {
-    /// Folder of the results, as written with --json.
+    /// Folder that contains the results, as written with --json.
     #[arg(default_value = FOLDER, value_name = "FOLDER")]
     from: PathBuf,
     /// File of the page; by default report.html in the folder of the results.
@@ -28,7 +28,7 @@ struct References {
     source: Vec<Source>,
 }
 
-/// Published figures from one source, for comparison with a figure of a benchmark.
+/// Published figures from one source, which are shown beside a figure of a benchmark.
 #[derive(Deserialize)]
 struct Source {
     text: String,
@@ -37,7 +37,7 @@ struct Source {
     values: toml::Table,
 }
 
-/// Render the page. Files that contain no result are reported and skipped.
+/// Renders the page. Files that contain no result are reported and skipped.
 pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     let to = arguments
         .to
@@ -120,7 +120,7 @@ fn section(page: &mut String, measured: &Measured, sources: &[Source]) {
             .filter(|(name, is_figure)| *is_figure && rows.iter().any(|row| row.get(name).is_some()))
         {
             let mut drawn = drawn(&rows, figure);
-            // Only for the first part, because they apply to the whole benchmark.
+            // Only in the first part, because published figures apply to the whole benchmark.
             for source in sources.iter().filter(|source| place == 0 && source.figure == *figure) {
                 drawn.extend(source.values.iter().map(|(what, value)| Bar {
                     label: what.clone(),
@@ -157,7 +157,7 @@ fn section(page: &mut String, measured: &Measured, sources: &[Source]) {
     }
 }
 
-/// Rows grouped by their `flows`, in order; one group if they have none.
+/// Rows grouped by their key `flows`, in order; one group if rows have no such key.
 fn parts(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
     let mut parts: Vec<(String, Vec<&Row>)> = Vec::new();
     for row in rows {
@@ -170,7 +170,7 @@ fn parts(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
     parts
 }
 
-/// A bar per row that has the figure, labelled by its case and by the keys that differ.
+/// Creates a bar for each row that has the figure, labelled with its case and with the keys that differ between rows.
 fn drawn(rows: &[&Row], figure: &str) -> Vec<Bar> {
     let differs = |name: &str| rows.iter().any(|row| row.text_of(name) != rows[0].text_of(name));
     let with = rows.iter().filter_map(|row| Some((row, row.get(figure)?)));
@@ -189,7 +189,7 @@ fn drawn(rows: &[&Row], figure: &str) -> Vec<Bar> {
     with.map(bar).collect()
 }
 
-/// A table of cells, each with a flag for numbers.
+/// Writes a table of cells, each with a flag that marks numbers.
 fn table(page: &mut String, head: &[&str], lines: impl Iterator<Item = Vec<(String, bool)>>) {
     let names: String = head.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
     let _ = writeln!(page, "<table>\n<tr>{names}</tr>");

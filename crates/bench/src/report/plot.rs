@@ -1,4 +1,4 @@
-//! A bar chart as SVG: one bar per row, with the range over its runs.
+//! A bar chart as SVG: one bar per row, which shows the median and the range over the runs.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ const VALUES: f64 = 110.0;
 const STEP: f64 = 20.0;
 const TOP: f64 = 24.0;
 
-/// Ratio of the largest to the smallest value from which on the scale is logarithmic.
+/// Ratio between the largest and the smallest value above which the scale is logarithmic.
 const WIDE: f64 = 100.0;
 
 pub fn bars(title: &str, bars: &[Bar]) -> String {

@@ -1,4 +1,4 @@
-//! Frames of sources: for each packet a flow is drawn uniformly, and its frame is written into the packet's buffer.
+//! Frames of sources: for each packet, a flow is drawn uniformly, and its frame is written into the packet's buffer.
 
 use sluice_wire::checksum;
 use sluice_wire::tcp::flag;
@@ -7,26 +7,26 @@ use sluice_wire::tcp::flag;
 pub const SHORTEST: usize = 60;
 /// Length of the longest headers: Ethernet, IPv4, TCP.
 pub const HEADERS: usize = 54;
-/// Length of the frame check sequence, which counts in a frame's size but is not in memory.
+/// Length of the frame check sequence, which counts towards a frame's size but is not in memory.
 pub const CHECK_SEQUENCE: usize = 4;
-/// Length of the identification at the end of a frame: a timestamp of 48 bits, or a flow number in the last 32.
+/// Length of the tail of a frame: a 48-bit timestamp, or 16 unused bits and a 32-bit flow number.
 const TAIL: usize = 6;
 
-/// MAC addresses of the gateway and its neighbours.
+/// Inside MAC address of the gateway.
 pub const INSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 pub const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
-/// MAC address of all inside hosts, which are behind one router.
+/// MAC address from which all inside hosts' frames come: that of one router in front of them.
 pub const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 254];
 pub const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 2, 254];
 
 /// Seed of most random draws.
 pub const SEED: u64 = 88_172_645_463_325_252;
 
-/// A random number generator, the same as the probe's.
+/// A random number generator (the one of the stand-alone probe).
 #[derive(Clone, Copy, Debug)]
 pub struct Random(pub u64);
 
-/// Random numbers that are each independent of the previous one (splitmix64).
+/// A random number generator (splitmix64) whose numbers don't depend on the previous number.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed(pub u64);
 
@@ -42,7 +42,7 @@ impl Mixed {
 }
 
 impl Random {
-    /// A random number below `count`.
+    /// Returns a random number below `count`.
     #[inline(always)]
     pub fn below(&mut self, count: u64) -> u32 {
         self.0 ^= self.0 << 13;
@@ -51,13 +51,13 @@ impl Random {
         (((self.0 >> 32) * count) >> 32) as u32
     }
 
-    /// A random element of a slice.
+    /// Returns a random element of a slice.
     #[inline(always)]
     pub fn of<'t, T>(&mut self, some: &'t [T]) -> &'t T {
         &some[self.below(some.len() as u64) as usize]
     }
 
-    /// Shuffle with equal probability of every order (Fisher-Yates).
+    /// Shuffles a slice; every order has the same probability (Fisher-Yates).
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, self.below(last as u64 + 1) as usize);
@@ -82,7 +82,7 @@ pub enum Hosts {
     InTurn(u32),
 }
 
-/// Endpoints of flow `number`: half of the flows are TCP.
+/// Endpoints of flow `number`; half of the flows are TCP, the others UDP.
 #[inline(always)]
 pub fn ends(hosts: Hosts, number: u32) -> Ends {
     let remote = 0x0808_0000u32.wrapping_add(number.wrapping_mul(2_654_435_761) >> 12);
@@ -104,27 +104,27 @@ pub fn ends(hosts: Hosts, number: u32) -> Ends {
 pub trait Frame: Copy {
     /// IP version: 4 or 6.
     const FAMILY: u32 = 4;
-    /// Offsets of the last 32 bits of the source address, and of the source port.
+    /// Offsets of the last 32 bits of the source address, and of the source port, in a frame.
     const SOURCE: (usize, usize) = (26, 34);
 
     /// Length of this frame without the frame check sequence.
     fn length(&self) -> usize;
 
-    /// Write it with correct checksums.
+    /// Writes the frame with correct checksums.
     fn write(&self, frame: &mut [u8]);
 }
 
-/// A packet of a flow, as the shortest frame over IPv4.
+/// A packet of a flow, written as the shortest frame over IPv4.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
     pub source: (u32, u16),
     pub destination: (u32, u16),
     pub tcp: bool,
     pub flags: u8,
-    /// Sequence and acknowledgment number.
+    /// TCP sequence number and acknowledgment number.
     pub numbers: (u32, u32),
     pub macs: ([u8; 6], [u8; 6]),
-    /// Number of the flow, in the last four bytes of the frame.
+    /// Number of the flow, which is in the last four bytes of the frame.
     pub mark: u32,
 }
 
@@ -133,7 +133,7 @@ pub fn mark(frame: &[u8]) -> u32 {
     frame.last_chunk().map_or(u32::MAX, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Data packet of flow `number`: outgoing, or an answer to the public address and port.
+/// Data packet of flow `number`: a packet from inside, or a reply to the given public address and port.
 #[inline(always)]
 pub fn data(hosts: Hosts, number: u32, public: Option<(u32, u16)>) -> Written {
     let e = ends(hosts, number);
@@ -153,12 +153,12 @@ pub fn data(hosts: Hosts, number: u32, public: Option<(u32, u16)>) -> Written {
 }
 
 impl Written {
-    /// This packet as the flow's first one.
+    /// This packet changed to the first packet of its flow.
     pub fn first(self) -> Self {
         self.with(flag::SYN, (1, 0))
     }
 
-    /// This packet with other flags and numbers.
+    /// This packet with other TCP flags and numbers.
     #[inline(always)]
     pub fn with(self, flags: u8, numbers: (u32, u32)) -> Self {
         Self { flags, numbers, ..self }
@@ -185,8 +185,8 @@ impl Frame for Written {
     }
 }
 
-/// Write the headers of a frame of `length` bytes without the frame check sequence, whose bytes after [`HEADERS`] have
-/// the sum `rest`. After a UDP header, the bytes up to there are data, all zeros.
+/// Writes the headers of a frame of `length` bytes without the frame check sequence; `rest` is the checksum of the
+/// bytes after [`HEADERS`]. After a UDP header, the bytes up to the length of [`HEADERS`] are payload, all zeros.
 #[inline(always)]
 fn headers(head: &mut [u8; HEADERS], w: &Written, length: usize, rest: u16) {
     let [whole, segment] = [length - 14, length - 34].map(|bytes| bytes as u16);
@@ -217,7 +217,8 @@ fn headers(head: &mut [u8; HEADERS], w: &Written, length: usize, rest: u16) {
     head[at..at + 2].copy_from_slice(&transport_sum(checksum::add(data, pseudo), w.tcp).to_be_bytes());
 }
 
-/// A transport checksum; for UDP, zero would mean that there is none (RFC 768).
+/// Transport checksum from a one's complement sum. For UDP, zero is written as 0xffff, because zero would mean that
+/// there is no checksum (RFC 768).
 #[inline(always)]
 fn transport_sum(sum: u16, tcp: bool) -> u16 {
     match !sum {
@@ -226,7 +227,7 @@ fn transport_sum(sum: u16, tcp: bool) -> u16 {
     }
 }
 
-/// First halves of the IPv6 addresses of inside hosts, remote hosts, and public addresses.
+/// First 64 bits of the IPv6 addresses of inside hosts, remote hosts, and public addresses.
 pub const INSIDE6: u64 = 0x2001_0db8_0001_0000;
 pub const REMOTE6: u64 = 0x2001_0db8_0002_0000;
 pub const PUBLIC6: u64 = 0x2001_0db8_0003_0000;
@@ -234,7 +235,7 @@ pub const PUBLIC6: u64 = 0x2001_0db8_0003_0000;
 /// Number of bytes after the IPv6 header: a TCP header and the flow number.
 const PAYLOAD6: u16 = 24;
 
-/// The same packet over IPv6: the numbers of [`Written`] are the last 32 bits of the addresses.
+/// The same packet over IPv6: the last 32 bits of each IPv6 address are the IPv4 address in [`Written`].
 #[derive(Clone, Copy, Debug)]
 pub struct Written6(Written);
 
@@ -244,7 +245,7 @@ impl From<Written> for Written6 {
     }
 }
 
-/// An IPv6 address from its first half and a number.
+/// An IPv6 address from its first 64 bits and a number.
 pub fn address6(half: u64, number: u32) -> [u8; 16] {
     (u128::from(half) << 64 | u128::from(number)).to_be_bytes()
 }
@@ -292,7 +293,7 @@ impl Frame for Written6 {
     }
 }
 
-/// Bytes between headers and tail of frames of one size.
+/// Bytes between headers and tail, for frames of one size.
 #[derive(Clone, Debug)]
 pub struct Filling {
     bytes: Box<[u8]>,
@@ -300,7 +301,7 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Create for frames of `size` bytes including the frame check sequence, at least 64.
+    /// Creates the bytes for frames of `size` bytes including the frame check sequence; `size` is at least 64.
     pub fn new(size: usize) -> Self {
         let length = size - CHECK_SEQUENCE - TAIL - HEADERS;
         let bytes: Box<[u8]> = (0..length).map(|at| at as u8).collect();
@@ -313,7 +314,7 @@ impl Filling {
         HEADERS + self.bytes.len() + TAIL
     }
 
-    /// Bytes after a transport header of `transport` bytes, in a frame with this tail.
+    /// Returns the bytes after a transport header of `transport` bytes, in a frame with this tail.
     pub fn payload(&self, tail: u64, transport: usize) -> Vec<u8> {
         // The longest transport header is that of TCP, with 20 bytes.
         let zeros = vec![0; 20 - transport];
@@ -321,19 +322,19 @@ impl Filling {
     }
 }
 
-/// A packet as a frame of any size.
+/// A packet written as a frame of any size.
 #[derive(Clone, Copy, Debug)]
 pub struct Filled<'f> {
     pub written: Written,
-    /// Tail, of which 48 bits are written.
+    /// Tail, of which the lowest 48 bits are written.
     pub tail: u64,
     pub filling: &'f Filling,
-    /// Whether the buffer already contains the filling.
+    /// Whether the buffer already contains the bytes between headers and tail.
     pub kept: bool,
 }
 
 impl<'f> Filled<'f> {
-    /// All bytes of a packet whose tail is its flow number.
+    /// A frame with all of its bytes; its tail is the flow number of the packet.
     #[inline(always)]
     pub fn new(written: Written, filling: &'f Filling) -> Self {
         let (tail, kept) = (written.mark.into(), false);
@@ -365,7 +366,7 @@ impl Frame for Filled<'_> {
             body.copy_from_slice(&self.filling.bytes);
         }
         tail.copy_from_slice(&self.tail.to_be_bytes()[8 - TAIL..]);
-        // After an odd number of bytes, the bytes of the tail are in the other halves of their words.
+        // If the number of preceding bytes is odd, each byte of the tail is in the other half of its 16-bit word.
         let sum = match body.len() % 2 {
             0 => checksum::sum(tail),
             _ => checksum::sum(tail).swap_bytes(),
@@ -375,12 +376,12 @@ impl Frame for Filled<'_> {
     }
 }
 
-/// A frame of which only headers and tail are written; between them the buffer keeps its contents. The transport
-/// checksum is that of other data, so the device must report it as verified.
+/// A frame of which only headers and tail are written; the bytes between them keep the buffer's contents. The transport
+/// checksum does not match these bytes, so the device must report it as verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamped<'f> {
     pub head: &'f [u8; HEADERS],
-    /// Tail, of which 48 bits are written.
+    /// Tail, of which the lowest 48 bits are written.
     pub tail: u64,
     pub length: usize,
 }
@@ -402,7 +403,7 @@ impl Frame for Stamped<'_> {
     }
 }
 
-/// Tail of a frame.
+/// Reads the tail of a frame.
 #[inline(always)]
 pub fn tail(frame: &[u8]) -> u64 {
     let mut bytes = [0; 8];
@@ -412,14 +413,14 @@ pub fn tail(frame: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// A frame, possibly with VLAN tags of `N` bytes, which add to its length.
+/// A frame, optionally with `N` bytes of VLAN tags in addition to its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagged<F, const N: usize> {
     pub frame: F,
     pub tags: Option<[u8; N]>,
 }
 
-/// Insert VLAN tags into a frame that was written after reserved space.
+/// Inserts VLAN tags into a frame; the frame was written after a gap that is reserved for the tags.
 #[inline(always)]
 pub fn put_tags<const N: usize>(frame: &mut [u8], tags: [u8; N]) {
     if frame.len() >= 12 + N {

@@ -1,4 +1,4 @@
-//! A gateway with one worker between ring ports, and requests to workers.
+//! A gateway with one worker between ring ports, and control requests to workers.
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
@@ -15,7 +15,7 @@ use super::policy::{Job, neighbours};
 use super::{Source, join};
 use crate::rows::Failure;
 
-/// Time of sessions, derived from the cycle counter.
+/// Clock of sessions, derived from the cycle counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: u64,
@@ -36,7 +36,7 @@ impl Clock {
     }
 }
 
-/// Requests to a worker, which processes them in its rounds.
+/// Sends requests to a worker, which processes them in its rounds.
 pub struct Desk(pub WorkerHandle);
 
 impl Desk {
@@ -48,7 +48,7 @@ impl Desk {
             .map_err(|_| "the worker takes no requests")?)
     }
 
-    /// Send a request, and run rounds of the worker until it answers.
+    /// Sends a request, and runs rounds of the worker until it replies.
     pub fn ask(&self, request: Request, mut round: impl FnMut()) -> Result<Reply, Failure> {
         self.send(request)?;
         loop {
@@ -93,7 +93,7 @@ fn list(cursor: Cursor, into: Vec<SessionInfo>) -> Request {
     Request::List { cursor, filter, into }
 }
 
-/// A gateway with one worker, and the source at the far ends of its ports.
+/// A gateway with one worker, and the source at the opposite ends of its ports.
 pub struct Gateway<'m> {
     pub plane: ControlPlane,
     pub rounds: Rounds<'m>,
@@ -101,7 +101,7 @@ pub struct Gateway<'m> {
     pub devices: Devices,
 }
 
-/// The gateway's worker, which another thread may run.
+/// The gateway's worker; another thread may run it.
 pub struct Rounds<'m> {
     pub worker: Worker<'m>,
     desk: Desk,
@@ -122,7 +122,7 @@ impl Rounds<'_> {
 }
 
 impl<'m> Gateway<'m> {
-    /// Create a gateway with two ports that knows the default neighbours.
+    /// Creates a gateway with two ports that has the default neighbour entries.
     pub fn new(
         eal: &'static Eal,
         number: u32,
@@ -137,7 +137,7 @@ impl<'m> Gateway<'m> {
         Ok(gateway)
     }
 
-    /// Create a gateway without neighbours that receives from these ports.
+    /// Creates a gateway without neighbour entries that receives from these ports.
     pub fn over(
         [source, Source { io, devices }]: [Source; 2],
         mut plane: ControlPlane,
@@ -176,12 +176,12 @@ impl<'m> Gateway<'m> {
         self.rounds.session_packets()
     }
 
-    /// Start listing sessions; [`Gateway::listed`] returns the answer.
+    /// Starts to list sessions; [`Gateway::listed`] returns the reply.
     pub fn list(&mut self, cursor: Cursor, into: Vec<SessionInfo>) -> Result<(), Failure> {
         self.rounds.desk.send(list(cursor, into))
     }
 
-    /// The answer to [`Gateway::list`], if available.
+    /// Returns the reply to [`Gateway::list`], if it has arrived.
     pub fn listed(&mut self) -> Option<(Option<Cursor>, Vec<SessionInfo>)> {
         match self.rounds.desk.0.replies.try_recv() {
             Ok(Reply::Listed { next, sessions }) => Some((next, sessions)),
@@ -194,7 +194,7 @@ impl<'m> Gateway<'m> {
         self.plane.counters()[0].cycles.each_ref().map(|stage| stage.get())
     }
 
-    /// Bytes of memory per session, with this number of lines per shard.
+    /// Bytes of memory per session, if each shard has this number of cache lines.
     pub fn bytes_per_session(plane: &ControlPlane, lines: usize, sessions: u32) -> f64 {
         lines as f64 * 64.0 * plane.start_parameters().owners.len() as f64 / f64::from(sessions)
     }
@@ -206,13 +206,13 @@ impl<'m> Gateway<'m> {
     }
 }
 
-/// Drops for a reason, over all workers and interfaces.
+/// Number of packets dropped for a reason, over all workers and interfaces.
 pub fn dropped(plane: &ControlPlane, reason: Reason) -> u64 {
     let interfaces = plane.counters().iter().flat_map(|worker| &worker.interfaces);
     interfaces.map(|interface| interface.drops(reason)).sum()
 }
 
-/// Drops by reason.
+/// Number of dropped packets by reason.
 pub fn drops(plane: &ControlPlane) -> Vec<(&'static str, u64)> {
     let all = Reason::all().map(|reason| (reason.name(), dropped(plane, reason)));
     all.filter(|&(_, count)| count > 0).collect()

@@ -1,4 +1,4 @@
-//! Lanes: the concurrent work of each core in a run, including source and sink.
+//! Lanes: the concurrent work of the cores in a run, each with its source and sink.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -14,15 +14,15 @@ use crate::rows::Failure;
 #[derive(Debug, Default)]
 pub struct Together {
     ready: AtomicUsize,
-    /// Cycle at which the measurement starts; 0 while it is not known.
+    /// Cycle at which the measurement starts; 0 until it is determined.
     begin: AtomicU64,
 }
 
 impl Together {
-    /// Wait for all `lanes`; returns the cycle at which the measurement starts.
+    /// Waits for all `lanes`; returns the cycle at which the measurement starts.
     pub fn meet(&self, lanes: usize) -> u64 {
         if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == lanes {
-            // Leave time for some warm-up rounds.
+            // Leave time for several warm-up rounds.
             self.begin.store(tsc::now() + tsc::frequency() / 100, Ordering::Release);
         }
         loop {
@@ -34,7 +34,7 @@ impl Together {
     }
 }
 
-/// The given cores, or by default those that this process may use; at most `most`.
+/// The cores given, or by default the cores that this process may use; at most `most` cores.
 pub fn cores(named: &[usize], most: usize) -> Vec<usize> {
     let mut cores = match named {
         [] => allowed_cores(),
@@ -44,7 +44,7 @@ pub fn cores(named: &[usize], most: usize) -> Vec<usize> {
     cores
 }
 
-/// Run the work of all lanes, each on its core.
+/// Runs the work of all lanes in parallel, each on its own core.
 pub fn on_cores<L: Send>(
     lanes: &mut [L],
     cores: &[usize],
@@ -65,7 +65,7 @@ pub fn on_cores<L: Send>(
     })
 }
 
-/// Run rounds of all lanes in turn until no packet moves any more.
+/// Runs rounds of all lanes in turn until no packet moves.
 pub fn settle<L>(lanes: &mut [L], mut round: impl FnMut(&mut L) -> usize) {
     let mut idle = 0;
     while idle < 8 {
@@ -74,16 +74,16 @@ pub fn settle<L>(lanes: &mut [L], mut round: impl FnMut(&mut L) -> usize) {
     }
 }
 
-/// Required number of undisturbed slices, and maximum number of runs to get them.
+/// Number of undisturbed time slices required, and maximum number of runs to obtain them.
 const ENOUGH: usize = 8;
 const TRIES: usize = 50;
 
-/// Results of a slice.
+/// Results of a time slice.
 pub trait Done: Copy + Default {
     fn and(self, other: Self) -> Self;
 }
 
-/// Run lanes until enough slices were undisturbed; returns the results of each lane in these slices.
+/// Runs lanes until enough time slices were undisturbed; returns the results of each lane in these slices.
 pub fn quiet<D: Done>(
     name: &str,
     lanes: usize,
@@ -105,14 +105,15 @@ pub fn quiet<D: Done>(
     }
 }
 
-/// Maximum number of packets in flight per source: each packet is written about this many packets before it is read.
+/// Maximum number of packets in flight per source: about as many packets lie between the write and the read of a
+/// packet.
 pub const WINDOW: u64 = LAG as u64;
 
 /// Maximum number of packets between receive and transmit per receiving worker: the default capacity of a ring. Further
-/// packets wait in front of the device, as they do when the offered load does not exceed the capacity.
+/// packets wait in front of the device, as they would if the offered load did not exceed the capacity.
 pub const WITHIN: u64 = 512;
 
-/// A counter in separate cache lines, written by one thread.
+/// A counter in a cache line of its own, written by one thread.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Count(AtomicU64);
@@ -134,7 +135,7 @@ pub fn sum(counts: &[Count]) -> u64 {
     counts.iter().map(Count::get).sum()
 }
 
-/// Number of packets sent to a gateway, received by it, and returned, by lane.
+/// Numbers of packets that were sent to a gateway, received by it, and returned by it, per lane.
 #[derive(Debug)]
 pub struct Progress {
     sent: Vec<Count>,
@@ -144,7 +145,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Create for `lanes` lanes, of which `sources` have a source.
+    /// Creates counters for `lanes` lanes, `sources` of which have a source.
     pub fn new(lanes: usize, sources: u64) -> Self {
         let [sent, received, came] = [(); 3].map(|()| (0..lanes).map(|_| Count::default()).collect());
         Self {
@@ -155,7 +156,7 @@ impl Progress {
         }
     }
 
-    /// Number of packets sent and returned, over all lanes.
+    /// Numbers of packets sent and returned, summed over all lanes.
     pub fn all(&self) -> (u64, u64) {
         (sum(&self.sent), sum(&self.came))
     }
@@ -166,7 +167,8 @@ impl Progress {
         sum(&self.received).wrapping_sub(sum(&self.came)) + 64 <= WITHIN * self.sources
     }
 
-    /// Whether another burst may be in flight: for a lane whose packets come out there, or for all lanes.
+    /// Whether another burst may be sent: checked for one lane if its packets return there, otherwise for all lanes
+    /// together.
     #[inline(always)]
     pub fn may_send(&self, local: Option<usize>) -> bool {
         let (sent, came, sources) = match local {
@@ -176,13 +178,13 @@ impl Progress {
         sent.wrapping_sub(came) < WINDOW * sources
     }
 
-    /// Count packets sent by a lane.
+    /// Counts packets sent by a lane.
     #[inline(always)]
     pub fn send(&self, lane: usize, count: usize) {
         self.sent[lane].add(count);
     }
 
-    /// Count packets that came out at a lane.
+    /// Counts packets that returned to a lane.
     #[inline(always)]
     pub fn come(&self, lane: usize, count: usize) {
         if count > 0 {
@@ -190,7 +192,7 @@ impl Progress {
         }
     }
 
-    /// Count packets received by a lane.
+    /// Counts packets received by a lane's worker.
     #[inline(always)]
     pub fn receive(&self, lane: usize, count: usize) {
         self.received[lane].add(count);

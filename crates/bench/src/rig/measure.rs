@@ -20,7 +20,7 @@ pub enum Direction {
     Up,
     /// Packets from outside.
     Down,
-    /// Packets in both directions, equally many.
+    /// Equally many packets in both directions.
     Both,
 }
 
@@ -37,7 +37,7 @@ pub const STAGES: [&str; CycleStage::ALL.len()] = [
     "take_over_cycles",
 ];
 
-/// Name in rows of the component that verifies checksums.
+/// Name used in rows for the component that verifies checksums.
 pub fn checksums_name(checksums: Checksums) -> &'static str {
     match checksums {
         Checksums::Vouched => "vouched",
@@ -66,14 +66,14 @@ pub fn empty<F: Frame>(
     (tsc::now() - start) as f64 / (rounds * each) as f64
 }
 
-/// Results of a full loop: cycles per packet, number of frames sent and returned, and samples of these.
+/// Results of a full loop: cycles per packet, numbers of frames sent and returned, and sampled output frames.
 pub struct Loop {
     pub cycles: f64,
     pub sent: u64,
     pub samples: Vec<Sample>,
 }
 
-/// A component that receives frames at the first two ports of a source and sends them back.
+/// A component that receives frames from the first two ports of a source and sends them back.
 pub trait Path {
     fn source(&mut self) -> &mut Source;
 
@@ -92,7 +92,7 @@ impl Path for Gateway<'_> {
     }
 }
 
-/// A source with another component.
+/// A source together with another component.
 pub struct With<'s, R>(pub &'s mut Source, pub R);
 
 impl<R: FnMut()> Path for With<'_, R> {
@@ -107,7 +107,7 @@ impl<R: FnMut()> Path for With<'_, R> {
     }
 }
 
-/// Cycles per packet of loop(source, receive, path, transmit, free), in which every packet comes out.
+/// Cycles per packet of loop(source, receive, path, transmit, free); every packet must be output.
 pub fn full<F: Frame>(
     path: &mut impl Path,
     direction: Direction,
@@ -146,10 +146,10 @@ pub fn full<F: Frame>(
     Ok(Loop { cycles, sent, samples })
 }
 
-/// Free the frames that come out of a port, and keep a copy of some.
+/// Frees the frames output by a port, and keeps copies of some of them.
 #[inline(always)]
 fn discard_sampling(source: &mut Source, port: u16, round: usize, samples: &mut Vec<Sample>) -> usize {
-    // A round has 64 packets per port: one copy every 16 rounds is one packet in 1,024.
+    // Each round has 64 packets per port, so one copy every 16 rounds samples one packet in 1,024.
     if !round.is_multiple_of(SAMPLE / 64 + 1) {
         return source.discard(port);
     }
@@ -161,7 +161,7 @@ fn discard_sampling(source: &mut Source, port: u16, round: usize, samples: &mut 
     })
 }
 
-/// Add a run's cost in cycles per packet: the difference of a loop with the component and one without.
+/// Adds the cost of a run in cycles per packet: the difference between the loops with and without the component.
 pub fn add_cost(runs: &mut Runs, looped: f64, empty: f64) {
     let cost = looped - empty;
     runs.extend([
@@ -172,7 +172,7 @@ pub fn add_cost(runs: &mut Runs, looped: f64, empty: f64) {
     ]);
 }
 
-/// One run: cost of packets on a path.
+/// Measures the cost of packets on a path in one run.
 pub fn run<F: Frame>(
     path: &mut impl Path,
     direction: Direction,
@@ -186,8 +186,8 @@ pub fn run<F: Frame>(
     Ok(looped)
 }
 
-/// One run of a gateway, including the cycles of its worker's stages by its own counters. These are read between the
-/// steps, so their sum is slightly above the cost.
+/// Measures a gateway in one run, including the cycles of its worker's stages according to its own counters. The worker
+/// reads the cycle counter between the stages, so the sum of the stages is slightly above the cost.
 pub fn run_gateway<F: Frame>(
     gateway: &mut Gateway<'_>,
     direction: Direction,
@@ -201,7 +201,7 @@ pub fn run_gateway<F: Frame>(
     Ok(looped)
 }
 
-/// Add the cycles per packet of the worker's stages since an earlier reading.
+/// Adds the cycles per packet of the worker's stages since an earlier reading.
 pub fn add_stages(runs: &mut Runs, gateway: &Gateway<'_>, before: [u64; CycleStage::ALL.len()], packets: u64) {
     for ((name, after), before) in STAGES.into_iter().zip(gateway.stages()).zip(before) {
         runs.add(name, (after - before) as f64 / packets as f64);

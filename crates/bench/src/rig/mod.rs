@@ -1,7 +1,8 @@
-//! Gateways between ring ports in memory, with sources and sinks at the far ends: the setup of all in-memory
-//! benchmarks.
+//! Gateways between ring ports in memory, with sources and sinks at the opposite ends of the ports: the setup of all
+//! in-memory benchmarks.
 //!
-//! Buffers are DPDK mbufs, used first in, first out; headers are written [`LAG`] packets before they are read.
+//! Buffers are DPDK mbufs, which are reused first in, first out; headers are written [`LAG`] packets before they are
+//! read.
 
 pub mod frames;
 pub mod gateway;
@@ -23,21 +24,21 @@ use sluice_wire::{Checksums, Packet};
 use crate::rows::Failure;
 use frames::Frame;
 
-/// Number of buffers of a source, used first in, first out.
+/// Number of buffers of a source, which are reused first in, first out.
 pub const BUFFERS: u32 = 8191;
-/// Number of frames that wait between source and gateway.
+/// Number of frames in the queue between source and gateway.
 pub const LAG: usize = 4096;
 
-/// Number of frames per burst and port.
+/// Number of frames per burst on each port.
 pub const BURST: usize = 64;
 
-/// The far ends of a gateway's ports: source and sink.
+/// Source and sink at the opposite ends of a gateway's ports.
 pub struct Source {
     pub io: DpdkIo,
     pub devices: Devices,
 }
 
-/// A ring device; ring names are global in the process, so each rig has its own.
+/// Creates the arguments of a ring device. Ring names are global in the process, so each rig must use different names.
 pub fn ring(name: &str, end: &str, depth: u32) -> Result<Device, Failure> {
     let end = if end.is_empty() {
         String::new()
@@ -47,7 +48,7 @@ pub fn ring(name: &str, end: &str, depth: u32) -> Result<Device, Failure> {
     Ok(format!("ring:{name}{end},depth={depth}").parse()?)
 }
 
-/// Ports of one worker, with buffers used first in, first out.
+/// Plan of the ports of one worker, with buffers that are reused first in, first out.
 fn plan(devices: Vec<Device>) -> Plan {
     let ports = devices.into_iter().map(|device| PortPlan::new("ring", device));
     let mut plan = Plan::new(ports.collect(), 1);
@@ -55,7 +56,7 @@ fn plan(devices: Vec<Device>) -> Plan {
     plan
 }
 
-/// Start DPDK for this number of simultaneous rigs.
+/// Starts DPDK with memory for this number of simultaneous rigs.
 pub fn start(rigs: usize) -> Result<&'static Eal, Failure> {
     let devices = ["a", "b", "c", "d"].map(|name| ring(&format!("{name}0"), "", 8192));
     let mut needs = plan(devices.into_iter().collect::<Result<_, _>>()?).needs(&[], None);
@@ -63,8 +64,8 @@ pub fn start(rigs: usize) -> Result<&'static Eal, Failure> {
     Ok(Eal::start(&needs)?)
 }
 
-/// Create a source and a gateway connected by `ports` ports. The source's first ports lead to the gateway; as many
-/// further ports (one, if `depth` is not the default) are loops.
+/// Creates a source and a gateway connected by `ports` ports. The source's first ports are connected to the gateway;
+/// one or two further ports return frames to the source.
 pub fn join(eal: &'static Eal, number: u32, ports: u16, depth: u32) -> Result<[Source; 2], Failure> {
     let ends = |end: &str| {
         (0..ports)
@@ -78,7 +79,7 @@ pub fn join(eal: &'static Eal, number: u32, ports: u16, depth: u32) -> Result<[S
     Ok([Source::of(eal, &plan(far), 0)?, Source::of(eal, &plan(ends("b")?), 0)?])
 }
 
-/// A loop as port 0 of a source.
+/// Creates a source whose port 0 returns frames to the source.
 pub fn looped(eal: &'static Eal, number: u32) -> Result<Source, Failure> {
     Source::of(eal, &plan(vec![ring(&format!("straight{number}"), "", 8192)?]), 0)
 }
@@ -89,21 +90,21 @@ pub fn slots(of: std::ops::Range<usize>) -> ArrayVec<BufferIndex, BURST_BUFFERS>
 }
 
 impl Source {
-    /// Create from a plan for a single worker, for which DPDK is started on a core.
+    /// Creates the ports of a plan for a single worker, after starting DPDK on a core.
     pub fn alone(plan: &Plan, core: usize) -> Result<(&'static Eal, Self), Failure> {
         let eal = Eal::start(&plan.needs(&[core], Some(false)))?;
         Ok((eal, Self::of(eal, plan, 0)?))
     }
 
-    /// Worker `own`'s part of a plan for several workers.
+    /// Creates the ports of worker `own` in a plan for several workers.
     pub fn of(eal: &'static Eal, plan: &Plan, own: usize) -> Result<Self, Failure> {
         let (devices, io) = Devices::open(eal, plan)?;
         let io = io.into_iter().nth(own).ok_or("the worker's devices are missing")?;
         Ok(Self { io, devices })
     }
 
-    /// Write frames for each of up to two ports, as many as `write` fills, and send them; returns the number written,
-    /// and the number accepted by the ports.
+    /// Writes frames for each of up to two ports, until `write` returns no more, and sends them; returns the number
+    /// written, and the number accepted by the ports.
     #[inline(always)]
     pub fn send(
         &mut self,
@@ -117,7 +118,7 @@ impl Source {
             self.io.packets(&mut lent);
             let mut packets = lent.iter_mut().take(made);
             for (used, &(port, count)) in used.iter_mut().zip(ports) {
-                // If `write` ends for one port, there are no frames for the other port either.
+                // If `write` returns no frame for one port, the other port gets no frames either.
                 let written = packets
                     .by_ref()
                     .take(count)
@@ -135,7 +136,7 @@ impl Source {
         (first, taken)
     }
 
-    /// Write and send frames; returns the number written.
+    /// Writes and sends frames; returns the number written.
     #[inline(always)]
     pub fn feed<F: Frame>(
         &mut self,
@@ -155,7 +156,7 @@ impl Source {
         written.0
     }
 
-    /// Free the frames that come out of a port, after passing each to `look`.
+    /// Passes each frame output by a port to `look`, and frees it.
     #[inline(always)]
     pub fn drain(&mut self, port: u16, mut look: impl FnMut(&[u8])) -> usize {
         let count = self.io.receive(port);
@@ -169,7 +170,7 @@ impl Source {
         count
     }
 
-    /// Free the frames that come out of a port.
+    /// Frees the frames output by a port.
     #[inline(always)]
     pub fn discard(&mut self, port: u16) -> usize {
         let count = self.io.receive(port);
@@ -187,7 +188,7 @@ impl Source {
 /// A copy of an output frame.
 pub type Sample = Box<[u8]>;
 
-/// One in this number of output frames is compared with the reference.
+/// Interval of samples: one in this number of output frames is compared with the reference.
 pub const SAMPLE: usize = 1000;
 
 /// Sampled output frames.
@@ -199,7 +200,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Free the frames that come out of a port; keep a copy of the first one if a sample is due.
+    /// Frees the frames output by a port; keeps a copy of the first frame if a sample is due.
     #[inline(always)]
     pub fn drain(&mut self, source: &mut Source, port: u16) -> usize {
         let is_due = self.since >= SAMPLE;
@@ -217,7 +218,8 @@ impl Samples {
     }
 }
 
-/// Receive from a port, rewrite MAC addresses, and transmit on the other (`l2fwd`); returns the number of packets.
+/// Receives packets from a port, rewrites their MAC addresses, and transmits them through the other port (`l2fwd`);
+/// returns the number of packets.
 #[inline(always)]
 pub fn cross(io: &mut DpdkIo, from: u16) -> usize {
     let (to, by) = match from {

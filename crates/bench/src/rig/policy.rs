@@ -1,4 +1,4 @@
-//! Configuration of in-memory gateways: interfaces, routes, translation, packet filter, and placement on workers.
+//! Configuration of in-memory gateways: interfaces, routes, translation, packet filter, and distribution over workers.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub const SHARDS: u32 = 16;
 /// First public IPv4 address.
 const POOL: u32 = 0xc612_0000;
 
-/// Task of the gateway.
+/// What the gateway does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Stateful translation of IPv4.
@@ -45,7 +45,7 @@ fn address(text: &str) -> Result<Address, Failure> {
     Ok(text.parse::<std::net::IpAddr>()?.into())
 }
 
-/// The inside and outside neighbour with interface and MAC address.
+/// The inside and the outside neighbour, each with its interface and MAC address.
 pub fn neighbours(job: Job) -> Result<[(u16, Address, [u8; 6]); 2], Failure> {
     let [inside, outside] = match job {
         Job::Translate6 => ["2001:db8:4::fe", "2001:db8:5::fe"],
@@ -54,7 +54,7 @@ pub fn neighbours(job: Job) -> Result<[(u16, Address, [u8; 6]); 2], Failure> {
     Ok([(0, address(inside)?, HOST_MAC), (1, address(outside)?, ROUTER_MAC)])
 }
 
-/// An interface that is a port of its own, without features except forwarding.
+/// An interface on a separate port, with no features except forwarding.
 pub fn interface(index: u16, mac: [u8; 6], addresses: Vec<(Address, u8)>) -> Interface {
     Interface {
         name: format!("port{index}"),
@@ -97,7 +97,7 @@ pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
     with.collect()
 }
 
-/// A route through a gateway.
+/// A route whose next hop is `address`.
 pub fn route(prefix: Address, length: u8, address: Address) -> Route {
     let via = Via::Gateway {
         address,
@@ -106,7 +106,7 @@ pub fn route(prefix: Address, length: u8, address: Address) -> Route {
     Route::new(sluice_route::Prefix::new(prefix, length), via)
 }
 
-/// A default route outside, and, for translation, a route to the inside hosts.
+/// A default route on the outside, and, for translation, a route to the inside hosts.
 pub fn routes(job: Job) -> Result<Vec<Route>, Failure> {
     let [(_, inside, _), (_, outside, _)] = neighbours(job)?;
     let hosts6 = Address::V6(u128::from(INSIDE6) << 64);
@@ -120,7 +120,7 @@ pub fn routes(job: Job) -> Result<Vec<Route>, Failure> {
     })
 }
 
-/// Routes of the only router of a snapshot.
+/// Route set with the given routes for the only router of a snapshot.
 pub fn route_set(policy: &Snapshot, routes: &[Route]) -> Result<RouteSet, Failure> {
     let links: Vec<_> = policy
         .interfaces
@@ -130,26 +130,26 @@ pub fn route_set(policy: &Snapshot, routes: &[Route]) -> Result<RouteSet, Failur
     Ok(RouteSet::new(&links, routes)?)
 }
 
-/// Translation settings of the pool.
+/// Settings of the NAT pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     pub behaviour: Behaviour,
-    /// Ports per block, with block allocation.
+    /// Number of ports per block, if ports are allocated in blocks.
     pub blocks: Option<u16>,
-    /// Whether flows to different destinations share ports.
+    /// Whether flows to different destinations may use the same port.
     pub overlap: bool,
-    /// Number of outside addresses; `None`: as many as the sessions need ports.
+    /// Number of public addresses; `None`: as many as the sessions need.
     pub addresses: Option<u32>,
     /// Number of rules of a session-based packet filter, none of which matches; 0 for no filter.
     pub filter_rules: u32,
     /// Number of translation rules, one of which matches.
     pub rules: u32,
-    /// Whether timeouts are short, so that sessions end.
+    /// Whether timeouts are short, so that sessions end during a run.
     pub short: bool,
 }
 
 impl Style {
-    /// Every session has its own port.
+    /// Every session has its own public port.
     pub const SESSIONS: Self = Self {
         behaviour: Behaviour::ADDRESS_AND_PORT_DEPENDENT,
         blocks: None,
@@ -160,7 +160,7 @@ impl Style {
         short: false,
     };
 
-    /// Every inside address and port has one outside port, from blocks of 64.
+    /// Every inside address and port has one public port, from blocks of 64 ports.
     pub const MAPPINGS: Self = Self {
         behaviour: Behaviour {
             mapping: MappingBehaviour::EndpointIndependent,
@@ -170,7 +170,7 @@ impl Style {
         ..Self::SESSIONS
     };
 
-    /// Ports are shared by flows to different destinations.
+    /// Flows to different destinations may use the same public port.
     pub const OVERLAP: Self = Self {
         overlap: true,
         ..Self::SESSIONS
@@ -220,8 +220,8 @@ impl Style {
     }
 }
 
-/// A snapshot that translates all inside hosts to as many public addresses as `sessions` sessions need, or that
-/// forwards.
+/// Creates a snapshot that translates all inside hosts to as many public addresses as `sessions` sessions need, or that
+/// only forwards.
 pub fn policy(job: Job, style: Style, sessions: u32) -> Result<Snapshot, Failure> {
     let mut policy = Snapshot::new(2, interfaces(job)?);
     let addresses = style.addresses.unwrap_or(sessions / 2 / 32_256 + 2);
@@ -232,7 +232,7 @@ pub fn policy(job: Job, style: Style, sessions: u32) -> Result<Snapshot, Failure
                 address: 0x0a00_0000,
                 length: 8,
             };
-            // Networks of other hosts.
+            // Networks that contain no host of the traffic.
             let other = |number: u32| Prefix {
                 address: 0xac10_0000 + (number << 8),
                 length: 24,
@@ -259,7 +259,8 @@ pub fn policy(job: Job, style: Style, sessions: u32) -> Result<Snapshot, Failure
     Ok(policy)
 }
 
-/// A filter with the rules of `web-filter`, applied to every packet or to the first one of each flow; no rule matches.
+/// A filter with the rules of `web-filter`, applied to every packet or only to the first packet of each flow; no rule
+/// matches the traffic.
 pub fn filter_rules(rules: usize, kind: MatcherKind, sessions: bool, workers: usize) -> Result<RuleList<()>, Failure> {
     let settings = Settings {
         kind,
@@ -273,7 +274,7 @@ pub fn filter_rules(rules: usize, kind: MatcherKind, sessions: bool, workers: us
     Ok(RuleList::new(rules, settings, counters)?)
 }
 
-/// A rule that drops packets of a host to a port that no flow uses.
+/// A rule that drops packets from a host to a port that no flow uses.
 pub fn denied(host: u32) -> CompiledRule {
     let source = Range {
         first: host,
@@ -300,7 +301,7 @@ pub struct Layout {
     pub steering: SteeringSettings,
     pub stages: Stages,
     pub workers: usize,
-    /// Capacity of the session tables by family.
+    /// Capacity of the session tables: IPv4 and IPv6.
     pub sessions: [u32; 2],
     pub subscribers: u32,
     pub assist: Option<Arc<Assist>>,
@@ -309,8 +310,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// One worker with capacity for `sessions` sessions, of hosts with 48 flows each, or half as many if sessions are
-    /// short-lived.
+    /// Capacity of one worker for `sessions` sessions, with 48 flows per host, or 24 if sessions are short-lived.
     pub fn sessions(job: Job, sessions: u32, short: bool) -> Self {
         Self {
             shards: SHARDS,

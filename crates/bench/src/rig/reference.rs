@@ -1,5 +1,5 @@
-//! Opening of flows as their peers would, and comparison of output frames with those that an independent library
-//! builds.
+//! Establishment of flows as their endpoints would do it, and comparison of output frames with frames that an
+//! independent library builds.
 
 use sluice_wire::tcp::flag;
 
@@ -10,12 +10,12 @@ use super::sites::Homes;
 use super::{BURST, Sample};
 use crate::rows::Failure;
 
-/// Public addresses and ports of flows; port 0 marks a refused flow.
+/// Public address and port of each flow; port 0 marks a flow that the gateway refused.
 pub type Publics = Vec<(u32, u16)>;
 
-/// Open flows step by step: SYN or datagram out, SYN-ACK or datagram back, ACK or datagram out. `deal` returns the lane
-/// at which a flow's packets of a side arrive; `exchange` sends packets to a lane from a side and returns all output
-/// frames.
+/// Opens flows step by step: SYN or datagram from inside, SYN-ACK or datagram from outside, ACK or datagram from
+/// inside. `deal` returns the lane at which a flow's packets from a side arrive; `exchange` sends packets to a lane
+/// from a side and returns all output frames.
 pub fn open_by(
     hosts: Hosts,
     flows: u32,
@@ -57,8 +57,8 @@ pub fn open_by(
     Ok(publics)
 }
 
-/// Open flows at a gateway with one worker; `frame` creates a frame from a packet and its direction. Returns the public
-/// addresses and ports.
+/// Opens flows at a gateway with one worker; `frame` creates a frame from a packet and its direction. Returns the
+/// public address and port of each flow.
 pub fn open<F: Frame>(
     gateway: &mut Gateway<'_>,
     hosts: Hosts,
@@ -96,12 +96,12 @@ pub fn complete(publics: Publics) -> Result<Publics, Failure> {
     }
 }
 
-/// Open flows, and their known properties.
+/// Open flows, and the properties that are required to verify their packets.
 #[derive(Clone, Copy)]
 pub struct Flows<'p> {
     pub hosts: Hosts,
     pub publics: &'p Publics,
-    /// Sites of the flows.
+    /// Subscriber sites to which the flows belong.
     pub homes: Option<Homes>,
 }
 
@@ -111,8 +111,8 @@ impl<'p> Flows<'p> {
         Self { hosts, publics, homes }
     }
 
-    /// Compare sampled output frames with frames of the family built by an independent library; `payload` returns the
-    /// data of a flow after a transport header of the given length.
+    /// Compares sampled output frames with frames of the same family built by an independent library; `payload` returns
+    /// a flow's data after a transport header of the given length.
     pub fn verify(
         &self,
         family: u32,
@@ -124,7 +124,7 @@ impl<'p> Flows<'p> {
             .try_for_each(|sample| self.verify_one(family, sample, &payload))
     }
 
-    /// [`Flows::verify`] for the shortest frames: the data is zeros with the flow number at the end.
+    /// Like [`Flows::verify`], for the shortest frames, whose data is zeros with the flow number at the end.
     pub fn verify_short<F: Frame + From<Written>>(&self, samples: &[Sample]) -> Result<(), Failure> {
         let length = F::from(data(self.hosts, 0, None)).length();
         let headers = if F::FAMILY == 4 { 34 } else { 54 };
@@ -160,7 +160,7 @@ impl<'p> Flows<'p> {
         let payload = payload(number, if e.tcp { 20 } else { 8 });
         let builder = if family == 4 {
             let (source, destination) = (source.0.to_be_bytes(), destination.0.to_be_bytes());
-            // The library fills in the length.
+            // The library overwrites the payload length 0.
             let mut ip = etherparse::Ipv4Header::new(0, 63, protocol, source, destination)?;
             ip.dont_fragment = true;
             builder.ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
@@ -187,7 +187,7 @@ impl<'p> Flows<'p> {
         }
     }
 
-    /// A packet of a flow for a port; even ports lead from inside, odd ports from outside.
+    /// A packet of a flow that arrives at a port: from inside at even ports, from outside at odd ports.
     #[inline(always)]
     pub fn packet(&self, number: u32, port: u16) -> Written {
         data(
@@ -198,7 +198,7 @@ impl<'p> Flows<'p> {
     }
 }
 
-/// Ports of the source for a direction, with the number of frames for each per iteration.
+/// Ports of the source for a direction, each with its number of frames per iteration.
 pub fn ports(direction: Direction) -> &'static [(u16, usize)] {
     match direction {
         Direction::Up => &[(0, BURST)],

@@ -1,5 +1,5 @@
-//! Subscriber sites and their terminals by number, as benchmarks use them: tags, addresses, and a gateway that serves
-//! them. Each terminal has one flow with the same number.
+//! Subscriber sites and their terminals by number: tags, addresses, and a gateway that serves them. Each terminal has
+//! one flow, which has the terminal's number.
 
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::snapshot::sites::{SiteClassifier, SiteKey, SiteSettings, TagRange};
@@ -10,7 +10,7 @@ use sluice_wire::{FlowKey4, Tuple4};
 use super::frames::{Hosts, Tagged, Written, ends};
 use crate::rows::Failure;
 
-/// Number of C-tags per S-tag.
+/// Number of C-tags for each S-tag.
 pub const OF_SERVICE: u32 = 1_000;
 
 const PUBLIC: u32 = 0xc613_0000;
@@ -22,7 +22,7 @@ pub fn tags(site: u32) -> (u16, u16) {
     ((100 + site / OF_SERVICE) as u16, (1 + site % OF_SERVICE) as u16)
 }
 
-/// Tags of a site as bytes of a frame.
+/// VLAN tags of a site as bytes in a frame.
 #[inline(always)]
 pub fn tag_bytes(site: u32) -> [u8; TAGS] {
     let (service, customer) = tags(site);
@@ -37,7 +37,7 @@ pub fn terminal_mac(terminal: u32) -> [u8; 6] {
     [0x06, 0, a, b, c, d]
 }
 
-/// A terminal with an address and its site's tags.
+/// A terminal with an address and with the tags of its site.
 pub fn terminal(site: u32, number: u32, address: u32) -> Terminal {
     let (service, customer) = tags(site);
     Terminal {
@@ -49,14 +49,14 @@ pub fn terminal(site: u32, number: u32, address: u32) -> Terminal {
     }
 }
 
-/// Virtual MAC that a site uses upstream.
+/// Virtual MAC address of a site on the outside.
 #[inline(always)]
 fn virtual_mac(site: u32) -> [u8; 6] {
     let [a, b, c, d] = site.to_be_bytes();
     [0x02, 9, a, b, c, d]
 }
 
-/// A number of sites with a number of terminals each.
+/// A number of sites, and the number of terminals in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Homes {
     pub sites: u32,
@@ -64,7 +64,7 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// Sites and terminals for 8,000 flows.
+    /// Default numbers of sites and terminals, for 8,000 flows.
     pub const USUAL: Self = Self {
         sites: 2_000,
         terminals: 4,
@@ -74,13 +74,13 @@ impl Homes {
         self.sites * self.terminals
     }
 
-    /// Inside hosts of the flows.
+    /// Distribution of the flows over inside hosts.
     pub fn hosts(self) -> Hosts {
         Hosts::InTurn(self.flows())
     }
 
-    /// Serve the sites of all terminals, which are behind the first interface; the second one is upstream. Interfaces
-    /// and translation rules must already exist.
+    /// Serves the sites of all terminals, which are behind the first interface; the second interface is the outside.
+    /// Interfaces and translation rules must already exist.
     pub fn serve(self, policy: &mut Snapshot) -> Result<SiteWriter, Failure> {
         let networks = [(0, PUBLIC, PUBLIC + self.sites - 1)];
         let (mut writer, table) = SiteWriter::new(self.sites, self.flows(), &networks, [0x1234, 0x5678]);
@@ -107,7 +107,8 @@ impl Homes {
         Ok(writer)
     }
 
-    /// The packet of a flow with the addresses of its terminal, or of its site if it comes from outside.
+    /// The packet of a flow with the address of its terminal, or with the public address of its site if the packet
+    /// comes from outside.
     #[inline(always)]
     pub fn address(self, mut written: Written, from_inside: bool) -> Written {
         match from_inside {
@@ -117,13 +118,13 @@ impl Homes {
         written
     }
 
-    /// Tags of a flow's frames inside.
+    /// VLAN tags of a flow's frames on the inside.
     #[inline(always)]
     pub fn tags(self, flow: u32) -> [u8; TAGS] {
         tag_bytes(flow / self.terminals)
     }
 
-    /// Key of a flow's session from inside.
+    /// Key of a flow's session in the direction from inside.
     pub fn key(self, flow: u32) -> FlowKey4 {
         let ends = ends(self.hosts(), flow);
         FlowKey4 {
@@ -138,7 +139,7 @@ impl Homes {
         }
     }
 
-    /// MAC address of a flow's terminal, and the virtual MAC of its site.
+    /// MAC address of a flow's terminal, and virtual MAC address of its site.
     pub fn macs(self, flow: u32) -> [[u8; 6]; 2] {
         [terminal_mac(flow), virtual_mac(flow / self.terminals)]
     }
@@ -148,7 +149,8 @@ impl Homes {
     }
 }
 
-/// The frame that `frame` creates from a packet: with sites, tagged if it comes from inside.
+/// The frame that `frame` creates from a packet; if sites are served and the packet comes from inside, the frame is
+/// tagged.
 #[inline(always)]
 pub fn dressed<F>(
     homes: Option<Homes>,

@@ -1,9 +1,9 @@
-//! Division of runs into slices; slices in which a core was preempted are not counted.
+//! Division of runs into time slices; slices in which a core was preempted are not counted.
 
-/// Number of slices after a disturbed one that are not counted either, because rings that filled up must drain first.
+/// Number of slices that are also not counted after a disturbed slice, because rings that filled up must first drain.
 const AFTER: usize = 1;
 
-/// Results of one lane by slice; `None` if its core was preempted for long.
+/// Results of one lane per slice; `None` for slices in which its core was preempted for long.
 #[derive(Clone, Debug)]
 pub struct Slices<D> {
     /// Length of a slice in cycles.
@@ -18,7 +18,8 @@ pub struct Slices<D> {
 }
 
 impl<D: Copy> Slices<D> {
-    /// Create slices of `width` cycles; `long` cycles between two steps are a disturbance.
+    /// Creates slices of `width` cycles; an interval of `long` cycles or more between two steps counts as a
+    /// disturbance.
     pub fn new(width: u64, long: u64) -> Self {
         Self {
             width,
@@ -31,13 +32,13 @@ impl<D: Copy> Slices<D> {
         }
     }
 
-    /// Start a run at `begin` of the common clock, which is `now` here.
+    /// Starts a run that begins at `begin`; `now` is the current time. Both times are cycles of the same counter.
     pub fn begin(&mut self, begin: u64, now: u64) {
         self.all.clear();
         (self.edge, self.first, self.last, self.gap) = (begin + self.width, now, now, 0);
     }
 
-    /// Whether another slice would end before `end`.
+    /// Whether another slice fits before `end`.
     #[inline(always)]
     pub fn go_on(&self, end: u64) -> bool {
         self.edge <= end
@@ -49,7 +50,8 @@ impl<D: Copy> Slices<D> {
         now - self.last >= self.long
     }
 
-    /// Record the end of a step. If it ends a slice, returns the slice's cycles, and whether it was undisturbed.
+    /// Records the end of a step. If the step ends a slice, returns the length of the slice in cycles, and whether the
+    /// slice was undisturbed.
     #[inline(always)]
     pub fn step(&mut self, now: u64) -> Option<(u64, bool)> {
         (self.gap, self.last) = (self.gap.max(now - self.last), now);
@@ -68,8 +70,8 @@ impl<D: Copy> Slices<D> {
     }
 }
 
-/// Results of each lane in the slices of a run in which no lane was disturbed, neither then nor shortly before; and the
-/// number of these slices.
+/// Results of each lane in the slices of a run in which no lane was disturbed, neither in that slice nor shortly
+/// before; and the number of these slices.
 pub fn undisturbed<D: Copy + Default>(lanes: &[&Slices<D>], and: impl Fn(D, D) -> D) -> (Vec<D>, usize) {
     let count = lanes.iter().map(|lane| lane.all.len()).min().unwrap_or(0);
     let is_quiet = |slice: usize| lanes.iter().all(|lane| lane.all[slice].is_some());
@@ -87,7 +89,7 @@ pub fn undisturbed<D: Copy + Default>(lanes: &[&Slices<D>], and: impl Fn(D, D) -
 mod tests {
     use super::*;
 
-    /// A lane whose steps end at these times; each step has the result 1.
+    /// Creates a lane whose steps end at the given times; each step has the result 1.
     fn lane(steps: &[u64]) -> Slices<u64> {
         let mut slices = Slices::new(100, 40);
         slices.begin(0, 0);
@@ -106,7 +108,7 @@ mod tests {
         let steady: Vec<_> = (1..=50).map(|step| step * 10).collect();
         let steady = lane(&steady);
         assert_eq!((vec![40], 4), undisturbed(&[&steady], |a, b| a + b));
-        // It was preempted from 110 to 160.
+        // The lane was preempted from 110 to 160.
         let steps: Vec<_> = (1..=11).chain(16..=50).map(|step| step * 10).collect();
         let disturbed = lane(&steps);
         assert_eq!(
@@ -120,7 +122,7 @@ mod tests {
     fn long_absence_disturbs_all_slices_that_it_lies_in() {
         let steps: Vec<_> = (1..=11).chain(35..=80).map(|step| step * 10).collect();
         let (done, count) = undisturbed(&[&lane(&steps)], |a, b| a + b);
-        // It was preempted in the second and third slice; the fourth one was short.
+        // The lane was preempted from 110 to 350: in the second, the third and the beginning of the fourth slice.
         assert_eq!((vec![40], 4), (done, count));
     }
 }

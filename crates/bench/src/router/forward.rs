@@ -1,4 +1,4 @@
-//! Cost of packets by number of routes, with random destinations.
+//! In-memory cost of packets with random destinations, by number of routes.
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
@@ -15,15 +15,16 @@ use crate::rig::measure::{Direction, run_gateway};
 use crate::rig::policy::{Job, Layout, Style, memory, neighbours, policy, route, route_set};
 use crate::rows::{Failure, Row, Run, Runs};
 
-/// Number of destinations from which packets are drawn.
+/// Number of distinct destinations from which packets are drawn.
 pub const DESTINATIONS: usize = 1 << 20;
 
-/// Control plane of a stateless gateway with the routes of each router.
+/// Control plane of a stateless gateway, with the given routes for each router.
 pub fn plane(policy: sluice_engine::snapshot::Snapshot, routes: &[RouteSet]) -> Result<ControlPlane, Failure> {
     Layout::sessions(Job::Forward, 0, false).plane(policy, routes)
 }
 
-/// A gateway whose packets arrive at the first port and must all leave through the second, with their cost.
+/// A gateway whose packets arrive at the first port and must all leave through the second port, and the cost of these
+/// packets.
 pub struct Forward<'m> {
     pub gateway: Gateway<'m>,
     pub random: Random,
@@ -31,7 +32,7 @@ pub struct Forward<'m> {
 }
 
 impl<'m> Forward<'m> {
-    /// Create a gateway without neighbours.
+    /// Creates a gateway without neighbour entries.
     pub fn new(
         eal: &'static Eal,
         number: u32,
@@ -60,7 +61,8 @@ impl<'m> Forward<'m> {
         .map(drop)
     }
 
-    /// Ratio of cycles per packet to those of `other` in the same rounds, which are the last ones of `other`.
+    /// Ratio of the cycles per packet to those of `other` in the same rounds; the rounds of this component are the last
+    /// rounds of `other`.
     pub fn over(&self, other: &Runs) -> Vec<f64> {
         let [own, others] = [&self.runs, other].map(|runs| runs.of("cycles_per_packet"));
         let from = others.len().saturating_sub(own.len());
@@ -82,7 +84,7 @@ pub fn packet(random: &mut Random, destination: Option<u32>) -> Written {
     }
 }
 
-/// Random addresses within routes, with the numbers of the routes.
+/// Random addresses within the given routes, each with the index of its route.
 pub fn destinations(prefixes: &[Prefix], random: &mut Random) -> Vec<(u32, u32)> {
     let drawn = (0..DESTINATIONS).map(|_| {
         let number = random.below(prefixes.len() as u64);
@@ -91,7 +93,7 @@ pub fn destinations(prefixes: &[Prefix], random: &mut Random) -> Vec<(u32, u32)>
     drawn.collect()
 }
 
-/// Measure a row. A single route is the default route.
+/// Measures a row. If there is only one route, it is the default route.
 pub fn forward(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs: usize) -> Result<(), Failure> {
     let mut random = Random(SEED);
     let drawn = routes(false, count, &mut random);

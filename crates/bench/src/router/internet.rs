@@ -6,8 +6,8 @@ use sluice_route::{Address, Prefix};
 
 use crate::rig::frames::Random;
 
-/// Number of each length in a thousand IPv4 routes: three in five are /24, and almost none are shorter than /16 or
-/// longer than /24.
+/// Number of routes of each prefix length per thousand IPv4 routes: three in five are /24, and almost none are shorter
+/// than /16 or longer than /24.
 const LENGTHS4: [(u8, u32); 13] = [
     (8, 1),
     (12, 1),
@@ -24,8 +24,8 @@ const LENGTHS4: [(u8, u32); 13] = [
     (29, 10),
 ];
 
-/// Number of each length in a thousand IPv6 routes: about half are /48, followed by the allocations of providers (/29
-/// and /32).
+/// Number of routes of each prefix length per thousand IPv6 routes: about half are /48, followed by providers'
+/// allocations (/29 and /32).
 const LENGTHS6: [(u8, u32); 8] = [
     (29, 25),
     (32, 120),
@@ -37,7 +37,8 @@ const LENGTHS6: [(u8, u32); 8] = [
     (56, 20),
 ];
 
-/// Leading 16 bits of IPv6 allocations by registries, repeated by the share of routes.
+/// First 16 bits of the address blocks that registries allocate for IPv6; each is repeated in proportion to its share
+/// of routes.
 const BLOCKS6: [u128; 8] = [0x2001, 0x2400, 0x2401, 0x2600, 0x2606, 0x2804, 0x2a00, 0x2a02];
 
 fn length(lengths: &[(u8, u32)], random: &mut Random) -> u8 {
@@ -52,15 +53,15 @@ fn length(lengths: &[(u8, u32)], random: &mut Random) -> u8 {
     lengths[0].0
 }
 
-/// Generate `count` distinct routes of a family. IPv4: unicast addresses from 1.0.0.0 to 223.255.255.255 without the
-/// benchmarks' links, 127.0.0.0/8 and 169.254.0.0/16. IPv6: within [`BLOCKS6`].
+/// Generates `count` distinct routes of a family. IPv4 routes are within 1.0.0.0 to 223.255.255.255, without the
+/// benchmarks' links, 127.0.0.0/8 and 169.254.0.0/16. IPv6 routes are within [`BLOCKS6`].
 pub fn routes(six: bool, count: usize, random: &mut Random) -> Vec<Prefix> {
     let mut seen = HashSet::with_capacity(count);
     let mut routes = Vec::with_capacity(count);
     while routes.len() < count {
         let prefix = if six {
             let block = BLOCKS6[random.below(BLOCKS6.len() as u64) as usize];
-            // Several routes share a provider's /32.
+            // Several routes are within the same provider's /32.
             let (provider, rest) = (random.below(1 << 13), random.below(1 << 32));
             let bits = block << 112 | u128::from(provider) << 96 | u128::from(rest) << 64;
             Prefix::new(Address::V6(bits), length(&LENGTHS6, random))

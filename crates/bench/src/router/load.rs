@@ -1,5 +1,5 @@
-//! Changes of full tables by the control thread: a third each of insertions, replacements and removals of random
-//! routes.
+//! Changes of full routing tables by the control thread: random routes are inserted, replaced and removed, with equal
+//! shares.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::rows::{Row, Run};
 
 /// Duration of each measurement.
 const TIME: Duration = Duration::from_millis(400);
-/// Number of changes that are generated before they are timed, and then read in order.
+/// Number of changes that are generated before the measurement, and then made in order.
 const CHANGES: usize = 1 << 16;
 
 /// A route and its new value; `None` removes it.
 type Change<A> = (A, u8, Option<u32>);
 
-/// Rows of both families, and of a thousand routers.
+/// Measures the rows of both address families, and of a thousand routers.
 pub fn load(run: &mut Run<'_>, runs: usize) -> Result<(), Failure> {
     let [four, six] = if run.quick {
         [100_000, 20_000]
@@ -41,8 +41,8 @@ fn changed<A: prefix::Address>(filled: &mut Filled<A>, random: &mut Random) -> R
     });
     let drawn: Vec<Change<A>> = drawn.collect();
     let (begin, mut count) = (Instant::now(), 0);
-    // Each repetition of the stream makes other changes: with other values, and after the removed routes were inserted
-    // again.
+    // Each repetition of the list makes different changes: values differ, and odd repetitions insert the routes that
+    // even repetitions remove.
     for round in 0u32.. {
         for part in drawn.chunks(256) {
             for &(prefix, length, value) in part {
@@ -125,7 +125,7 @@ fn row<A: prefix::Address>(run: &mut Run<'_>, mut filled: Filled<A>, runs: usize
     Ok(())
 }
 
-/// Memory of many routers with a thousand routes each.
+/// Measures the memory of many routers with a thousand routes each.
 fn routers(run: &mut Run<'_>) -> Result<(), Failure> {
     let routers: RouterIndex = if run.quick { 100 } else { 1_000 };
     let mut table = PrefixTable::<u32>::new(Arc::new(Quiescence::new(0)));

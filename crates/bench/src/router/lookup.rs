@@ -15,23 +15,25 @@ use super::{Failure, SEED};
 use crate::rig::frames::Random;
 use crate::rows::{Row, Run};
 
-/// Number of addresses that are looked up cyclically: too many for their lookup paths to stay in caches.
+/// Number of distinct addresses, which are looked up cyclically: so many that the table entries for all of them do not
+/// fit into the caches.
 const ADDRESSES: usize = 1 << 20;
 /// Number of addresses per batch.
 pub const BATCH: usize = 64;
 
-/// A full table of a family, and addresses within its routes. A single route is the default route.
+/// A full table of an address family, and addresses within its routes. If there is only one route, it is the default
+/// route.
 pub struct Filled<A> {
     pub table: PrefixTable<A>,
-    /// Quiescence state with one reader.
+    /// Quiescence state with one registered reader.
     pub quiescence: Arc<Quiescence>,
     pub routes: Vec<(A, u8)>,
     pub addresses: Vec<A>,
-    /// Routes inserted per second.
+    /// Number of routes inserted per second.
     pub rate: f64,
 }
 
-/// An address in the form that the table of its family uses.
+/// Converts an address to the integer that the IPv4 table uses.
 pub fn number4(address: Address) -> u32 {
     match address {
         Address::V4(bits) => bits,
@@ -46,7 +48,7 @@ pub fn number6(address: Address) -> u128 {
     }
 }
 
-/// Create a table with `count` routes of router 0, each with one of 64 values.
+/// Creates a table with `count` routes of router 0; each route has one of 64 values.
 pub fn filled<A: prefix::Address>(count: usize, number: fn(Address) -> A) -> Result<Filled<A>, Failure> {
     let mut random = Random(SEED);
     let drawn = routes(A::BITS == 128, count, &mut random);
@@ -78,7 +80,7 @@ pub fn filled<A: prefix::Address>(count: usize, number: fn(Address) -> A) -> Res
     })
 }
 
-/// Lookups per second over all addresses.
+/// Lookups per second, measured over all addresses.
 pub fn lookups<A: prefix::Address>(reader: &PrefixReader<A>, addresses: &[A]) -> f64 {
     let mut values = [0; BATCH];
     let begin = Instant::now();
@@ -89,7 +91,7 @@ pub fn lookups<A: prefix::Address>(reader: &PrefixReader<A>, addresses: &[A]) ->
     addresses.len() as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// Rows of both families, and of rte_fib with the same IPv4 routes.
+/// Measures the rows of both address families, and of rte_fib with the same IPv4 routes.
 pub fn lookup(run: &mut Run<'_>, eal: &'static Eal, sizes: &[usize], runs: usize) -> Result<(), Failure> {
     for &size in sizes {
         let ours = filled(size, number4)?;
@@ -100,7 +102,7 @@ pub fn lookup(run: &mut Run<'_>, eal: &'static Eal, sizes: &[usize], runs: usize
     Ok(())
 }
 
-/// Measure DPDK's table with the same routes and addresses, and compare the results of both tables.
+/// Measures rte_fib with the same routes and addresses, and compares the results of both tables.
 fn beside(run: &mut Run<'_>, eal: &'static Eal, ours: &Filled<u32>, runs: usize) -> Result<(), Failure> {
     let long: HashSet<u32> = ours
         .routes

@@ -20,39 +20,40 @@ use crate::rows::Failure;
 /// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
-    /// Lookups by one core, nothing else.
+    /// Only lookups, on one core.
     Lookup,
-    /// Changes of a full table, alone and while another core looks up addresses.
+    /// Changes of a full table, first alone, then while another core looks up addresses.
     Load,
-    /// Packets: `routes`, `routers`, `offered` and `tunnels`.
+    /// Packets: the cases `routes`, `routers`, `offered` and `tunnels`.
     Forward,
-    /// Packets by number of routes.
+    /// Cost of packets by number of routes.
     Routes,
-    /// Packets by number of routers.
+    /// Cost of packets by number of routers.
     Routers,
-    /// Forwarded packets from two inputs by offered load (P2, Fig. 4).
+    /// Rate of forwarded packets from two inputs, by offered load (P2, Fig. 4).
     Offered,
-    /// Packets into tunnels and out of them.
+    /// Cost of packets that enter or leave tunnels.
     Tunnels,
-    /// Loss of a router caused by a flood of its neighbour, with separate queues and a shared one.
+    /// Packet loss of a router while its neighbour router is flooded, with separate receive queues and with a shared
+    /// one.
     Isolation,
-    /// Loss of a router caused by a flood of its neighbour on a shared link.
+    /// Packet loss of a router while its neighbour router is flooded, on a shared link.
     LinkIsolation,
-    /// Receive only, by waiting mode.
+    /// Only receive, by waiting mode.
     Receive,
-    /// Transmit only, by waiting mode.
+    /// Only transmit, by waiting mode.
     Transmit,
-    /// Routes of a daemon by FPM while packets are forwarded.
+    /// Routes from a routing daemon over FPM while packets are forwarded.
     Fpm,
 }
 
 /// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RouterArguments {
-    /// Only these cases.
+    /// Measures only these cases.
     #[arg(long, value_name = "CASES", value_delimiter = ',')]
     only: Vec<Case>,
-    /// Number of packets of the router whose loss is measured.
+    /// Number of packets that are sent through the router whose loss is measured.
     #[arg(long, value_name = "NUMBER")]
     packets: Option<u64>,
 }
@@ -60,7 +61,7 @@ pub struct RouterArguments {
 pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure> {
     let wanted = |case| arguments.only.is_empty() || arguments.only.contains(&case);
     let runs = if run.quick { 3 } else { 7 };
-    // Ring names are global in the process, so each rig has its own number.
+    // Ring names are global in the process, so each rig gets its own number.
     let mut number = 1;
     let mut next = || {
         number += 1;
@@ -119,12 +120,12 @@ pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure
     Ok(())
 }
 
-/// Start DPDK with memory for two simultaneous rigs.
+/// Starts DPDK with memory for two simultaneous rigs.
 fn start() -> Result<&'static Eal, Failure> {
     rig::start(2)
 }
 
-/// DPDK memory for its own routing table and for the packet measurements after it.
+/// DPDK memory for rte_fib and for the packet measurements after it.
 fn needs() -> EalRequirements {
     EalRequirements {
         bytes: 768 << 20,

@@ -1,5 +1,6 @@
-//! P2's Fig. 4: two inputs to one output with 64-byte frames, forwarded rate by offered load. Hosts send by a clock
-//! that stops while they write their frames: packets that a worker does not receive in time are lost, as with a card.
+//! Fig. 4 of P2: two inputs and one output with 64-byte frames; forwarded rate by offered load. Hosts send by a clock
+//! that stops while frames are written. Packets that the worker does not receive in time are lost, as with a network
+//! card.
 
 use std::sync::Arc;
 
@@ -19,25 +20,25 @@ use crate::rig::join;
 use crate::rig::policy::{Job, interface, memory, neighbours, route, route_set};
 use crate::rows::{Failure, Named, Row, Run, Runs, median};
 
-/// Capacity of an input's queue in frames: with both queues full, more than 4,096 frames are between two uses of a
-/// buffer.
+/// Capacity of an input's queue in frames. When both queues are full, more than 4,096 other frames are written between
+/// two uses of a buffer.
 const DEPTH: u32 = 2_048;
-/// Port of the output, after those of the inputs.
+/// Port of the output; the inputs have lower port numbers.
 const OUTPUT: u16 = 2;
-/// Bits of a 64-byte frame, as P2 counts them.
+/// Number of bits in a 64-byte frame, as in P2's figures.
 const BITS: f64 = 512.0;
 /// Offered loads relative to the maximum forwarded rate.
 const LOADS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0];
-/// Cycles of a round from which on the process counts as preempted, so that the round is excluded.
+/// Minimum length of a round in cycles that counts as preempted; such rounds are excluded.
 const STOLEN: u64 = 200_000;
 
-/// Processing graph of the packets.
+/// Processing graph through which packets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Graph {
     /// Packets are only routed.
     Plain,
-    /// A chain before the routes: `{ count = "all" }`, `{ classify = { protocol = "udp", to-port = 53 }, to = "names"
-    /// }`, `{ count = "rest" }`, `"forward"`; and `names` counts and forwards.
+    /// A chain before the routing lookup: `{ count = "all" }`, `{ classify = { protocol = "udp", to-port = 53 }, to =
+    /// "names" }`, `{ count = "rest" }`, `"forward"`; the chain `names` counts and forwards.
     Chain,
 }
 
@@ -72,12 +73,12 @@ impl Graph {
     }
 }
 
-/// Source, sink and gateway with a common clock.
+/// Source, sink and gateway, which share a clock.
 struct Bench<'m> {
     gateway: Gateway<'m>,
     random: Random,
     clock: f64,
-    /// Due time of the next frame, by input.
+    /// Due time of the next frame, for each input.
     next: [f64; 2],
     sent: u64,
     missed: u64,
@@ -92,7 +93,7 @@ struct Rates {
 }
 
 impl Bench<'_> {
-    /// Send the due frames of an input; those that its queue does not accept are missed.
+    /// Sends the due frames of an input; frames that its queue does not accept count as missed.
     fn arrive(&mut self, input: usize, each: f64) {
         if self.clock < self.next[input] || !each.is_finite() {
             return;
@@ -111,7 +112,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Write and send frames of an input; returns the number accepted by its queue.
+    /// Writes and sends frames of an input; returns the number of frames that its queue accepted.
     fn send(&mut self, input: u16, count: usize) -> usize {
         let random = &mut self.random;
         let (_, taken) = self.gateway.source.send(&[(input, count)], |_, buffer| {
@@ -139,7 +140,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Send a frame on both inputs every `each` cycles, until `frames` frames were sent.
+    /// Sends a frame on both inputs every `each` cycles, until `frames` frames have been sent.
     fn offer(&mut self, each: f64, frames: u64) -> Result<Rates, Failure> {
         self.next = [self.clock, self.clock + each / 2.0];
         let warm = self.sent + frames / 10;
@@ -155,7 +156,7 @@ impl Bench<'_> {
             offered: (self.sent - sent) as f64 / cycles,
             forwarded: (self.came - came) as f64 / cycles,
         };
-        // Drain all frames between two measurements, so that only counted frames are lost.
+        // Drain all frames between two measurements, so that only frames of the measurement count as lost.
         for _ in 0..DEPTH {
             self.round(f64::INFINITY);
         }
@@ -183,7 +184,7 @@ fn policy(graph: Graph) -> Result<(Snapshot, RouteSet), Failure> {
     Ok((policy, routes))
 }
 
-/// Rows of both graphs by load.
+/// Measures the rows of both graphs by offered load.
 pub fn offered(
     run: &mut Run<'_>,
     eal: &'static Eal,
@@ -209,7 +210,7 @@ pub fn offered(
             came: 0,
         };
         let mbps = |rate: f64| rate * tsc::frequency() as f64 * BITS / 1e6;
-        // More than any worker can process.
+        // One frame every 10 cycles is more than any worker can process.
         let most = (0..runs).map(|_| Ok(bench.offer(10.0, frames)?.forwarded));
         let most = median(most.collect::<Result<Vec<_>, Failure>>()?);
         for load in LOADS {

@@ -1,4 +1,5 @@
-//! Packets over many virtual routers compared with one: the same frames, destinations and number of routes.
+//! Cost of packets with many virtual routers compared with one router: frames, destinations and number of routes are
+//! the same.
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
@@ -18,16 +19,16 @@ use crate::rig::policy::{Job, interfaces, route};
 use crate::rig::{BURST, LAG, join};
 use crate::rows::{Failure, Row, Run, Runs};
 
-/// Number of links: each consists of an inside and an outside interface, in any router.
+/// Number of links; each link consists of an inside and an outside interface and belongs to any one router.
 const LINKS: u16 = 1_000;
-/// Number of links whose interfaces are ports.
+/// Number of links that have ports of their own.
 const PORTS: u16 = 6;
-/// First VLAN tag.
+/// First VLAN ID.
 const TAG: u16 = 2;
-/// Number of packets per run over ports.
+/// Number of packets per run, if links have their own ports.
 const PACKETS: usize = 1 << 20;
 
-/// Networks of four addresses, a different one for each interface, so that one router can contain all of them.
+/// Address of a host on a link. Each interface has a separate /30, so that a single router can contain all interfaces.
 fn address(base: u32, link: u16, host: u32) -> Address {
     Address::V4(base + 4 * u32::from(link) + host)
 }
@@ -35,7 +36,7 @@ fn address(base: u32, link: u16, host: u32) -> Address {
 const INSIDE: u32 = 0x6440_0000;
 const OUTSIDE: u32 = 0xc612_0000;
 
-/// Links assigned to routers in turn, either tagged on two ports or each with its own ports.
+/// Assignment of links to routers in turn; links are either tagged on two shared ports, or have their own ports.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     links: u16,
@@ -62,8 +63,8 @@ impl Shape {
         Ok(all)
     }
 
-    /// Control plane with these routes. Route `k` leads through link `k` modulo the number of links; its router is that
-    /// of all links on which packets to it arrive.
+    /// Creates a control plane with these routes. The next hop of route `k` is on link number `k` modulo the number of
+    /// links, and the route belongs to the router of that link.
     fn plane(&self, prefixes: &[Prefix]) -> Result<ControlPlane, Failure> {
         let interfaces = self.interfaces()?;
         let mut configured = vec![Vec::new(); self.routers.into()];
@@ -98,15 +99,14 @@ impl Shape {
     }
 }
 
-/// Routes, and addresses within them with the route numbers.
+/// Routes, and addresses within them, each with the index of its route.
 struct Destinations {
     prefixes: Vec<Prefix>,
     drawn: Vec<(u32, u32)>,
 }
 
 impl Destinations {
-    /// Create `count` routes besides the links' networks, which all have longer prefixes than any route that covers
-    /// them.
+    /// Creates `count` routes that do not overlap with the networks of the links.
     fn new(count: usize) -> Self {
         let mut random = Random(SEED);
         let blocks = [(INSIDE, 10), (OUTSIDE, 15)].map(|(base, length)| Prefix::new(Address::V4(base), length));
@@ -121,7 +121,7 @@ impl Destinations {
     }
 }
 
-/// A packet from a link's host to an address.
+/// A packet from the host of a link to an address.
 #[inline(always)]
 fn of_link(random: &mut Random, destination: u32) -> Written {
     let packet = packet(random, Some(destination));
@@ -131,7 +131,7 @@ fn of_link(random: &mut Random, destination: u32) -> Written {
     }
 }
 
-/// A gateway with tagged links, and its packets.
+/// A gateway whose links are tagged, and its packets.
 struct Tags<'m> {
     shape: Shape,
     forward: Forward<'m>,
@@ -163,7 +163,7 @@ impl<'m> Tags<'m> {
         let Shape { links, routers, .. } = self.shape;
         self.forward.run(|random| {
             let (route, destination) = *random.of(&destinations.drawn);
-            // Any link of the route's router.
+            // Choose any link of the router to which the route belongs.
             let router = (route % u32::from(routers)) as u16;
             let link = router + routers * random.below(u64::from(links / routers)) as u16;
             let [high, low] = (TAG + link).to_be_bytes();
@@ -176,8 +176,8 @@ impl<'m> Tags<'m> {
     }
 }
 
-/// Rows by number of routers with the same links and routes, each compared with one router in the same rounds; and a
-/// row of one router with one link.
+/// Measures rows by number of routers with the same links and routes, each compared with one router in the same rounds;
+/// and a row of one router with one link.
 pub fn tagged(
     run: &mut Run<'_>,
     eal: &'static Eal,
@@ -204,7 +204,7 @@ pub fn tagged(
     Ok(())
 }
 
-/// Rows of untagged frames: each router has its own ports, compared with one router that has all ports.
+/// Measures rows of untagged frames: each router has its own ports, and is compared with one router that has all ports.
 pub fn ports(
     run: &mut Run<'_>,
     eal: &'static Eal,

@@ -1,4 +1,4 @@
-//! Cost of a tunnel for a packet of 64 bytes that enters or leaves it.
+//! Cost of a tunnel for a 64-byte packet that enters or leaves it.
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
@@ -15,26 +15,26 @@ use crate::rig::frames::{Frame, HOST_MAC, INSIDE_MAC, SHORTEST, Written};
 use crate::rig::policy::{Job, interfaces, neighbours, route, route_set};
 use crate::rows::{Failure, Row, Run};
 
-/// Interface of the tunnel, after those of the ports.
+/// Index of the tunnel's interface, after those of the ports.
 const TUNNEL: u16 = 2;
 const MAC: [u8; 6] = [2, 0, 0, 0, 3, 1];
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 3, 2];
 const IDENTIFIER: u32 = 42;
-/// Address of the remote endpoint.
+/// Address of the tunnel's remote endpoint.
 const REMOTE: u32 = 0xc633_6409;
-/// Network of the tunnel, with the address of its remote end.
+/// Inner network of the tunnel, with the address of the tunnel's remote end.
 const OWN: u32 = 0x0a63_0001;
 const FAR: u32 = 0x0a63_0002;
 
-/// Direction of packets through the tunnel.
+/// Direction in which packets use the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Through {
     Nothing,
-    /// Packets don't use the configured tunnel.
+    /// A tunnel is configured, but packets do not use it.
     Beside,
-    /// Packets arrive plain and leave through the tunnel.
+    /// Packets arrive without encapsulation and leave through the tunnel.
     Out,
-    /// Packets arrive through the tunnel and leave plain.
+    /// Packets arrive through the tunnel and leave without encapsulation.
     In,
 }
 
@@ -46,7 +46,7 @@ const fn name(kind: TunnelKind) -> &'static str {
     }
 }
 
-/// A frame that the remote endpoint sends to `local`.
+/// An encapsulated frame that the remote endpoint sends to `local`.
 #[derive(Clone, Copy)]
 struct Wrapped {
     written: Written,
@@ -107,7 +107,7 @@ impl Frame for Wrapped {
                 shim[..2].copy_from_slice(&from.to_be_bytes());
                 shim[2..4].copy_from_slice(&port.to_be_bytes());
                 shim[4..6].copy_from_slice(&(whole - ipv4::LENGTH as u16).to_be_bytes());
-                // No UDP checksum (RFC 7348, section 5).
+                // The UDP checksum is zero (RFC 7348, section 5).
                 shim[6..8].fill(0);
                 vxlan::write(&mut shim[8..], IDENTIFIER);
             }
@@ -118,7 +118,7 @@ impl Frame for Wrapped {
     }
 }
 
-/// The snapshot and its routes; `through` determines the path of all packets.
+/// Creates a snapshot and its routes; `through` determines the path of all packets.
 fn policy(kind: TunnelKind, through: Through) -> Result<(Snapshot, RouteSet), Failure> {
     let mut interfaces = interfaces(Job::Forward)?;
     let neighbours = neighbours(Job::Forward)?.map(|(_, address, _)| address);
@@ -157,7 +157,7 @@ fn policy(kind: TunnelKind, through: Through) -> Result<(Snapshot, RouteSet), Fa
 struct Bench<'m> {
     kind: TunnelKind,
     through: Through,
-    /// Local endpoint address, if packets arrive through the tunnel.
+    /// Address of the local tunnel endpoint, if packets arrive through the tunnel.
     local: u32,
     forward: Forward<'m>,
 }
@@ -222,8 +222,8 @@ impl<'m> Bench<'m> {
     }
 }
 
-/// Rows of every tunnel type and direction, and of packets that use no tunnel, each compared with a router without
-/// tunnels in the same rounds.
+/// Measures rows of every tunnel type and direction, and of packets that use no tunnel, each compared with a router
+/// without tunnels in the same rounds.
 pub fn tunnels(
     run: &mut Run<'_>,
     eal: &'static Eal,

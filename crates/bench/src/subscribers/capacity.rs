@@ -1,7 +1,7 @@
-//! Memory of sites: the engine's table of sites and terminals, the DHCP client's state of each site, and the leases of
-//! the terminals in a lease file of Kea.
+//! Memory required by sites: the engine's table of sites and terminals, the DHCP client's state of each site, and the
+//! leases of the terminals from a lease file in Kea's format.
 //!
-//! The total is the increase of the process's memory; the parts are computed from intermediate values.
+//! The total is the increase of the process's resident memory; the parts are computed from readings in between.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -25,9 +25,9 @@ use super::world::World;
 use super::{Failure, Figures, Size};
 use crate::rig::sites::terminal;
 
-/// Maximum time until packets of all terminals have come out.
+/// Maximum time until packets of all terminals are output.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// DHCP messages per second, high enough not to limit anything here.
+/// Limit of DHCP messages per second, so high that it has no effect here.
 const RATE: u32 = 20_000;
 
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
@@ -45,7 +45,7 @@ fn resident_of(process: &str) -> Result<f64, Failure> {
     Ok(word.ok_or("a process has no VmRSS")?.parse()?)
 }
 
-/// The DHCP client with all sites bound.
+/// The DHCP client, with all sites bound.
 fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
     let settings = Settings {
         rate: 100_000,
@@ -55,7 +55,7 @@ fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
     for (site, mac) in (0..).zip(macs) {
         agent.want(Site(site), *mac, now)?;
     }
-    // Each site needs two messages, and then waits for hours.
+    // Each site needs two messages to be bound, and then sends none for hours.
     for _ in 0..macs.len() * 2 {
         let mut output = Output::default();
         agent.poll(now, &mut output);
@@ -87,7 +87,7 @@ fn writer(size: &Size, macs: &[Mac]) -> Result<SiteWriter, Failure> {
     Ok(writer)
 }
 
-/// A parsed lease file of all terminals, and the seconds that parsing took.
+/// Parses a lease file with leases for all terminals; returns the leases and the seconds that parsing took.
 fn leases(size: &Size, file: &Path) -> Result<(Source, f64), Failure> {
     let terminals = size.sites * size.terminals;
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
@@ -126,10 +126,10 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let (source, seconds) = leases(size, &folder.path().join("kea-leases4.csv"))?;
     let end = resident()?;
     let bytes = writer.sites().bytes() + writer.bytes();
-    // All of them must live until here.
+    // All three must live until memory has been measured.
     drop((agent, source, writer));
     let own = bytes as f64 / 1024.0;
-    // Pages that were not written yet are not resident, so the table's own size is the minimum.
+    // Pages that have not yet been written are not resident, so the table's own size is used as the minimum.
     let sites = own.max(with_sites - begin);
     let (agent, leases) = (with_agent - with_sites, end - with_agent);
     let all = sites + agent + leases;
@@ -137,8 +137,8 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     Ok(vec![
         ("memory_kb", all),
         ("bytes_per_site", per_site),
-        // The engine's table with its writer, the DHCP client, the leases of the lease file, and the time to read the
-        // file.
+        // Figures: the engine's table with its writer, the DHCP client, the leases from the lease file, and the time to
+        // read the file.
         ("sites_kb", sites),
         ("agent_kb", agent),
         ("leases_kb", leases),
@@ -146,7 +146,7 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     ])
 }
 
-/// One run of the daemon in a separate network namespace: all terminals of all sites send, and their packets come out.
+/// Runs the daemon once in a separate network namespace: all terminals of all sites send packets, which must be output.
 pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     wires()?;
     let size = Size {
@@ -156,7 +156,7 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let folder = tempfile::tempdir()?;
     let mut world = World::new(&size, folder.path())?;
     let one = {
-        // The same session capacity, with one site.
+        // The reference has the same session capacity, but only one site.
         let daemon = world.gateway_of(&size, 1, folder.path())?;
         resident_of(&daemon.process().to_string())?
     };
@@ -168,7 +168,7 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let all = resident_of(&daemon.process().to_string())?;
     let more = all - one;
     let per_site = more * 1024.0 / f64::from(size.sites);
-    // Memory in addition to that with one site.
+    // Memory in addition to that of the daemon with one site.
     Ok(vec![
         ("all_kb", all),
         ("memory_kb", more),
@@ -199,7 +199,7 @@ mod tests {
         addresses.dedup();
         assert_eq!(1_000, addresses.len());
         let figures = measure(size).expect("figures");
-        // The process's total memory includes that of other tests, so only the table's minimum size is checked.
+        // The total memory of the process includes that of other tests, so only the table's minimum size is checked.
         let (name, sites) = figures[2];
         assert_eq!("sites_kb", name);
         assert!(sites * 1024.0 >= 4_000.0 * 64.0, "a line of memory for each terminal");

@@ -1,5 +1,5 @@
-//! Both sides of a gateway in one process and network namespace: terminals behind one veth pair, the operator behind
-//! another.
+//! Both sides of a gateway in one process and network namespace: terminals behind one veth pair, the operator's network
+//! behind another.
 
 use sluice_daemon::subscribers::virtual_mac::text;
 use sluice_dpdk::{Driver, Plan, PortPlan};
@@ -12,16 +12,16 @@ use crate::kernel::command::run;
 use crate::netns::bring_up;
 use crate::rig::Source;
 
-/// Devices of the gateway to the terminals and to the operator.
+/// The gateway's devices on the terminals' side and on the operator's side.
 pub const DEVICES: [&str; 2] = ["access", "outside"];
 pub const FAR: [&str; 2] = ["street", "operator"];
 /// MAC addresses of the gateway's devices.
 pub const MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
-/// MAC addresses of the far ends; terminals have their own.
+/// MAC addresses of the opposite ends of both links; terminals have MAC addresses of their own.
 const FAR_MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 3], OPERATOR_MAC];
 
-/// The terminals' side or the operator's side.
+/// A side of the gateway: the terminals' or the operator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Street,
@@ -43,7 +43,7 @@ pub fn wires() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The far ends, used by this process.
+/// The opposite ends of both links, used by this process.
 pub struct Ends(Source);
 
 impl Ends {
@@ -58,8 +58,8 @@ impl Ends {
         Ok(Self(Source::alone(&Plan::new(ports, 1), core)?.1))
     }
 
-    /// Send up to a batch of frames. `write` writes a frame and returns its length, or `None` if there are no more.
-    /// Returns the number accepted by the interface.
+    /// Sends up to one batch of frames. `write` writes a frame and returns its length, or returns `None` if there are
+    /// no more frames. Returns the number of frames that the interface accepted.
     pub fn send(&mut self, by: End, count: usize, mut write: impl FnMut(&mut [u8]) -> Option<usize>) -> usize {
         let mut scratch = [0; LONGEST];
         let (_, taken) = self.0.send(&[(by as u16, count.min(BURST_SIZE))], |_, packet| {
@@ -72,11 +72,11 @@ impl Ends {
         taken
     }
 
-    /// Process received frames; returns their number.
+    /// Processes received frames; returns the number of frames.
     pub fn receive(&mut self, by: End, each: impl FnMut(&[u8])) -> usize {
         self.0.drain(by as u16, each)
     }
 }
 
-/// Maximum length of a sent frame.
+/// Maximum length of a frame that is sent.
 pub const LONGEST: usize = 1_514;

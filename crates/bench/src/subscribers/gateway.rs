@@ -10,41 +10,42 @@ use super::Failure;
 use crate::daemon::socket;
 use crate::rig::sites::{OF_SERVICE, tags};
 
-/// Next hop to all outside destinations.
+/// Address of the next hop to all outside destinations.
 pub const OPERATOR: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
 /// [`OPERATOR`] as text.
 pub const ROUTER: &str = "203.0.0.1";
 pub const OPERATOR_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
-/// Prefix length of the operator's addresses, which include the sites' addresses.
+/// Prefix length of the operator's network, which contains the sites' addresses.
 pub const PREFIX: u8 = 14;
-/// Network of the sites' public addresses, and the range that a server leases: more than the possible number of sites.
+/// Network of the sites' public addresses, and the range from which the DHCP server leases them; it has more addresses
+/// than there can be sites.
 pub const SUBNET: &str = "203.0.0.0/14";
 pub const POOL: &str = "203.0.1.0 - 203.3.250.255";
 /// The gateway's own address in that network.
 const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 2);
 
-/// A gateway between terminals and an operator.
+/// Parameters of a gateway between terminals and an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Gateway<'g> {
-    /// Devices to the terminals and to the operator.
+    /// The gateway's devices on the terminals' side and on the operator's side.
     pub devices: [&'g str; 2],
     pub sites: u32,
     /// Maximum number of terminals per site.
     pub terminals: u32,
-    /// Capacity for flows.
+    /// Session capacity.
     pub flows: u32,
     pub rate: u32,
     pub core: usize,
-    /// Folder of its files.
+    /// Folder of the gateway's files.
     pub folder: &'g Path,
-    /// Lease file of the terminals' server.
+    /// Lease file that the terminals' DHCP server writes.
     pub leases: &'g Path,
 }
 
-/// Tags of all sites, in the format of the configuration.
+/// VLAN tags of all sites, in the format of the configuration.
 ///
 /// # Errors
-/// With more than one S-tag, the number of sites must fill each of them.
+/// If more than one S-tag is needed, the number of sites must be a multiple of the number of C-tags.
 fn ranges(sites: u32) -> Result<String, Failure> {
     let (first, last) = (tags(0), tags(sites - 1));
     match sites {

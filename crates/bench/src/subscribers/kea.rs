@@ -1,4 +1,4 @@
-//! An unmodified Kea as the operator's server.
+//! An unmodified Kea as the operator's DHCP server.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use super::Failure;
 use crate::process::Background;
 
-/// Addresses that it serves.
+/// Parameters of the DHCP server.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator<'o> {
-    /// Command prefix of its environment.
+    /// Prefix of commands that run in the server's environment.
     pub prefix: &'o str,
     pub interface: &'o str,
     pub router: &'o str,
@@ -18,7 +18,7 @@ pub struct Operator<'o> {
     pub pool: &'o str,
 }
 
-/// The server; it is stopped when dropped.
+/// The running server, which is stopped when this value is dropped.
 #[derive(Debug)]
 pub struct Kea {
     folder: tempfile::TempDir,
@@ -26,7 +26,7 @@ pub struct Kea {
 }
 
 impl Kea {
-    /// Start it on an interface that is up and has an address.
+    /// Starts the server on an interface that is up and has an address.
     pub fn start(operator: &Operator<'_>) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let (file, leases) = (folder.path().join("kea.json"), folder.path().join("leases.csv"));
@@ -75,7 +75,7 @@ impl Kea {
         for line in lines.by_ref() {
             let line = line?;
             if line.contains("DHCP4_STARTED") {
-                // Continue to read its output, because it would block otherwise.
+                // Continue to read the server's output, because the server would block if its pipe filled up.
                 std::thread::spawn(move || lines.for_each(drop));
                 return Ok(kea);
             }
@@ -84,7 +84,7 @@ impl Kea {
         Err(format!("Kea does not start: {}", said.last().cloned().unwrap_or_default()).into())
     }
 
-    /// Number of addresses in its lease file.
+    /// Number of addresses in the server's lease file.
     pub fn leases(&self) -> Result<usize, Failure> {
         let text = std::fs::read_to_string(self.folder.path().join("leases.csv"))?;
         let addresses = text.lines().skip(1).filter_map(|line| line.split(',').next());

@@ -1,5 +1,5 @@
-//! Time from a line in a lease file until a terminal's packets leave translated, while packets of others flow; measured
-//! with the daemon over veth.
+//! Time from writing a line to a lease file until the packets of the terminal leave translated, while packets of other
+//! terminals flow; measured with the daemon over veth.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use super::ends::wires;
 use super::world::World;
 use super::{Failure, Figures, Size};
 
-/// Number of measured leases per run, of each kind.
+/// Number of leases of each kind that are measured per run.
 const LEASES: u32 = 250;
-/// Maximum time until all sites have their addresses.
+/// Maximum time until all sites have public addresses.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The value below which a share of all values lies.
+/// Returns the value below which the given share of all values lies.
 fn percentile(values: &[f64], share: f64) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -23,10 +23,10 @@ fn percentile(values: &[f64], share: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// One run in a separate network namespace.
+/// Measures once, in a separate network namespace.
 pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let folder = tempfile::tempdir()?;
-    // At most half of the sites are new when they are measured.
+    // At most half of the sites are used for the measurement with new sites.
     let known = size.sites.saturating_sub(LEASES.min(size.sites / 2));
     wires()?;
     let mut world = World::new(size, folder.path())?;
@@ -49,8 +49,8 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
         return Err("no packets of others came out".into());
     }
     let most = second.iter().copied().fold(0.0, f64::max);
-    // Times of a terminal in a site that has a public address, and of a site's first terminal, which also waits for
-    // that address; and number of packets of others meanwhile.
+    // Figures: times of a terminal in a site that has a public address, times of a site's first terminal, which also
+    // waits for the site's address, and number of packets of other terminals meanwhile.
     Ok(vec![
         ("p50_ms", percentile(&second, 0.5)),
         ("p99_ms", percentile(&second, 0.99)),

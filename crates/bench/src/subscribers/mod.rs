@@ -1,10 +1,11 @@
-//! `subscribers`: P0's control plane: memory per site, time from lease to mapping, and time for public leases.
+//! `subscribers`: control plane measurements of P0: memory per site, time from lease to mapping, and time until sites
+//! have public addresses.
 //!
-//! The daemon's functions are measured with the daemon (`by` = `daemon`), which serves terminals and an operator over
-//! veth; its components are also measured alone (`parts`).
+//! Functions of the daemon are measured with the daemon (`by` = `daemon`), which serves terminals and an operator over
+//! veth; its components are also measured separately (`parts`).
 //!
-//! Each run is a separate process, so that it does not inherit the allocator's state, and servers listen in a private
-//! network.
+//! Each run is a separate process, so that it does not inherit the state of the allocator, and so that DHCP servers
+//! listen in a private network namespace.
 
 mod capacity;
 mod ends;
@@ -40,7 +41,7 @@ pub enum Part {
 /// Component under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
-    /// Components of the daemon alone.
+    /// Components of the daemon, separately.
     Parts,
     /// The daemon as a whole.
     Daemon,
@@ -69,13 +70,13 @@ impl Part {
 /// What to measure; everything by default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SubscribersArguments {
-    /// Only these parts.
+    /// Measures only these parts.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Only these components.
+    /// Measures only these components.
     #[arg(long, value_name = "WHO", value_delimiter = ',')]
     by: Vec<By>,
-    /// Number of sites: up to 1000, or a multiple of 1000 up to 131,000; by default 100,000 for capacity, 10,000 for
+    /// Number of sites: up to 1000, or a multiple of 1000 up to 131,000. By default 100,000 for capacity, 10,000 for
     /// public leases and 1,000 for mappings, and fewer with --quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=131_000))]
     sites: Option<u32>,
@@ -88,20 +89,20 @@ pub struct SubscribersArguments {
     /// Runs per row; by default 5, or 1 with --quick.
     #[arg(long, value_name = "N")]
     runs: Option<usize>,
-    /// The program `sluice`; by default the one in the folder of this program.
+    /// The program `sluice`; by default the one in the same folder as `sluice-bench`.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
-    /// Set in the process of one run, with the part that it measures.
+    /// Set in the process of a single run to the part that the run measures.
     #[arg(long, hide = true, value_name = "PART")]
     pub inside: Option<Part>,
 }
 
-/// Size of a run.
+/// Numbers of sites and terminals, and message rate, of a run.
 #[derive(Clone, Debug)]
 pub struct Size {
     sites: u32,
     terminals: u32,
-    /// DHCP messages per second to the operator.
+    /// Maximum number of DHCP messages per second to the operator's server.
     rate: u32,
     program: Option<PathBuf>,
 }
@@ -123,7 +124,7 @@ impl SubscribersArguments {
     }
 }
 
-/// One run, which sends its figures to the parent process as a line of JSON.
+/// Measures once, and sends the figures to the parent process as a line of JSON.
 pub fn inside(arguments: &SubscribersArguments) -> Result<(), Failure> {
     let part = arguments.inside.ok_or("nothing is to be measured")?;
     let by = arguments.by.first().copied().unwrap_or(By::Parts);
@@ -143,7 +144,7 @@ pub fn inside(arguments: &SubscribersArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether it needs a private network.
+/// Whether the measurement needs a private network namespace.
 fn has_network((part, by): (Part, By)) -> bool {
     part != Part::Capacity || by == By::Daemon
 }
@@ -154,7 +155,7 @@ fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
         false => Command::new(program),
         true => {
             let mut command = Command::new("unshare");
-            // Memory of processes is queried by their numbers in this PID namespace.
+            // The memory of processes is read from /proc by their numbers in this PID namespace.
             command.args(["--net", "--pid", "--mount-proc", "--fork", "--kill-child=KILL"]);
             command.arg(program);
             command

@@ -1,10 +1,10 @@
-//! An operator's DHCP server in memory, which gives each client the next address.
+//! An in-memory DHCP server of an operator, which assigns the next free address to each client.
 
 use std::net::Ipv4Addr;
 
-/// Offset of the assigned address in a message.
+/// Offset of the assigned address (yiaddr) in a message.
 const GIVEN: usize = 16;
-/// Offset of the options, after the magic cookie.
+/// Offset of the options, which follow the magic cookie.
 const OPTIONS: usize = 240;
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const LEASE: u32 = 86_400;
@@ -21,7 +21,7 @@ impl Operator {
         Self { next: first.into() }
     }
 
-    /// The answer to a client's message; `None` if the message is not for a server.
+    /// Returns the reply to a client's message; `None` if the message is not addressed to a server.
     pub fn answer(&mut self, question: &[u8]) -> Option<Vec<u8>> {
         let (answer, address) = match option(question, 53)? {
             [1] => {
@@ -52,7 +52,7 @@ impl Operator {
     }
 }
 
-/// Contents of an option.
+/// Returns the contents of an option.
 fn option(message: &[u8], wanted: u8) -> Option<&[u8]> {
     let mut rest = message.get(OPTIONS..)?;
     loop {

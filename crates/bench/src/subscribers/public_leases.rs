@@ -1,5 +1,5 @@
-//! Time until all sites have public addresses from a real Kea, and until all have renewed them: the DHCP client's
-//! frames pass a TAP interface, on whose other side the server listens.
+//! Time until all sites have public addresses from a real Kea server, and until all sites have renewed them. The frames
+//! of the DHCP client pass through a TAP interface, on which the server listens.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
@@ -24,19 +24,19 @@ use crate::kernel::command::run;
 use crate::process::await_every;
 
 const INTERFACE: &str = "wan";
-/// Number of frames that are processed before due messages are sent.
+/// Maximum number of received frames that are processed before due messages are sent.
 const BURST: usize = 64;
-/// Maximum time for each half.
+/// Maximum time for assignment, and for renewal.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Time after which half of a lease has passed.
+/// Time after which half of the lease time has passed.
 const HALF: Duration = Duration::from_secs(1_801);
 
-/// Runs the DHCP client: its frames and its time.
+/// Runs the DHCP client: exchanges its frames, and controls its clock.
 struct Runner {
     agent: Agent,
     tap: Tap,
     began: Instant,
-    /// Time by which the client's clock was advanced.
+    /// Time by which the DHCP client's clock was advanced.
     skipped: Duration,
     bound: usize,
     renewed: usize,
@@ -50,7 +50,7 @@ impl Runner {
     fn send(&self, transmit: &Transmit) -> Result<(), Failure> {
         let (destination_mac, address) = match transmit.destination {
             Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
-            // The operator is the only neighbour.
+            // The operator's server is the only neighbour.
             Destination::Unicast { address, .. } => (OPERATOR_MAC, address),
         };
         let datagram = Datagram {
@@ -64,7 +64,7 @@ impl Runner {
         Ok(self.tap.send(&frame)?)
     }
 
-    /// Run until a condition holds; returns the seconds.
+    /// Runs the client until a condition holds; returns the seconds that this took.
     fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) -> Result<f64, Failure> {
         let (began, mut frame) = (Instant::now(), [0; 2_048]);
         while !done(self) {
@@ -94,7 +94,7 @@ impl Runner {
                 }
             }
             if count == 0 {
-                // Sleep, because the server may have only this core.
+                // Sleep, because the server may run on the same core.
                 std::thread::sleep(Duration::from_micros(100));
             }
         }
@@ -107,7 +107,7 @@ impl Runner {
     }
 }
 
-/// The operator's server on an interface.
+/// Parameters of the operator's server on an interface.
 fn operator(interface: &str) -> Operator<'_> {
     Operator {
         prefix: "env",
@@ -118,7 +118,7 @@ fn operator(interface: &str) -> Operator<'_> {
     }
 }
 
-/// One run in a separate network namespace.
+/// Measures once, in a separate network namespace.
 pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let tap = Tap::open(INTERFACE)?;
     for line in [
@@ -166,7 +166,7 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     ])
 }
 
-/// One run of the daemon in a separate network namespace: each site has a terminal with a lease from the beginning.
+/// Measures the daemon once, in a separate network namespace: each site has a terminal that has a lease from the start.
 pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     wires()?;
     let [_, interface] = FAR;
@@ -178,7 +178,8 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let began = Instant::now();
     let daemon = world.gateway(size, folder.path())?;
     let sites = size.sites as usize;
-    // Query the server, which knows before the gateway does, because this takes no time from the gateway.
+    // Query the DHCP server, which has all leases before the gateway does; queries to the gateway would take its CPU
+    // time.
     let all = await_every(Duration::from_millis(100), PATIENCE, || {
         let all = kea.leases()? >= sites && with_addresses(&daemon.show("sites")?)? >= sites;
         Ok(all.then_some(()))

@@ -1,4 +1,4 @@
-//! Sites and terminals by number: names, addresses, leases.
+//! Names, addresses and leases of sites and terminals, by number.
 
 use std::net::Ipv4Addr;
 
@@ -9,30 +9,31 @@ use sluice_wire::Mac;
 use super::Failure;
 use crate::rig::sites::{tags, terminal_mac};
 
-/// Name of a site: that of its group, and its tags.
+/// Name of a site, which consists of the name of its group and of its tags.
 pub fn name(site: u32) -> String {
     let (service, customer) = tags(site);
     format!("homes-{service}.{customer}")
 }
 
-/// Virtual MACs of all sites.
+/// Virtual MAC addresses of all sites.
 pub fn virtual_macs(sites: u32) -> Result<Vec<Mac>, Failure> {
     let names: Vec<_> = (0..sites).map(name).collect();
     let named: Vec<_> = names.iter().map(|name| (name.as_str(), None)).collect();
     Ok(VirtualMacs::new(Secret([9, 9]), &[])?.assign(&named)?)
 }
 
-/// Address of a terminal by its global number: in 10.0.0.0/8 and unique, as if one server leased them.
+/// Address of terminal number `terminal`, counted over all sites: unique and within 10.0.0.0/8, as if one server leased
+/// all addresses.
 pub fn terminal_address(terminal: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0100 + terminal)
 }
 
-/// First line of Kea's lease file.
+/// Header line of Kea's lease file.
 pub const KEA_HEADER: &str =
     "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context\n";
 
-/// Kea's lease file line of a terminal's lease that expires at a Unix time; the relay's information identifies the
-/// site.
+/// Line of a terminal's lease in Kea's lease file. The lease expires at the Unix time `expires`; the relay agent
+/// information identifies the site.
 pub fn kea_line(site: u32, terminal: u32, address: Ipv4Addr, expires: u64) -> String {
     let circuit = name(site);
     let mut option = format!("0x01{:02X}", circuit.len());

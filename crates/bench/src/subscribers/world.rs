@@ -1,5 +1,6 @@
-//! Everything except the gateway: the terminals' server, which writes its file like Kea, the terminals, the operator's
-//! DHCP server, and the receiver. They are one process, so that they share a clock.
+//! Everything except the gateway: the terminals and their DHCP server, which writes a lease file like Kea's, the
+//! operator's DHCP server, and the receiver of the packets. All of these run in one process, so that they share a
+//! clock.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -20,29 +21,29 @@ use crate::daemon::Daemon;
 use crate::rig::frames::{Frame, Random, SEED, SHORTEST, Tagged, Written, mark};
 use crate::rig::sites::{Homes, TAGS, terminal_mac};
 
-/// Maximum time for one lease.
+/// Maximum time from a lease until packets are output.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Interval between packets of the measured terminal, and between those of all others together.
+/// Interval between packets of the measured terminal.
 const PROBE: Duration = Duration::from_micros(100);
 const BURST: usize = 32;
-/// Packets per second of the other terminals.
+/// Number of packets per second from all other terminals together.
 const RATE: u32 = 100_000;
-/// Destination of the terminals' packets.
+/// Destination address and port of the terminals' packets.
 const REMOTE: (u32, u16) = (0x0808_0808, 443);
 
-/// Everything except the gateway.
+/// State of everything except the gateway.
 pub struct World {
     ends: Ends,
     homes: Homes,
     operator: Operator,
     file: File,
     expires: u64,
-    /// Terminals whose packets are sent in turn, and the next one.
+    /// Terminals that send packets in turn, and the index of the next one.
     busy: Vec<u32>,
     next: usize,
     due: Instant,
     random: Random,
-    /// By terminal: whether its packets have come out.
+    /// Whether packets of a terminal have been output, by terminal.
     came: Vec<bool>,
     arrived: u64,
 }
@@ -64,7 +65,7 @@ fn packet(homes: Homes, terminal: u32) -> Tagged<Written, TAGS> {
 }
 
 impl World {
-    /// Create for the sites of `size`, whose terminals have no leases yet.
+    /// Creates the terminals of `size`, none of which has a lease yet.
     pub fn new(size: &Size, folder: &Path) -> Result<Self, Failure> {
         let homes = Homes {
             sites: size.sites,
@@ -92,7 +93,7 @@ impl World {
         self.gateway_of(size, size.sites, folder)
     }
 
-    /// Start a gateway with capacity for all flows that serves `sites` sites.
+    /// Starts a gateway that serves `sites` sites and has capacity for all flows.
     pub fn gateway_of(&self, size: &Size, sites: u32, folder: &Path) -> Result<Daemon, Failure> {
         let (own, core) = cores()?;
         let gateway = Gateway {
@@ -115,7 +116,7 @@ impl World {
         self.arrived
     }
 
-    /// Send a packet of each of some terminals.
+    /// Sends one packet from each of the given terminals.
     fn send(&mut self, terminals: &[u32]) -> usize {
         let (homes, mut left) = (self.homes, terminals.iter());
         self.ends.send(End::Street, terminals.len(), |into| {
@@ -126,7 +127,7 @@ impl World {
         })
     }
 
-    /// Send the due packets of the other terminals.
+    /// Sends the due packets of the other terminals.
     fn flow(&mut self) {
         let now = Instant::now();
         if now < self.due || self.busy.is_empty() {
@@ -138,11 +139,11 @@ impl World {
         let sent = self.send(&turn);
         self.next = (self.next + sent) % self.busy.len();
         self.due += Duration::from_secs(1) * BURST as u32 / RATE;
-        // Missed packets are not made up after a preemption.
+        // Packets missed during a preemption are not sent later.
         self.due = self.due.max(now);
     }
 
-    /// Process output packets, and answer the sites' DHCP messages.
+    /// Processes output packets, and answers the DHCP messages of sites.
     fn listen(&mut self) {
         let mut questions: Vec<(Mac, Vec<u8>)> = Vec::new();
         let (came, arrived) = (&mut self.came, &mut self.arrived);
@@ -188,7 +189,7 @@ impl World {
         )
     }
 
-    /// Lease addresses to terminals, which send from now on.
+    /// Leases addresses to terminals, which send packets from now on.
     pub fn lease(&mut self, terminals: impl Iterator<Item = u32>) -> Result<(), Failure> {
         let mut writer = BufWriter::new(&self.file);
         let first = self.busy.len();
@@ -199,7 +200,7 @@ impl World {
         Ok(writer.flush()?)
     }
 
-    /// Lease an address to a terminal; returns the milliseconds until its packets come out.
+    /// Leases an address to a terminal; returns the milliseconds until its packets are output.
     pub fn measure(&mut self, terminal: u32) -> Result<f64, Failure> {
         let line = self.line(terminal);
         self.file.write_all(line.as_bytes())?;
@@ -219,7 +220,7 @@ impl World {
         }
         let took = began.elapsed().as_secs_f64() * 1e3;
         self.busy.push(terminal);
-        // Random delay, because servers write at any time.
+        // Wait for a random time, because a real server may write at any time.
         let pause = 1_000 + self.random.below(9_000);
         self.go_on(Duration::from_micros(pause.into()));
         Ok(took)
@@ -233,7 +234,7 @@ impl World {
         }
     }
 
-    /// Wait until packets of all terminals with leases have come out.
+    /// Waits until packets of all terminals with leases have been output.
     pub fn settle(&mut self, gateway: &Daemon, patience: Duration) -> Result<(), Failure> {
         let (began, mut rounds) = (Instant::now(), 0_u32);
         loop {
@@ -255,7 +256,7 @@ impl World {
     }
 }
 
-/// Lease file of the terminals' server.
+/// Path of the terminals' lease file.
 fn leases(folder: &Path) -> PathBuf {
     folder.join("kea-leases4.csv")
 }

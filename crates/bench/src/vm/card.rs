@@ -1,10 +1,10 @@
-//! Cards that QEMU emulates, and their drivers in the guest.
+//! Network cards that QEMU emulates, and their drivers in the guest.
 
 use clap::ValueEnum;
 
 use crate::kernel::topology::{INSIDE_MAC, OUTSIDE_MAC, mac_text};
 
-/// A kind of card.
+/// A kind of network card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Card {
     /// virtio-net, version 1.
@@ -15,11 +15,11 @@ pub enum Card {
     Vmxnet3,
 }
 
-/// PCI addresses of the inside and outside card.
+/// PCI addresses of the inside and the outside card.
 pub const ADDRESSES: [&str; 2] = ["0000:00:02.0", "0000:00:03.0"];
 
 impl Card {
-    /// QEMU command line arguments for two such cards at two taps.
+    /// QEMU arguments for two cards of this kind at two TAP interfaces.
     pub fn devices(self, taps: [&str; 2]) -> Vec<String> {
         let device = match self {
             Self::Virtio => "virtio-net-pci,disable-legacy=on",
@@ -39,7 +39,8 @@ impl Card {
         .collect()
     }
 
-    /// Guest commands that bind both cards to their Linux drivers and name their interfaces, which are then down.
+    /// Guest commands that bind both cards to their Linux drivers and name their interfaces; the interfaces are down
+    /// afterwards.
     pub fn to_linux(self, names: [&str; 2]) -> String {
         let (modules, driver) = match self {
             Self::Virtio => ("virtio_pci virtio_net", "virtio-pci"),
@@ -48,7 +49,8 @@ impl Card {
         };
         let mut text = bind(modules, driver);
         for (address, name) in ADDRESSES.into_iter().zip(names) {
-            // A virtio card's interface is below the device on the virtio bus.
+            // For virtio, the interface is in the folder of the device on the virtio bus, which is below that of the
+            // PCI device.
             text += &format!(
                 "for attempt in $(seq 500); do\n\
                  found=$(cd /sys/bus/pci/devices/{address}; ls net virtio*/net 2>/dev/null | grep -v :)\n\
@@ -60,13 +62,13 @@ impl Card {
         text
     }
 
-    /// Guest commands that bind both cards to UIO.
+    /// Guest commands that bind both cards to UIO, for use by Sluice.
     pub fn to_program() -> String {
         bind("uio_pci_generic", "uio_pci_generic")
     }
 }
 
-/// Commands that unbind both cards and bind them to a driver.
+/// Guest commands that unbind both cards and bind them to a driver.
 fn bind(modules: &str, driver: &str) -> String {
     format!(
         "for module in {modules}; do modprobe $module; done\n\

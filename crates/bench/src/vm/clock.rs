@@ -1,5 +1,5 @@
-//! Time as reported by a guest's kernel and its emulator: non-idle time of the guest, and CPU time of its processor's
-//! thread.
+//! CPU time as reported by the kernel of a guest and by its emulator: non-idle time of the guest, and CPU time of the
+//! thread that emulates its processor.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub now: u64,
-    /// Idle part of the guest's time.
+    /// Idle time of the guest until then, in nanoseconds.
     pub idle: u64,
 }
 
-/// Guest command that prints a [`Reading`]: the list of timers contains both values in nanoseconds.
+/// Guest command that prints a [`Reading`]: /proc/timer_list contains both values in nanoseconds.
 pub const COMMAND: &str = "grep -E '^now at|idle_sleeptime' /proc/timer_list";
 
 impl Reading {
-    /// Parse the output of [`COMMAND`] in a guest with one processor; `None` if it is invalid.
+    /// Parses the output of [`COMMAND`] from a guest with one processor; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let number = |name: &str| {
             let line = text.lines().find(|line| line.contains(name))?;
@@ -29,7 +29,7 @@ impl Reading {
         })
     }
 
-    /// Time since an earlier reading, and its non-idle part.
+    /// Time since an earlier reading, and the non-idle part of that time.
     pub fn since(&self, before: &Self) -> Span {
         let whole = self.now.saturating_sub(before.now) as f64;
         let idle = self.idle.saturating_sub(before.idle) as f64;
@@ -40,7 +40,7 @@ impl Reading {
     }
 }
 
-/// A period in nanoseconds of the guest.
+/// A period of the guest's clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     pub whole: f64,
@@ -49,8 +49,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Work in addition to that of an idle guest, as measured by `idle`; the idle guest's work occurs in the remaining
-    /// time.
+    /// Work in addition to that of an idle guest, which was measured in `idle`. The background work of an idle guest is
+    /// subtracted only from the remaining time.
     pub fn beyond(&self, idle: &Self) -> f64 {
         let share = idle.worked / idle.whole.max(1.0);
         ((self.worked - share * self.whole) / (1.0 - share).max(1e-9)).max(0.0)
@@ -65,7 +65,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Threads of a process by QEMU's thread names; `None` if none is a processor.
+    /// Finds the threads of a process by QEMU's thread names; `None` if no thread emulates a processor.
     pub fn of(process: u32) -> Option<Self> {
         let name = |thread: &PathBuf| fs::read_to_string(thread.join("comm")).unwrap_or_default();
         let processor = tasks(process)
@@ -74,7 +74,7 @@ impl Threads {
         Some(Self { process, processor })
     }
 
-    /// CPU time of the guest's processor thread, and of all threads.
+    /// CPU time of the thread that emulates the guest's processor, and of all threads.
     pub fn times(&self) -> [Duration; 2] {
         [time(&self.processor), Self::all(self.process)]
     }
@@ -83,7 +83,7 @@ impl Threads {
         tasks(process).iter().map(|thread| time(thread)).sum()
     }
 
-    /// Numbers of the guest's processor thread, and of the others.
+    /// Number of the thread that emulates the guest's processor, and numbers of the others.
     pub fn numbers(&self) -> (String, Vec<String>) {
         let number = |thread: &PathBuf| thread.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let others = tasks(self.process)
@@ -107,7 +107,7 @@ fn time(thread: &Path) -> Duration {
     ran(&fs::read_to_string(thread.join("schedstat")).unwrap_or_default())
 }
 
-/// The first field: nanoseconds on a processor.
+/// Parses the first field: nanoseconds for which the thread has run.
 fn ran(schedstat: &str) -> Duration {
     let field = schedstat.split(' ').next().and_then(|field| field.parse().ok());
     Duration::from_nanos(field.unwrap_or(0))
@@ -133,7 +133,7 @@ mod tests {
         let at = |now, idle| Reading { now, idle };
         let idle = at(1_000, 900).since(&at(0, 0));
         assert_eq!(100.0, idle.worked);
-        // 400 for packets, and a tenth of the other 600.
+        // 400 ns of work for packets, and background work in a tenth of the other 600 ns.
         let busy = at(2_000, 1_440).since(&at(1_000, 900));
         assert_eq!(460.0, busy.worked);
         assert!((busy.beyond(&idle) - 400.0).abs() < 1e-6);

@@ -1,10 +1,10 @@
-//! A program with a known number of instructions, to verify the counting.
+//! A program with a known number of instructions, which verifies the counting of instructions.
 
 use super::clock::Reading;
 use super::guest::{Guest, INSTRUCTION};
 use crate::rows::Failure;
 
-/// Number of iterations of its loop.
+/// Number of iterations of the program's loop.
 const ROUNDS: u32 = 50_000_000;
 
 /// Path of the program in the guest.
@@ -15,7 +15,7 @@ const BASE: u64 = 0x40_0000;
 
 const HEADERS: u64 = 64 + 56;
 
-/// An ELF file whose loop runs `rounds` times, and its number of instructions.
+/// Returns an ELF file whose loop runs `rounds` times, and the number of instructions that it executes.
 fn program(rounds: u32) -> (Vec<u8>, u64) {
     let count = rounds.to_le_bytes();
     let code = [
@@ -33,25 +33,25 @@ fn program(rounds: u32) -> (Vec<u8>, u64) {
     let long = |value: u64| value.to_le_bytes();
     let size = HEADERS + code.len() as u64;
     let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    // Executable, x86-64, version 1; entry, program headers, no sections.
+    // ELF header: executable, x86-64, version 1; entry point and program headers, no sections.
     file.extend([half(2), half(62)].concat());
     file.extend(word(1));
     file.extend([long(BASE + HEADERS), long(64), long(0)].concat());
     file.extend(word(0));
     file.extend([half(64), half(56), half(1), half(0), half(0), half(0)].concat());
-    // One loadable segment, readable and executable.
+    // Program header: one loadable segment, readable and executable.
     file.extend([word(1), word(5)].concat());
     file.extend([long(0), long(BASE), long(BASE), long(size), long(size), long(0x1000)].concat());
     file.extend(code);
     (file, 4 + 2 * u64::from(rounds))
 }
 
-/// Counted instructions of the program as a share of the actual number.
+/// Counted instructions of the program, divided by the actual number.
 pub fn share(guest: &mut Guest) -> Result<f64, Failure> {
     let (file, instructions) = program(ROUNDS);
     guest.shell().put(FILE, &file)?;
     guest.run(&format!("chmod +x {FILE}"))?;
-    // Overhead of starting a program, and of the reading itself.
+    // Subtract the instructions for starting a program and for the readings.
     let mut spent = |command: &str| -> Result<f64, Failure> {
         let before: Reading = guest.reading()?;
         guest.run(command)?;
@@ -74,7 +74,7 @@ mod tests {
         let file = folder.path().join("counted");
         std::fs::write(&file, program(1_000).0).expect("a file");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("a program");
-        // A process that another test has just forked may still have the file open for a moment.
+        // The file may still be open for a moment in a process that another test has just forked.
         let busy = std::io::ErrorKind::ExecutableFileBusy;
         let status = loop {
             match std::process::Command::new(&file).status() {

@@ -1,4 +1,4 @@
-//! Gateways in the guest: Linux or Sluice, set up for each trial and removed afterwards.
+//! Gateways in the guest: Linux or Sluice, set up for each trial and removed after it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Case {
         matches!(self, Self::SluiceForward | Self::Sluice)
     }
 
-    /// The Linux case with which it is compared.
+    /// The case of Linux with which this case is compared.
     pub fn beside(self) -> Self {
         match self.translates() {
             true => Self::Iptables,
@@ -48,18 +48,20 @@ impl Case {
 /// Folder of Sluice's files in the guest.
 const FOLDER: &str = "/run/lab";
 
-/// Maximum time until Sluice routes.
+/// Maximum time until Sluice has its routes.
 const START: Duration = Duration::from_secs(180);
 
-/// Modules that process packets by rules, sorted so that dependent ones come first. The checksum module is not listed,
-/// because nft fails without it.
+/// Kernel modules that process packets by rules; each module comes before the modules on which it depends. The checksum
+/// module is not listed, because nft fails without it.
 const FILTERS: &str =
     "iptable_nat ip_tables xt_nat x_tables nft_chain_nat nft_nat nft_masq nft_ct nf_tables nf_nat nf_conntrack";
 
-/// Number of Sluice's sessions, and of buckets in the kernel's connection table: enough for all flows.
+/// Maximum number of Sluice's sessions, and number of buckets in the connection tracking table of Linux; both suffice
+/// for all flows.
 const SESSIONS: u32 = 65_536;
 
-/// Start a case with this number of source-NAT rules; for Linux, `more` is run in the guest after the setup.
+/// Starts a case with this number of source-NAT rules; for Linux, the command `more` is run in the guest after the
+/// setup.
 pub fn start(guest: &mut Guest, case: Case, rules: u32, card: Card, clock: Clock, more: &str) -> Result<(), Failure> {
     match case.is_sluice() {
         true => start_sluice(guest, if case.translates() { rules } else { 0 }, clock),
@@ -109,7 +111,7 @@ fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str
     if !more.is_empty() {
         guest.run(more)?;
     }
-    // e1000e takes some time until its link is up.
+    // After its interface is set up, an e1000e card takes some time until its link is up.
     guest.run(&format!(
         "for name in {INSIDE} {OUTSIDE}; do until [ \"$(cat /sys/class/net/$name/carrier)\" = 1 ]; do usleep 20000; done; done"
     ))?;
@@ -119,7 +121,8 @@ fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str
 fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Failure> {
     let idle = match clock {
         Clock::Time => "",
-        // A polling worker would execute its loop all the time, with or without packets.
+        // A polling worker would always execute instructions, with or without packets, so the worker sleeps whenever
+        // there are no packets.
         Clock::Instructions => "\n[system.idle]\nspin = 0\npause = 0\nsleep = \"1ms\"\n",
     };
     let place = Place {
@@ -127,7 +130,7 @@ fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Failu
         devices: ADDRESSES,
         folder: Path::new(FOLDER),
         sessions: SESSIONS,
-        // The setup waits for its start message.
+        // At this level the daemon logs its start message, for which the setup waits.
         log: "info",
         more: idle,
     };

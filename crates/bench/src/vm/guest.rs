@@ -1,4 +1,4 @@
-//! A guest with two cards: QEMU with pure emulation and one processor.
+//! A guest with two network cards: QEMU without hardware virtualisation, with one processor.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::rows::Failure;
 /// Maximum time until its shell is ready.
 const BOOT: Duration = Duration::from_secs(180);
 
-/// Memory in MiB, and number of 2-MiB pages of it for programs.
+/// Memory of the guest in MiB, and number of 2-MiB huge pages that are reserved in it.
 const MEMORY: [u32; 2] = [1_024, 160];
 
-/// Modules in addition to those of every guest.
+/// Kernel modules in addition to those that every guest loads.
 const MODULES: [&str; 6] = [
     "ip_tables",
     "iptable_nat",
@@ -30,7 +30,7 @@ const MODULES: [&str; 6] = [
     "nft_nat",
 ];
 
-/// Image from which guests start.
+/// The image from which guests start.
 #[derive(Clone, Debug)]
 pub struct Image {
     kernel: PathBuf,
@@ -38,7 +38,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Let the lab build it in a folder, with a program `sluice` in it.
+    /// Builds the image in a folder with the lab's script; the image contains the program `sluice`.
     pub fn build(lab: &Path, sluice: &Path) -> Result<Self, Failure> {
         let builder = lab.join("vm-image");
         let mut command = Command::new(&builder);
@@ -69,24 +69,24 @@ impl Image {
     }
 }
 
-/// Source of a guest's clock.
+/// What a guest's clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     Time,
-    /// Executed instructions, and real time while the guest is idle.
+    /// The clock counts executed instructions, and advances with real time while the guest is idle.
     Instructions,
 }
 
-/// Nanoseconds of the guest's clock per instruction, as a power of two. The timer tick of the guest's kernel then
-/// occurs every 500,000 instructions.
+/// Duration of an instruction on the guest's clock, as the binary logarithm of nanoseconds. The timer tick of the
+/// guest's kernel then occurs every 500,000 instructions.
 pub const INSTRUCTION: u32 = 3;
 
 impl Clock {
-    /// QEMU command line arguments.
+    /// QEMU arguments for this clock.
     fn words(self) -> Vec<String> {
         let words: &[&str] = match self {
-            // Request emulation explicitly, because hardware virtualisation may appear available in a virtual machine
-            // without working.
+            // Request emulation explicitly, because in a virtual machine, hardware virtualisation may appear to be
+            // available without working.
             Self::Time => &["-accel", "tcg,thread=multi"],
             Self::Instructions => &["-accel", "tcg,thread=single", "-icount"],
         };
@@ -95,7 +95,7 @@ impl Clock {
     }
 }
 
-/// A running guest; it is stopped when dropped.
+/// A running guest, which is stopped when this value is dropped.
 #[derive(Debug)]
 pub struct Guest {
     _child: Background,
@@ -104,8 +104,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Start a guest with two cards at two taps, which are created here, and wait until it responds. Its processor runs
-    /// on the gateway's core, the rest of QEMU on the traffic's core.
+    /// Creates two TAP interfaces, starts a guest with two cards at them, and waits until the guest responds. The
+    /// guest's processor runs on the gateway's core, the other threads of QEMU on the traffic's core.
     pub fn start(
         image: &Image,
         card: Card,
@@ -187,7 +187,7 @@ impl Guest {
         let (processor, others) = self.threads.numbers();
         run(&format!("taskset -p -c {} {processor}", cores.gateway))?;
         for thread in others {
-            // A thread may have ended.
+            // Ignore errors, because a thread may have ended.
             let _ = run(&format!("taskset -p -c {} {thread}", cores.traffic));
         }
         Ok(())
@@ -197,7 +197,7 @@ impl Guest {
         &mut self.shell
     }
 
-    /// Run a shell command, which must succeed.
+    /// Runs a shell command in the guest; fails if the command fails.
     pub fn run(&mut self, command: &str) -> Result<String, Failure> {
         self.shell.run(command)
     }
@@ -207,14 +207,14 @@ impl Guest {
         Reading::parse(&text).ok_or_else(|| format!("{COMMAND} in the guest printed no clock reading: {text}").into())
     }
 
-    /// CPU time of its processor's thread, and of all of QEMU.
+    /// CPU time of the thread that emulates the guest's processor, and of all of QEMU's threads.
     pub fn times(&self) -> [Duration; 2] {
         self.threads.times()
     }
 }
 
-/// Without mitigations of processor vulnerabilities, which emulation does not have: they make every indirect call
-/// expensive. Without a watchdog.
+/// Kernel command line. Mitigations of processor vulnerabilities are disabled, because the emulated processor has no
+/// such vulnerabilities and mitigations make every indirect call expensive. The watchdog is disabled too.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 mitigations=off nowatchdog tsc=reliable";
 
 fn await_up(child: &mut Child, console: &Path) -> Result<(), Failure> {

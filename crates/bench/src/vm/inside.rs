@@ -1,5 +1,5 @@
-//! The half inside the namespaces: one guest after another, each with two cards of a kind, and every case in each
-//! round.
+//! The part of the benchmark inside the namespaces: starts one guest after another, each with two cards of one kind,
+//! and measures every case in each round.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,10 +22,10 @@ use crate::rows::{Failure, Named, Row};
 /// Folder of QEMU's files.
 const FOLDER: &str = "/run/sluice-bench/guest";
 
-/// Rate from which a search starts without prior knowledge.
+/// Rate in packets per second at which a search starts if no earlier result is known.
 const FIRST: f64 = 20_000.0;
 
-/// Run everything that the arguments select.
+/// Measures everything that the arguments select.
 pub fn run(arguments: &VmArguments, quick: bool) -> Result<(), Box<dyn std::error::Error>> {
     let cores = arguments.cores()?;
     furnish()?;
@@ -61,7 +61,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Run all rounds in one guest, and create their rows.
+    /// Measures all rounds in one guest, and creates their rows.
     fn guest(&mut self, card: Card, clock: Clock) -> Result<(), Box<dyn std::error::Error>> {
         let mut rounds = Rounds::new(card, clock);
         for &rules in &self.arguments.rules {
@@ -75,7 +75,8 @@ impl Bench<'_> {
             }
             for round in 0..self.arguments.rounds(self.quick) {
                 let mut cases = self.arguments.cases();
-                // Cases without rules are run once per round.
+                // Cases without translation do not depend on the number of rules, so they are measured only once per
+                // round.
                 cases.retain(|case| case.translates() || self.arguments.rules.first() == Some(&rules));
                 self.order.shuffle(&mut cases);
                 for case in cases {
@@ -103,7 +104,7 @@ impl Bench<'_> {
         Rig::new(guest, topology, rules)
     }
 
-    /// Run one case in one round: start, measure, stop.
+    /// Measures one case in one round: starts the gateway, measures, and stops the gateway.
     fn case(
         &mut self,
         rig: &mut Rig,
@@ -149,7 +150,7 @@ impl Bench<'_> {
     }
 }
 
-/// The highest rate without loss, and its cost.
+/// Finds the highest rate without loss, and its cost.
 fn speed(rig: &mut Rig, case: Case, way: Way, search: Search, window: Duration) -> Result<Figures, Failure> {
     let found = rig.search(case, way, search, window)?;
     let [cpu, machine] = found.best.nanoseconds();
@@ -184,7 +185,7 @@ pub fn estimate(arguments: &VmArguments, quick: bool) -> Duration {
     guests * arguments.cards(quick).len() as u32
 }
 
-/// Estimated time for starting a guest, for starting and stopping a case, and between two trials.
+/// Estimated time for starting a guest, for starting and stopping a gateway, and between two trials.
 const BOOT: Duration = Duration::from_secs(10);
 const SET_UP: Duration = Duration::from_secs(10);
 const BETWEEN: Duration = Duration::from_millis(350);

@@ -1,4 +1,4 @@
-//! Rounds, in which every case is run once in random order, and the rows over all rounds.
+//! Rounds, in each of which every case is measured once, in random order, and the rows that summarise all rounds.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::guest::Clock;
 use super::trial::Way;
 use crate::rows::{Named, Row, Runs};
 
-/// Identity of a row within a card and clock.
+/// Identifies a row within the rows of a card and clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub bytes: u32,
     pub way: Way,
-    /// Number of source-NAT rules; 0 without translation.
+    /// Number of source-NAT rules; 0 if the case does not translate.
     pub rules: u32,
-    /// Packets per burst, if instructions are counted; otherwise 0.
+    /// Number of packets per burst if instructions are counted; otherwise 0.
     pub burst: u32,
     pub case: Case,
 }
@@ -23,7 +23,7 @@ pub struct Key {
 /// Figures of a trial.
 pub type Figures = Vec<(&'static str, f64)>;
 
-/// Figures by row and round.
+/// Figures of each row in each round.
 #[derive(Debug)]
 pub struct Rounds {
     card: Card,
@@ -40,12 +40,12 @@ impl Rounds {
         }
     }
 
-    /// Add the figures of a trial. Cases are compared by the first figure.
+    /// Adds the figures of a trial. Cases are compared by their first figure.
     pub fn take(&mut self, key: Key, round: usize, figures: Figures) {
         self.rows.entry(key).or_default().insert(round, figures);
     }
 
-    /// First figure of a row in its last round.
+    /// First figure of a row in the last round that measured it.
     pub fn last(&self, key: &Key) -> Option<f64> {
         let rounds = self.rows.get(key)?;
         rounds.values().next_back()?.first().map(|&(_, value)| value)
@@ -77,7 +77,7 @@ impl Rounds {
         }
     }
 
-    /// Factor by which it is better than Linux in the same round: packets forwarded, or instructions saved.
+    /// Ratio to Linux in the same round, above 1 if this case is better: of packet rates, or of instruction counts.
     fn beside(&self, key: &Key, rounds: &BTreeMap<usize, Figures>) -> (&'static str, Vec<f64>) {
         let name = match key.case.beside() {
             Case::Iptables => "times_iptables",

@@ -1,12 +1,14 @@
-//! Search for the highest rate without loss: the rate is increased until packets are lost, then narrowed down.
+//! Search for the highest rate without loss: the rate is increased until packets are lost; then the interval between
+//! both rates is narrowed.
 
-/// Ratio of the lower to the upper bound at which the search ends.
+/// Ratio of the lower to the upper bound above which the search ends.
 const CLOSE: f64 = 0.96;
 
-/// Lowest rate that is tried.
+/// Lowest rate that is tried, in packets per second.
 const LEAST: f64 = 250.0;
 
-/// The search. A rate with loss is tried once more before it counts, because other load may have disturbed the trial.
+/// State of a search. A rate at which packets are lost is tried a second time before it counts as too high, because
+/// other processes may have disturbed the trial.
 #[derive(Clone, Debug)]
 pub struct Search {
     rate: f64,
@@ -17,8 +19,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Create a search that starts at a rate and changes it by a factor until both an upper and a lower bound are
-    /// known.
+    /// Creates a search that starts at a rate and multiplies or divides it by a factor until both bounds are known.
     pub fn from(rate: f64, step: f64) -> Self {
         Self {
             rate: rate.max(LEAST),
@@ -29,7 +30,7 @@ impl Search {
         }
     }
 
-    /// Next rate to try; `None` at the end.
+    /// The next rate to try; `None` at the end of the search.
     pub fn next(&self) -> Option<f64> {
         let close = match (self.passed, self.failed) {
             (Some(passed), Some(failed)) => passed / failed > CLOSE,
@@ -39,13 +40,13 @@ impl Search {
         (!close).then_some(self.rate)
     }
 
-    /// No packets were lost at the tried rate.
+    /// Records that no packets were lost at the tried rate.
     pub fn passed(&mut self) {
         self.passed = Some(self.rate);
         self.aim();
     }
 
-    /// Packets were lost at the tried rate.
+    /// Records that packets were lost at the tried rate.
     pub fn failed(&mut self) {
         self.again = !self.again;
         if !self.again {
@@ -69,7 +70,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Highest rate without loss and number of trials, for a gateway with a given capacity.
+    /// Runs a search against a gateway with a given capacity; returns the highest rate without loss and the number of
+    /// trials.
     fn found(first: f64, step: f64, capacity: f64) -> (Option<f64>, usize) {
         let (mut search, mut best, mut tried) = (Search::from(first, step), None, 0);
         while let Some(rate) = search.next() {

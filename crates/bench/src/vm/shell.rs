@@ -1,4 +1,5 @@
-//! The guest's shell at a serial port: takes a command line, and returns the command's output and status.
+//! The guest's shell, which is connected to a serial port: receives a command line, and returns the command's output
+//! and status.
 
 use crate::rows::Failure;
 use std::fmt::Write as _;
@@ -7,10 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Default maximum duration of a command: emulation is slow, especially under load.
+/// Default time limit of a command: emulation is slow, especially if the machine is loaded.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
-/// Bytes of a file that one command writes.
+/// Number of bytes of a file that one command writes.
 const CHUNK: usize = 2_048;
 
 /// Connection to the guest's shell.
@@ -22,7 +23,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Connect to the shell at the port that a file names.
+    /// Connects to the shell at the Unix socket of the guest's serial port.
     pub fn connect(port: &Path) -> Result<Self, Failure> {
         Ok(Self {
             port: UnixStream::connect(port)?,
@@ -31,12 +32,12 @@ impl Shell {
         })
     }
 
-    /// Run a command, which must succeed, and return its output.
+    /// Runs a command and returns its output; fails if the command fails.
     pub fn run(&mut self, command: &str) -> Result<String, Failure> {
         self.run_within(command, LIMIT)
     }
 
-    /// Run a command with a time limit, and return its output.
+    /// Runs a command with a time limit and returns its output; fails if the command fails.
     pub fn run_within(&mut self, command: &str, limit: Duration) -> Result<String, Failure> {
         match self.attempt(command, limit)? {
             (output, 0) => Ok(output),
@@ -44,7 +45,7 @@ impl Shell {
         }
     }
 
-    /// Run a command, and return its output and status.
+    /// Runs a command, and returns its output and status.
     pub fn attempt(&mut self, command: &str, limit: Duration) -> Result<(String, i32), Failure> {
         self.number += 1;
         self.port.write_all(line(self.number, command).as_bytes())?;
@@ -76,7 +77,8 @@ impl Shell {
     }
 }
 
-/// Shell line that runs a command in a subshell, which an invalid command ends, and then prints its number and status.
+/// Shell line that runs a command in a subshell, so that a syntax error ends only the subshell, and then prints the
+/// command's number and status.
 fn line(number: u32, command: &str) -> String {
     format!(
         "(eval {}) </dev/null; printf '\\n@@%s@@ %s\\n' {number} $?\n",
@@ -84,12 +86,12 @@ fn line(number: u32, command: &str) -> String {
     )
 }
 
-/// Quote a text as one word of a shell.
+/// Quotes a text as one word for the shell.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Escape bytes for `printf` in single quotes.
+/// Escapes bytes for `printf` in single quotes.
 fn escaped(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, &byte| {
         match byte {
@@ -101,7 +103,7 @@ fn escaped(bytes: &[u8]) -> String {
     })
 }
 
-/// Beginning of a command, for messages.
+/// Beginning of a command, for use in messages.
 fn short(command: &str) -> String {
     match command.char_indices().nth(120) {
         Some((end, _)) => format!("{}…", &command[..end]),
@@ -109,7 +111,7 @@ fn short(command: &str) -> String {
     }
 }
 
-/// Output of the guest that was not processed yet.
+/// Output of the guest that has not been processed yet.
 #[derive(Debug, Default)]
 struct Answers(Vec<u8>);
 
@@ -118,7 +120,7 @@ impl Answers {
         self.0.extend(bytes.iter().filter(|&&byte| byte != b'\r'));
     }
 
-    /// Output and status of a command, if complete. Late output of earlier commands is discarded.
+    /// Returns the output and status of a command, if complete. Discards late output of earlier commands.
     fn take(&mut self, number: u32) -> Option<(String, i32)> {
         let text = String::from_utf8_lossy(&self.0);
         let mark = format!("\n@@{number}@@ ");

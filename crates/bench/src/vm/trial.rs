@@ -1,4 +1,4 @@
-//! A trial: packets at a rate for some time, and their number at the other end.
+//! A trial: packets are sent at a rate for some time, and counted at the opposite end.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use crate::rows::Failure;
 /// Packet rates for opening flows, tried in order until the packets get through.
 const OPENING_RATES: [u32; 4] = [8_000, 4_000, 2_000, 1_000];
 
-/// Share of packets that may be lost at a rate that counts as passed.
+/// Maximum share of packets lost at a rate that still counts as without loss.
 pub const LOSS: f64 = 0.001;
 
-/// Maximum number of packets per burst at a controlled rate: those of half a millisecond.
+/// Maximum number of packets per burst at a controlled rate; smaller bursts contain the packets of half a millisecond.
 const BURST: u32 = 32;
 
-/// Maximum time until the last packets have arrived.
+/// Maximum time to wait for the last packets.
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// Direction of the measured packets.
@@ -48,10 +48,10 @@ impl Way {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
     pub sent: u64,
-    /// Number of packets that arrived correctly.
+    /// Number of packets that arrived as expected.
     pub arrived: u64,
     pub seconds: f64,
-    /// CPU time of the guest's processor and of all of QEMU.
+    /// CPU time of the thread that emulates the guest's processor, and of all of QEMU.
     pub times: [Duration; 2],
 }
 
@@ -68,7 +68,7 @@ impl Passed {
         self.arrived as f64 >= self.sent as f64 * (1.0 - LOSS)
     }
 
-    /// Nanoseconds per packet, of the guest's processor and of all of QEMU.
+    /// Nanoseconds of CPU time per packet, of the thread that emulates the guest's processor and of all of QEMU.
     pub fn nanoseconds(&self) -> [f64; 2] {
         self.times
             .map(|time| time.as_secs_f64() * 1e9 / self.arrived.max(1) as f64)
@@ -83,7 +83,7 @@ pub struct Found {
     pub flooded: Passed,
 }
 
-/// Generators at both ends of a guest's links.
+/// Generators at both ends of the guest's links.
 #[derive(Debug)]
 pub struct Ends {
     inside: Generator,
@@ -117,23 +117,23 @@ impl Ends {
     }
 }
 
-/// Guest, links and ends.
+/// A guest, its links, and the generators at their ends.
 #[derive(Debug)]
 pub struct Rig {
-    /// The ends, which are dropped before their namespaces.
+    /// Dropped before the namespaces in which the generators run.
     ends: Ends,
     topology: Topology,
     pub guest: Guest,
 }
 
 impl Rig {
-    /// Combine a guest and the ends of its links, for packets that match the last of `rules` rules.
+    /// Combines a guest with generators at the ends of its links; packets match the last of `rules` rules.
     pub fn new(guest: Guest, topology: Topology, rules: u32) -> Result<Self, Failure> {
         let ends = Ends::start(topology.cores.traffic, rules)?;
         Ok(Self { ends, topology, guest })
     }
 
-    /// Send a packet of every flow, and check that nine of ten arrive correctly for this case.
+    /// Sends a packet of every flow, and checks that nine of ten arrive as expected for this case.
     pub fn open(&mut self, case: Case) -> Result<(), Failure> {
         let (mut arrived, mut known) = (Arrived::default(), 0);
         let enough = u64::from(OPENED) * 9 / 10;
@@ -155,13 +155,13 @@ impl Rig {
         )
     }
 
-    /// Set the size of sent frames.
+    /// Sets the size of the frames to send.
     pub fn size(&mut self, bytes: u32) -> Result<(), Failure> {
         self.ends.inside.0.tell(&format!("bytes {bytes}"))?;
         self.ends.outside.0.tell(&format!("bytes {bytes}"))
     }
 
-    /// Send at a rate, in bursts, for some time.
+    /// Sends packets at a rate, in bursts, for some time.
     fn pass(&mut self, case: Case, way: Way, rate: f64, burst: u32, window: Duration) -> Result<Passed, Failure> {
         let directions = way.directions();
         let sum = |arrived: &Arrived| -> u64 { directions.iter().map(|&way| right(arrived, case, way)).sum() };
@@ -189,7 +189,7 @@ impl Rig {
         })
     }
 
-    /// Number of packets that have arrived, after no more arrive.
+    /// Number of packets that have arrived, read when no further packets arrive.
     fn drained(&self) -> Result<Arrived, Failure> {
         let began = Instant::now();
         let mut arrived = self.topology.arrived()?;
@@ -209,7 +209,7 @@ impl Rig {
         let mut best = None;
         while let Some(rate) = search.next() {
             let passed = self.pass(case, way, rate, burst(rate), window)?;
-            // The search ends if the generator reaches its limit.
+            // The generator could not send at the requested rate, so the search ends.
             let short = passed.offered() < 0.9 * rate;
             match passed.is_whole() {
                 true => {
@@ -245,7 +245,7 @@ impl Rig {
         Ok(span.beyond(idle) / f64::from(1 << INSTRUCTION) / packets)
     }
 
-    /// Measure a time without packets.
+    /// Measures a period without packets.
     pub fn idle(&mut self, window: Duration) -> Result<Span, Failure> {
         let before = self.guest.reading()?;
         std::thread::sleep(window);
@@ -253,14 +253,14 @@ impl Rig {
     }
 }
 
-/// Arrival of packets while instructions are counted.
+/// How packets arrive while instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     pub burst: u32,
     pub rate: f64,
 }
 
-/// Individually, each after the previous one is processed; and in bursts, as at a busy gateway.
+/// Single packets, each sent after the previous one was processed; and bursts, as at a busy gateway.
 pub const LOADS: [Load; 2] = [
     Load {
         burst: 1,
@@ -272,7 +272,7 @@ pub const LOADS: [Load; 2] = [
     },
 ];
 
-/// Packets per burst at a rate.
+/// Number of packets per burst at a rate.
 fn burst(rate: f64) -> u32 {
     ((rate / 2_000.0) as u32).clamp(1, BURST)
 }

@@ -30,7 +30,7 @@ pub struct ApplicationResults {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationSessions {
-    /// nDPI's name of the application. `Unknown` if it could not be identified.
+    /// nDPI's name of the application. `Unknown` if the application could not be identified.
     pub application: String,
     /// Number of sessions.
     pub sessions: u64,

@@ -275,7 +275,7 @@ impl NeighbourFilter {
     }
 }
 
-/// Page of a list. It is in the same query string as a filter.
+/// Page of a list. The page is in the same query string as a filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Position {

@@ -27,7 +27,7 @@ pub struct GraphNode {
     pub help: String,
     /// How packets leave the graph at this node, in addition to being sent.
     pub leaves: Vec<String>,
-    /// Counters of the node, over all routers. Absent if other nodes do its work.
+    /// Counters of the node, over all routers. The counters are absent if other nodes do the work of this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<NodeWork>,
 }
@@ -52,7 +52,7 @@ pub struct GraphEdge {
     pub from: String,
     /// Node that receives the packets.
     pub to: String,
-    /// Condition of the edge. Empty if it is the only edge of its node.
+    /// Condition of the edge. Empty if the edge is the only one of its node.
     pub why: String,
 }
 

@@ -40,12 +40,12 @@ pub struct Alert {
     pub interface: String,
     /// IP protocol.
     pub protocol: String,
-    /// Source address of the packet. If it is an inside address, it is the one before translation.
+    /// Source address of the packet. An inside address is the address before translation.
     pub source: IpAddr,
     /// Source port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
-    /// Destination address of the packet. If it is an inside address, it is the one before translation.
+    /// Destination address of the packet. An inside address is the address before translation.
     pub destination: IpAddr,
     /// Destination port.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +113,7 @@ pub struct InspectionStatus {
     pub bypassed_flows: u64,
     /// Flows that switched to a newer generation of rules.
     pub reopened: u64,
-    /// Number of protocol anomalies of each kind. Those with a zero count are omitted.
+    /// Number of protocol anomalies of each kind. Anomalies with a zero count are omitted.
     pub anomalies: Vec<InspectionReason>,
     /// Number of times that each limit was reached. Limits with a zero count are omitted.
     pub limits: Vec<InspectionReason>,
@@ -152,7 +152,7 @@ pub struct AppliedRules {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SearchMade {
-    /// Whether it was loaded from the cache. Otherwise it was compiled.
+    /// Whether it was loaded from the cache. Otherwise the database was compiled.
     pub loaded: bool,
     /// Why the cache did not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]

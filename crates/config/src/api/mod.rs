@@ -99,7 +99,7 @@ pub struct ApplyRequest {
     pub dry_run: bool,
 }
 
-/// Result of applying a configuration. It is applied completely or not at all.
+/// Result of applying a configuration. A configuration is applied completely or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "result")]
 pub enum ApplyAnswer {
@@ -116,13 +116,13 @@ pub enum ApplyAnswer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rules: Option<AppliedRules>,
     },
-    /// The configuration is invalid. The previous one remains active.
+    /// The configuration is invalid. The previous configuration remains active.
     #[serde(rename_all = "kebab-case")]
     Refused {
         /// Problems of the configuration.
         complaints: Vec<Complaint>,
     },
-    /// The configuration is valid, but requires a restart. The previous one remains active.
+    /// The configuration is valid, but requires a restart. The previous configuration remains active.
     #[serde(rename_all = "kebab-case")]
     NeedsRestart {
         /// Changes that require a restart, with reasons.

@@ -260,7 +260,7 @@ impl std::fmt::Display for HostState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleKind {
-    /// Destination rules. They are evaluated first.
+    /// Destination rules. Destination rules are evaluated before source rules.
     Destination,
     /// Source.
     Source,

@@ -74,7 +74,7 @@ impl Description {
         self.help.first().map_or("", |line| line.trim())
     }
 
-    /// Help text with its paragraphs. `None` if it consists only of the summary.
+    /// Help text with its paragraphs. `None` if the help text consists only of the summary.
     pub fn paragraphs(&self) -> Option<String> {
         let lines: Vec<_> = self.help.iter().map(|line| line.trim()).collect();
         let paragraphs = lines.split(|line| line.is_empty());

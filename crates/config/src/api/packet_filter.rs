@@ -130,7 +130,7 @@ pub struct InsertRequest {
     /// Router whose filter is changed. If absent, `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Place of the rules in the filter. They keep their order.
+    /// Place of the rules in the filter. The rules keep their order.
     #[serde(default)]
     pub place: InsertPlace,
 }
@@ -193,8 +193,8 @@ pub struct Decision {
     pub interfaces: [Option<String>; 2],
 }
 
-/// A queried packet, such as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`. The destination is the
-/// one after translation. A TCP packet is a SYN; an ICMP packet is an echo request.
+/// A queried packet, such as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`. The destination is that
+/// after translation. A TCP packet is a SYN; an ICMP packet is an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Protocol.

@@ -75,7 +75,7 @@ pub struct Router {
     #[serde(default)]
     pub drops: Vec<Counter>,
     /// Fraction of all accepted packets that were received on this router's interfaces, 0 to 1. Accepted packets are
-    /// those within shares and rates.
+    /// the packets within shares and rates.
     #[serde(default)]
     pub share: f64,
     /// Number of packets that wait, for example for address resolution.

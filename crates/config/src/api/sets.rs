@@ -39,7 +39,7 @@ pub struct Set {
     pub count: u64,
     /// Maximum number of elements.
     pub size: u64,
-    /// Default timeout of added elements. If absent, they have no timeout.
+    /// Default timeout of added elements. If absent, added elements have no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
     /// Packets whose source was not added, because the set was full or was being changed.
@@ -73,7 +73,7 @@ impl Row for Set {
 pub struct Element {
     /// An address, a prefix, or ports.
     pub element: SetElement,
-    /// Seconds until the element expires. Absent if it has no timeout.
+    /// Seconds until the element expires. Absent if the element has no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
 }

@@ -80,7 +80,7 @@ pub struct Interface {
     /// Virtual router of the interface. Empty for an interface in a bridge.
     #[serde(default)]
     pub router: String,
-    /// Device as written. For a VLAN, its parent and tags.
+    /// Device as written. For a VLAN, the text contains its parent and its tags.
     pub device: String,
     /// Driver of the interface: `AF_XDP`, `AF_PACKET`, or the driver of a card.
     pub driver: String,
@@ -94,7 +94,8 @@ pub struct Interface {
     pub queues: u16,
     /// How the receive queue of a frame is selected, and limitations of the device.
     pub steering: String,
-    /// DPDK driver of a card, with the number of queues and the hash that the card supports. Empty for other devices.
+    /// DPDK driver of a card, with the number of queues and the hash that the card supports. The text is empty for
+    /// devices other than cards.
     #[serde(default)]
     pub card: String,
     /// Addresses, each with its prefix length.
@@ -219,7 +220,7 @@ pub struct Session {
     /// Side that sent the first packet.
     pub initiator: Initiator,
     /// TCP state, with the kernel's names in lower case: `none`, `syn-sent`, `established`, `fin-wait`, `time-wait`,
-    /// `close`. For other protocols `unanswered` or `answered`.
+    /// `close`. For protocols other than TCP, the state is `unanswered` or `answered`.
     pub state: String,
     /// Whether packets of both directions have been seen.
     pub answered: bool,
@@ -237,8 +238,8 @@ pub struct Session {
     /// Pool of the outside address, if it is from a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// nDPI's name of the application, such as `TLS.Google`, once it is identified. `Unknown` if it could not be
-    /// identified.
+    /// nDPI's name of the application, such as `TLS.Google`, once it is identified. `Unknown` if the application could
+    /// not be identified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
     /// Mark that filter rules have set. 0 if none has set a mark.
@@ -322,8 +323,8 @@ pub struct Route {
     /// address may also show `directed-broadcast` and `link-local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`. For a learned route its protocol:
-    /// `bgp`, `ospf`, …
+    /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`. For a learned route, the origin is its
+    /// protocol: `bgp`, `ospf`, …
     pub kind: String,
     /// Administrative distance. Among the usable routes to a network, the route with the lowest distance is selected.
     #[serde(default)]
@@ -426,7 +427,7 @@ pub struct Core {
     pub rate: u64,
     /// Fraction of the last second spent on packets, 0 to 1.
     pub busy: f64,
-    /// Buffers that no node released. Any value other than 0 indicates a bug.
+    /// Buffers that no node released. Any number other than 0 indicates a bug.
     pub leaked: u64,
     /// Other counters of the worker.
     pub counters: Vec<Counter>,

@@ -70,7 +70,7 @@ pub struct Site {
     /// Seconds until the lease is renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renews: Option<u64>,
-    /// Seconds until the lease ends. Absent if it is infinite.
+    /// Seconds until the lease ends. Absent if the lease is infinite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// Number of terminals.
@@ -87,7 +87,7 @@ impl Site {
         address.or_else(|| Some(format!("pool {}", self.pool.as_ref()?)))
     }
 
-    /// Expiry as text. It differs for an infinite lease and for no lease.
+    /// Expiry as text. An infinite lease and a missing lease have different texts.
     fn expiry(&self) -> Option<String> {
         match (self.public, self.expires) {
             (Some(_), None) => Some("never".into()),
@@ -164,7 +164,7 @@ pub struct Lease {
     pub source: String,
     /// Seconds since the last renewal.
     pub since: u64,
-    /// Seconds until the lease ends. Absent if it is infinite.
+    /// Seconds until the lease ends. Absent if the lease is infinite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// State of the terminal. `active`: its packets are translated; `waiting`: the site has no public address yet;

@@ -97,7 +97,7 @@ pub struct Tunnel {
     pub kind: schema::TunnelType,
     /// Local address.
     pub local: IpAddr,
-    /// Remote address. Its address family is that of `local`.
+    /// Remote address. The address family is that of `local`.
     pub remote: IpAddr,
     /// VXLAN network identifier, or the GRE key if there is one.
     pub id: Option<u32>,

@@ -24,22 +24,22 @@ pub struct Pool {
     pub pairing: schema::Pairing,
     /// Mapping and filtering behaviour of TCP, UDP and ICMP queries.
     pub behaviour: [(schema::Mapping, schema::Filtering); 3],
-    /// Whether flows to different destinations may share a port. If true, at least one protocol has
+    /// Whether flows to different destinations may share a port. If flows may share a port, at least one protocol has
     /// address-and-port-dependent mapping.
     pub overlap: bool,
     /// How a free port is selected for a mapping.
     pub selection: schema::PortSelection,
     /// Whether UDP ports keep their parity.
     pub parity: bool,
-    /// Settings of port blocks. Their size is valid for the pool.
+    /// Settings of port blocks. The block size is valid for the pool.
     pub block: Option<schema::Block>,
     /// Time for which released ports and blocks are in quarantine, in whole seconds.
     pub hold: Duration,
-    /// Settings of deterministic NAT. They are valid for the pool.
+    /// Settings of deterministic NAT. The settings are valid for the pool.
     pub deterministic: Option<schema::Deterministic>,
     /// Whether the gateway replaces the IP ID of datagrams that are not atomic (RFC 6864).
     pub rewrite_ip_id: bool,
-    /// Protocols without ports. Only the address of their packets is translated.
+    /// Protocols without ports. In packets of such protocols, only the address is translated.
     pub protocols: Vec<u8>,
     /// Limits of each subscriber.
     pub subscriber: schema::SubscriberLimits,

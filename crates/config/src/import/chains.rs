@@ -82,7 +82,8 @@ fn jumps(chain: &Chain) -> impl Iterator<Item = (&str, LineIndex)> {
 }
 
 impl Flat {
-    /// Add the decisions of a base chain. `end` is its policy. It applies to packets that return from the chain.
+    /// Add the decisions of a base chain. `end` is the policy of the chain, which applies to packets that return from
+    /// the chain.
     pub fn base(&mut self, table: &Table, chain: &Chain, end: &Action) {
         let all = table.families.iter().map(|&six| Packets::all(six)).collect();
         self.walk(table, chain, all, Some(end), 0);
@@ -175,8 +176,8 @@ fn both(left: &[Packets], right: &[Packets]) -> Vec<Packets> {
         .collect()
 }
 
-/// Convert the decisions to rejections only, so that accepted packets are left to other chains. `None` if this needs
-/// too many hyperrectangles.
+/// Convert the decisions to rejections only, so that accepted packets are left to other chains. Returns `None` if the
+/// conversion needs too many hyperrectangles.
 pub fn refusals(decisions: &[Decision], policy: Option<Decision>) -> Option<Vec<Decision>> {
     let mut accepted: Vec<Packets> = Vec::new();
     let mut found = Vec::new();

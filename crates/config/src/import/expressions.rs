@@ -360,7 +360,7 @@ impl Reader<'_> {
 
     fn flags(&mut self, boxes: Boxes, op: &str, mask: Option<&Value>, right: &Value) -> Result<Boxes, String> {
         let of = mask.map(statements::flag_bits).transpose()?;
-        // The members of a set are alternatives. Those of a list are bits that are combined.
+        // The members of a set are alternatives. The members of a list are bits that are combined.
         let members = match only_key(right) {
             Some(("set", values)) => list(values),
             _ => vec![right],

@@ -30,7 +30,7 @@ pub struct Listing {
     pub lines: Vec<Line>,
     /// Tables in order.
     pub tables: Vec<Table>,
-    /// Interfaces that occur in rules. Their indexes are the values of interface fields.
+    /// Interfaces that occur in rules. The indexes of interfaces are the values of interface fields.
     pub interfaces: IndexSet<String>,
     /// Lines for which it is already known that they can't be converted, with the reason.
     pub leftovers: Vec<(LineIndex, String)>,

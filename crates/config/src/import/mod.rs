@@ -66,7 +66,7 @@ pub struct Source<'t> {
 pub struct OwnAddress {
     /// The address.
     pub address: Ipv4Addr,
-    /// Address with the prefix length of its link. `None` if it is unknown.
+    /// Address with the prefix length of its link. `None` if the prefix length is unknown.
     pub on_link: Option<InterfaceAddress>,
 }
 
@@ -253,7 +253,8 @@ fn detect(text: &str) -> Option<Format> {
     })
 }
 
-/// Check the tables of a file. They begin at index `known`. A table must not be listed twice, and chains must not form a loop.
+/// Check the tables of a file. The tables begin at index `known`. A table must not be listed twice, and chains must not form a
+/// loop.
 fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportError> {
     for (at, table) in listing.tables.iter().enumerate().skip(known) {
         let before = &listing.tables[..at];

@@ -225,7 +225,7 @@ fn translates(decision: &Decision) -> bool {
     )
 }
 
-/// Why an address can't be the address of a host. `None` if it can.
+/// Why an address can't be the address of a host. `None` if it is valid for a host.
 fn unusable(address: Ipv4Addr) -> Option<&'static str> {
     crate::validate::unusable(address.into())
 }

@@ -1,4 +1,4 @@
-//! Sets of packets that a line matches. They are hyperrectangles, with a set of values for each field.
+//! Sets of packets that a line matches. The sets are hyperrectangles, with a set of values for each field.
 
 use std::collections::BTreeMap;
 
@@ -115,8 +115,8 @@ impl Packets {
         other
     }
 
-    /// Restricts the packets to those with an end in a changeable set, or not in it. `None` if that contradicts another
-    /// condition.
+    /// Restricts the packets to those with an end in a changeable set, or not in it. Returns `None` if the restriction
+    /// contradicts another condition.
     pub fn member(&self, set: &str, end: End, is_in: bool) -> Option<Self> {
         let mut other = Self::all(self.six);
         other.members.insert((end, set.to_owned()), is_in);
@@ -167,7 +167,7 @@ impl Packets {
         self.fields.iter().all(Option::is_none) && self.members.is_empty()
     }
 
-    /// Intersection of two sets of packets. `None` if it is empty.
+    /// Intersection of two sets of packets. `None` if the intersection is empty.
     pub fn and(&self, other: &Self) -> Option<Self> {
         if self.six != other.six {
             return None;
@@ -251,7 +251,7 @@ impl Packets {
     }
 }
 
-/// Difference of hyperrectangles. `None` if it consists of more than `most` of them.
+/// Difference of hyperrectangles. `None` if the difference consists of more than `most` hyperrectangles.
 pub fn remains(of: Vec<Packets>, without: &[Packets], most: usize) -> Option<Vec<Packets>> {
     let mut left = of;
     for other in without {

@@ -8,7 +8,7 @@ use super::{Imported, Leftover};
 use crate::schema::{Filter, Interface, Nat, Pool, Router};
 
 impl Imported {
-    /// The configuration without default values. Comments before it list what was not converted.
+    /// The configuration without default values. Comments before the configuration list what was not converted.
     ///
     /// # Errors
     /// Returns the errors of the serialiser.

@@ -1,6 +1,6 @@
 //! Sets of numbers, stored as sorted ranges.
 
-/// Inclusive ranges in ascending order. They neither overlap nor are adjacent.
+/// Inclusive ranges in ascending order. The ranges neither overlap nor are adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges(Vec<(u128, u128)>);
 

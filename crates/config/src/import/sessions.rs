@@ -52,7 +52,7 @@ pub fn sessions(
     (true, decisions.into_iter().filter_map(opens).collect())
 }
 
-/// Whether all TCP packets in state `INVALID` are rejected. With sessions, this is always the case.
+/// Whether all TCP packets in state `INVALID` are rejected. With sessions, such packets are always rejected.
 pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bool {
     [false, true].into_iter().all(|six| {
         let invalid = Packets::all(six)

@@ -32,7 +32,7 @@ pub struct Known {
 pub enum What {
     /// A set of the filter.
     Named(NamedSet),
-    /// Elements of several parts. They are expanded into rules.
+    /// Elements of several parts. The elements are expanded into rules.
     Tuples(Vec<Part>, Vec<Vec<Value>>),
 }
 
@@ -47,7 +47,7 @@ pub enum Part {
     Mac,
 }
 
-/// Values of a part. For a port, with the number of its protocol.
+/// Values of a part. Values of a port are combined with the number of its protocol.
 pub type Value = (Ranges, Option<u128>);
 
 /// Whether a text looks like the output of `ipset save`.

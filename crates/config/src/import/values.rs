@@ -102,7 +102,7 @@ pub fn protocol(text: &str) -> Result<Ranges, String> {
 }
 
 /// Parse ports and port ranges such as `22,80:90`. `between` is the character between the first and the last port of a
-/// range. Each of the two may be omitted.
+/// range. Each of the two ports may be omitted.
 pub fn ports(text: &str, between: char) -> Result<Ranges, String> {
     let one = |text: &str| {
         let wrong = || not("a number, or a range of them, up to 65535", text);

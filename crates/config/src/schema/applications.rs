@@ -11,8 +11,8 @@ pub struct Applications {
     pub interfaces: Vec<String>,
     /// Maximum number of sessions that each worker examines at a time.
     pub flows: u32,
-    /// Memory of nDPI in bytes, for each worker. While nDPI examines it, a TLS session needs 2 to 64 KiB, and most
-    /// other sessions need some hundred bytes.
+    /// Memory of nDPI in bytes, for each worker. During identification, a TLS session needs 2 to 64 KiB, and most other
+    /// sessions need some hundred bytes.
     pub memory: u32,
     /// Maximum number of packets examined per TCP connection.
     pub tcp_packets: u8,

@@ -12,10 +12,10 @@ use crate::value::Period;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Eve {
-    /// Path of a file to which lines are appended. It is created with mode 0640. SIGHUP reopens it.
+    /// Path of a file to which lines are appended. The file is created with mode 0640. SIGHUP reopens the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Path of a Unix stream socket. If the connection is closed, it is established again.
+    /// Path of a Unix stream socket. A closed connection to the socket is established again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
     /// Path of a Unix datagram socket. Each line is sent as a datagram.

@@ -15,8 +15,8 @@ use crate::value::{Addresses, FieldValues, OneOrMore, Period, Ports, SetElement,
 pub struct Filter {
     /// Verdict on packets for which no rule has a verdict.
     pub default: Verdict,
-    /// Whether only the first packet of a flow is filtered. If so, later packets in both directions and related ICMP
-    /// errors pass. Otherwise every packet is filtered.
+    /// Whether only the first packet of a flow is filtered. In that case, later packets in both directions and related
+    /// ICMP errors pass. Otherwise every packet is filtered.
     pub sessions: bool,
     /// Algorithm of the matcher.
     pub matcher: Matcher,
@@ -32,7 +32,7 @@ pub struct Filter {
     /// Port groups by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, OneOrMore<Ports>>,
-    /// Sets by name. They can change at run time. Rules refer to sets in the same way as to groups.
+    /// Sets by name. The elements of sets can change at run time. Rules refer to sets in the same way as to groups.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub sets: IndexMap<String, NamedSet>,
     /// The rules.
@@ -49,10 +49,10 @@ pub struct NamedSet {
     pub kind: SetType,
     /// Maximum number of elements.
     pub size: u32,
-    /// Timeout of elements that are added at run time. If omitted, they remain until they are removed.
+    /// Timeout of elements that are added at run time. If omitted, such elements remain until they are removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
-    /// Initial elements. They have no timeout.
+    /// Initial elements. Initial elements have no timeout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<SetElement>,
 }
@@ -121,7 +121,7 @@ pub enum Action {
     Count,
     /// Log a line, and continue with the next rule. At most 10 lines per second are logged for each rule.
     Log,
-    /// Drop packets above a rate. For all others, continue with the next rule.
+    /// Drop packets above a rate. All other packets continue with the next rule.
     RateLimit,
     /// Set the mark of the session, and continue with the next rule.
     SetMark,
@@ -152,7 +152,7 @@ pub enum RejectWith {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Matcher {
-    /// Three search trees. They are fast and small for any rules.
+    /// Three search trees. The trees are fast and small for any rules.
     Best,
     /// Linear search.
     Linear,

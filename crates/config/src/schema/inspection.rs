@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Eve;
 use crate::value::{IpProtocol, PortRanges, Prefix};
 
-/// Names of the exceptions. They are the same in the data plane.
+/// Names of the exceptions. The data plane uses the same names.
 pub const EXCEPTIONS: [&str; 17] = [
     "midstream",
     "handshake",
@@ -47,13 +47,14 @@ pub struct Inspection {
     /// Port variables of rules: `HTTP_PORTS = "[80,8080]"`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, String>,
-    /// Directory in which compiled rules are cached across restarts. It is created if it does not exist. A relative
-    /// path is relative to the directory of the configuration. If it is "", the rules are compiled at each start.
+    /// Directory in which compiled rules are cached across restarts. The directory is created if it does not exist. A
+    /// relative path is relative to the directory of the configuration. If the path is "", the rules are compiled at
+    /// each start.
     pub cache: String,
     /// Maximum number of flows that are inspected at the same time.
     pub flows: u32,
-    /// Number of bytes that are kept for each direction of a TCP connection. Rules can search them again, and
-    /// retransmissions are compared with them.
+    /// Number of bytes that are kept for each direction of a TCP connection. Rules can search these bytes again, and
+    /// retransmissions are compared with these bytes.
     pub window: u32,
     /// Number of bytes of TCP streams that are kept in addition to the windows, over all connections: data beyond a
     /// gap, and forwarded data that is not acknowledged. Each shard gets an equal part, and one connection may use half
@@ -71,8 +72,8 @@ pub struct Inspection {
     pub encrypted: Encrypted,
     /// Maximum number of alerts per worker that wait to be logged. Further ones are counted as lost.
     pub alerts: u32,
-    /// Maximum number of datagrams that each worker reassembles at the same time. Each takes 64 KiB of memory.
-    /// Fragments wait at most for `timeout` in `[fragments]`.
+    /// Maximum number of datagrams that each worker reassembles at the same time. Each such datagram takes 64 KiB of
+    /// memory. Fragments wait at most for `timeout` in `[fragments]`.
     pub fragments: u32,
     /// Maximum number of bytes of waiting fragments per worker.
     pub fragment_bytes: u32,
@@ -151,7 +152,7 @@ pub enum Encrypted {
     Inspect,
 }
 
-/// What happens to traffic while a worker is overloaded. This is applied before inspection.
+/// What happens to traffic while a worker is overloaded. Overload handling is applied before inspection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Overload {

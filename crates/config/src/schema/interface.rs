@@ -30,8 +30,8 @@ pub struct Interface {
     /// Default: `"keep"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan_priority: Option<VlanPriority>,
-    /// Other end of an inter-router link. It is an interface of another virtual router whose `peer` is this interface.
-    /// Packets that one end sends are received on the other end without copying.
+    /// Other end of a virtual link. The other end is an interface of another virtual router whose `peer` is this
+    /// interface. Packets that one end sends are received on the other end without copying.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// A tunnel over another network.
@@ -66,9 +66,9 @@ pub struct Interface {
     /// 7.2.8).
     #[serde(skip_serializing_if = "is_default")]
     pub proxy_ndp: bool,
-    /// Announce the gateway's addresses on the link, including outside addresses of translation. This is done at the
-    /// start, and when the addresses, the Ethernet address or the link state change (RFC 5227, section 2.3; RFC 4861,
-    /// section 7.2.6).
+    /// Announce the gateway's addresses on the link, including outside addresses of translation. Announcements are sent
+    /// at the start, and when the addresses, the Ethernet address or the link state change (RFC 5227, section 2.3; RFC
+    /// 4861, section 7.2.6).
     #[serde(skip_serializing_if = "is_default")]
     pub announce_addresses: bool,
     /// Send redirects to hosts whose packets are forwarded on the link from which they came (RFC 1812, section 5.2.7.2;
@@ -81,14 +81,14 @@ pub struct Interface {
     /// What happens to TCP and UDP packets whose checksum a local sender has left to the device.
     pub partial_checksums: LeftToOffload,
     /// Maximum MSS in SYN segments that are received or sent here: `"mtu"`, or a number of bytes for IPv4 (20 less for
-    /// IPv6). A larger MSS is lowered to this value. If omitted, the MSS is not changed.
+    /// IPv6). A larger MSS is lowered to the configured value. If omitted, the MSS is not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mss_clamp: Option<MssClamp>,
     /// Share of the capacity of the output link, relative to the other interfaces on the same device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<LinkShare>,
-    /// Maximum output rate in bits per second. It applies to the link including its VLANs, or to this VLAN or virtual
-    /// link.
+    /// Maximum output rate in bits per second. The rate applies to the link including its VLANs, or to this VLAN or
+    /// virtual link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
 }
@@ -198,10 +198,11 @@ pub struct RouterAdvertisements {
     pub send: bool,
     /// Maximum interval between advertisements, 4 s to 30 min.
     pub interval: Period,
-    /// Time for which hosts use this gateway as default router. With 0 s they don't use it.
+    /// Time for which hosts use this gateway as default router. With 0 s, hosts don't use this gateway as default
+    /// router.
     pub lifetime: Period,
-    /// Whether hosts may autoconfigure addresses in the interface's networks (RFC 4862). This requires networks of
-    /// length /64.
+    /// Whether hosts may autoconfigure addresses in the interface's networks (RFC 4862). Autoconfiguration requires
+    /// networks of length /64.
     pub autonomous: bool,
     /// Preferred lifetime of autoconfigured addresses.
     pub preferred_lifetime: Period,

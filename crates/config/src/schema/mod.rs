@@ -81,7 +81,7 @@ pub struct Document {
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
-    /// Uplinks by name. Routes refer to them.
+    /// Uplinks by name. Routes refer to uplinks by these names.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub uplinks: IndexMap<String, Uplink>,
     /// Neighbour tables (ARP and neighbour discovery).
@@ -124,17 +124,17 @@ pub struct Route {
     /// (RFC 3927, section 2.7), which requires a separate route.
     pub to: Prefix,
     /// Source network, before translation, of the packets to which the route applies. If omitted, all sources. Routes
-    /// with `from` take precedence over all routes without it, except connected networks. Among them, the longest
-    /// `from` takes precedence.
+    /// with `from` take precedence over all routes without it, except connected networks. Among routes with `from`, the
+    /// longest `from` takes precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Prefix>,
-    /// Address of the gateway. It must be on the link of an interface: in a network of the interface, or in a network
-    /// with a route onto that link. IPv4 routes may have IPv6 gateways (RFC 8950). The interface of a link-local
-    /// address is appended, as in `fe80::1%wan` (RFC 4007), or specified with `interface`.
+    /// Address of the gateway. The gateway must be on the link of an interface: in a network of the interface, or in a
+    /// network with a route onto that link. IPv4 routes may have IPv6 gateways (RFC 8950). The interface of a
+    /// link-local address is appended, as in `fe80::1%wan` (RFC 4007), or specified with `interface`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<ScopedAddress>,
     /// Whether the gateway is resolved recursively with the router's other routes, except the default route. If these
-    /// routes change, it is resolved again.
+    /// routes change, the gateway is resolved again.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recursive: bool,
     /// Whether the gateway is on the link of `interface` although it is in none of the interface's networks.

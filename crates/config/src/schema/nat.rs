@@ -23,8 +23,8 @@ pub struct Nat {
     pub subscribers: u32,
     /// Maximum number of port blocks, over all subscribers. Memory is reserved at start.
     pub port_blocks: u32,
-    /// Maximum number of ports and port blocks in quarantine (`quarantine` of a pool). If it is reached, released ports
-    /// are free immediately; this is counted.
+    /// Maximum number of ports and port blocks in quarantine (`quarantine` of a pool). If this number is reached,
+    /// released ports are free immediately; such releases are counted.
     pub quarantined_ports: u32,
     /// Reply to an inbound SYN that matches no session or mapping (RFC 5382, REQ-4).
     pub unsolicited_syn: UnsolicitedSyn,
@@ -39,13 +39,13 @@ pub struct Nat {
     /// Pools of outside addresses by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub pools: IndexMap<String, Pool>,
-    /// Source rules. If several match, the most specific rule applies: the longest prefix, then a rule with a protocol,
-    /// then a rule with an interface.
+    /// Source rules. If several rules match, the most specific one applies: the longest prefix, then a rule with a
+    /// protocol, then a rule with an interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<SourceRule>,
-    /// Destination rules (port forwarding), evaluated before source rules. If several match, the most specific rule
-    /// applies: first a rule with an address, then with a port, then with a protocol, then with `in`, and finally the
-    /// rule with the fewest ports.
+    /// Destination rules (port forwarding), evaluated before source rules. If several rules match, the most specific
+    /// one applies: first a rule with an address, then with a port, then with a protocol, then with `in`, and finally
+    /// the rule with the fewest ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
     /// Networks that are translated one to one.
@@ -134,8 +134,8 @@ pub struct DestinationRule {
     /// Input interfaces. If omitted, any interface.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<Name>,
-    /// Whether the rule applies to packets of the gateway's own host stack. If `address` is omitted, it applies to any
-    /// destination.
+    /// Whether the rule applies to packets of the gateway's own host stack. If `address` is omitted, the rule applies
+    /// to any destination.
     #[serde(default, skip_serializing_if = "is_default")]
     pub local: bool,
     /// Outside port or ports. If omitted, all ports.
@@ -217,7 +217,7 @@ pub enum HealthProtocol {
 pub struct StaticRule {
     /// Network of the inside hosts.
     pub inside: Prefix,
-    /// Network of their outside addresses. It has the same size.
+    /// Network of their outside addresses. Both networks have the same size.
     pub outside: Prefix,
     /// Output interface. If omitted, any interface.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -9,8 +9,8 @@ use crate::value::{AddressRange, ByProtocol, Key, Period, PortRange, PortRanges,
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Pool {
-    /// Addresses, ranges and prefixes. They need not be contiguous. They may include an address of the output interface
-    /// of the pool's rules, since the gateway opens no TCP or UDP connections from it.
+    /// Addresses, ranges and prefixes. The addresses need not be contiguous. The pool may include an address of the
+    /// output interface of the pool's rules, since the gateway opens no TCP or UDP connections from it.
     pub addresses: Vec<AddressRange>,
     /// Ports and ICMP identifiers to allocate, as a range or a list of ranges. Ports that destination rules forward
     /// must be outside of these ranges, or reserved.
@@ -64,7 +64,7 @@ pub struct Pool {
     /// Limits of all subscribers of the pool together.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: SessionLimits,
-    /// Idle timeouts of the pool's sessions. Omitted values are those of `[sessions.timeouts]`.
+    /// Idle timeouts of the pool's sessions. Omitted timeouts are those of `[sessions.timeouts]`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub timeouts: Timeouts,
 }
@@ -160,7 +160,7 @@ pub enum PortSelection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Block {
-    /// Number of ports per block. It must be a power of two, and at least 64.
+    /// Number of ports per block. The number must be a power of two, and at least 64.
     pub size: u16,
     /// Maximum number of blocks per subscriber.
     pub maximum: u16,
@@ -196,7 +196,7 @@ pub struct Deterministic {
     /// Maximum number of ports per inside address and protocol, including those of dynamic blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_ports: Option<u32>,
-    /// Key for `algorithm = "random"`. Without it, the assignment can't be computed.
+    /// Key for `algorithm = "random"`. Without the key, the assignment can't be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
 }
@@ -209,13 +209,13 @@ pub enum Algorithm {
     /// order.
     #[default]
     Sequential,
-    /// The first inside addresses share the first outside address. Each has every `compression`-th port.
+    /// The first inside addresses share the first outside address. Each inside address has every `compression`-th port.
     Staggered,
     /// Each inside address has the same ports on all outside addresses.
     RoundRobin,
     /// Each inside address has every `compression`-th port. The outside addresses alternate from port to port.
     Interlaced,
-    /// The first inside addresses share the first outside address. A key determines the ports of each.
+    /// The first inside addresses share the first outside address. A key determines the ports of each inside address.
     Random,
 }
 

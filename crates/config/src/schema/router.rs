@@ -10,9 +10,10 @@ use super::pool::{SessionLimits, is_default};
 use super::{ChainStep, Filter, Rate, Route};
 use crate::value::{BitRate, Period};
 
-/// `[routers.NAME]`: a virtual router. The key `router` of an interface assigns the interface to it. It has its own
-/// routes, neighbours, translation, packet filter and sessions, and its addresses may overlap those of other routers.
-/// The top level configures the router `default`, which always exists; `[routers.default]` contains only settings.
+/// `[routers.NAME]`: a virtual router. The key `router` of an interface assigns the interface to it. A virtual router
+/// has its own routes, neighbours, translation, packet filter and sessions, and its addresses may overlap those of
+/// other routers. The top level configures the router `default`, which always exists; `[routers.default]` contains only
+/// settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Router {
@@ -39,8 +40,8 @@ pub struct Router {
     /// The packet filter. If omitted, all packets pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// Chains by name. They process packets before session lookup and routing. Packets received on an interface of the
-    /// router enter the chain `input`. If omitted, packets are passed directly to session lookup and routing.
+    /// Chains by name. Chains process packets before session lookup and routing. Packets received on an interface of
+    /// the router enter the chain `input`. If omitted, packets are passed directly to session lookup and routing.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub chains: IndexMap<String, Vec<ChainStep>>,
     /// Share of the workers' capacity, relative to other routers.
@@ -104,12 +105,12 @@ pub enum HostMulticast {
     LinkLocal,
     /// All groups, and broadcast DHCP.
     All,
-    /// No groups. Routing protocols then work only with configured neighbours.
+    /// No groups. Without groups, routing protocols work only with configured neighbours.
     None,
 }
 
 /// `[routers.NAME.share]`: share of a router while a worker is overloaded. Shares are enforced only if at least one
-/// router has a weight. The weight of all others is then 10.
+/// router has a weight. The weight of all other routers is then 10.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterShare {
@@ -224,8 +225,8 @@ fn grace() -> Period {
     Period::seconds(120)
 }
 
-/// `[routers.NAME.nat]`: translation rules as in `[nat]`. Their pools are in `[nat.pools]`, and other routers can't use
-/// these pools.
+/// `[routers.NAME.nat]`: translation rules as in `[nat]`. The pools of these rules are in `[nat.pools]`, and other
+/// routers can't use these pools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterNat {

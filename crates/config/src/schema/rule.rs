@@ -1,5 +1,5 @@
-//! A rule of the packet filter, and the class of packets that a step of a chain matches. Both have keys of their own, and the keys
-//! of header fields.
+//! A rule of the packet filter, and the class of packets that a step of a chain matches. Both tables have keys of their own, and the
+//! keys of header fields.
 
 use serde::{Deserialize, Serialize};
 use sluice_filter::Field;
@@ -39,7 +39,7 @@ macro_rules! rules {
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct FilterRule {
-            /// Name of the rule in lists, counters and the log. If omitted, its number is used.
+            /// Name of the rule in lists, counters and the log. If the name is omitted, the rule's number is used.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub name: Option<String>,
             /// Action of the rule.
@@ -70,7 +70,7 @@ macro_rules! rules {
                 #[serde(default, skip_serializing_if = "FieldValues::is_any")]
                 pub $key: $type,
             )+
-            /// MAC addresses of senders. These are neighbours, including routers. Packets that did not arrive in an Ethernet frame
+            /// MAC addresses of senders. Senders are neighbours, including routers. Packets that did not arrive in an Ethernet frame
             /// have no MAC address.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
             pub from_mac: OneOrMore<OrNot<Mac>>,
@@ -100,10 +100,10 @@ macro_rules! rules {
             /// Only with `rate-limit`: packets per second, over all packets that match.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub rate: Option<u32>,
-            /// Only with `rate-limit`: burst in packets. If omitted, the number of packets of one second.
+            /// Only with `rate-limit`: burst in packets. If omitted, the burst is the number of packets of one second.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub burst: Option<u32>,
-            /// Only with `set-mark`: the mark. Bits outside of its mask are not changed.
+            /// Only with `set-mark`: the mark. Bits outside of the mark's mask are not changed.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub new_mark: Option<Mark>,
             /// Only with `set-dscp`: the DSCP.

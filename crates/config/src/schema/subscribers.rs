@@ -27,7 +27,7 @@ pub struct Subscribers {
     /// Prefix of virtual MACs, one to three bytes long. The addresses of sites differ in the remaining bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_mac_prefix: Option<MacPrefix>,
-    /// Whether terminals, or bridges and relays within sites, may add option 82. The option is then replaced. Otherwise
+    /// Whether terminals, or bridges and relays within sites, may add option 82. An added option is replaced. Otherwise
     /// such messages are dropped.
     #[serde(rename = "trust-option-82")]
     pub trust_option_82: bool,
@@ -67,12 +67,13 @@ impl Subscribers {
     }
 }
 
-/// `[subscribers.sites.NAME]`: sites that differ only in their tags. Without `tags`, the group is a single site. Its
-/// frames are those from addresses in `prefix`, or all frames on the interface.
+/// `[subscribers.sites.NAME]`: sites that differ only in their tags. Without `tags`, the group is a single site. The
+/// site's frames are those from addresses in `prefix`, or all frames on the interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SiteGroup {
-    /// Access interface of the terminals, which is a device or a bond. Its address is the gateway of all terminals.
+    /// Access interface of the terminals, which is a device or a bond. The address of the interface is the gateway of
+    /// all terminals.
     pub interface: String,
     /// Tags. Each pair of an S-tag and a C-tag (`"100-109.1-1000"`), or each single tag (`"7-9"`), is a site.
     #[serde(default, skip_serializing_if = "Option::is_none")]

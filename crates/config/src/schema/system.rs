@@ -28,11 +28,11 @@ pub struct System {
     /// is larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shards: Option<u16>,
-    /// Fields over which the cards' hash is computed. They determine which packets are in the same shard.
+    /// Fields over which the cards' hash is computed. The fields determine which packets are in the same shard.
     pub steering: Steering,
     /// Whether packet buffers are in huge pages.
     pub hugepages: Hugepages,
-    /// Whether workers poll without sleeping. This gives the lowest latency, but the core of each worker is always
+    /// Whether workers poll without sleeping. Polling gives the lowest latency, but the core of each worker is always
     /// busy.
     pub busy_poll: bool,
     /// How idle workers wait.
@@ -41,8 +41,8 @@ pub struct System {
     pub rebalance: Rebalance,
     /// Watchdog of the workers.
     pub watchdog: Watchdog,
-    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. If not, packets from and to them are dropped, and they
-    /// can't be configured.
+    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. Otherwise packets from and to these addresses are
+    /// dropped, and they can't be configured.
     pub allow_reserved_ranges: bool,
 }
 
@@ -76,7 +76,7 @@ pub enum Model {
     /// Workers perform the stages that `stages` assigns to them, and hand packets over to each other.
     Pipeline,
     /// Some workers receive and parse; others own the sessions and inspect. `roles` assigns the cores. Receiving
-    /// workers assist when the others are overloaded.
+    /// workers assist when the other workers are overloaded.
     RoleSplit,
     /// The placement that `sluice plan` chooses at each start.
     Auto,
@@ -126,7 +126,7 @@ impl Default for Roles {
     }
 }
 
-/// Default number of shards for several workers. It is a multiple of the number of workers on most machines.
+/// Default number of shards for several workers. The number is a multiple of the number of workers on most machines.
 const SHARDS: u16 = 16;
 
 impl System {
@@ -159,7 +159,7 @@ impl System {
         self.shards.unwrap_or(by_itself)
     }
 
-    /// Number of shards that does not depend on the number of workers. It is used for measurements and replays.
+    /// Number of shards that does not depend on the number of workers. The value is used for measurements and replays.
     pub fn shards_of_many(&self) -> u16 {
         self.shards.unwrap_or(SHARDS)
     }
@@ -193,10 +193,10 @@ pub struct Idle {
     pub spin: u32,
     /// Number of further rounds, with a processor pause between them, after which a worker sleeps.
     pub pause: u32,
-    /// Duration of a sleep. In this time, devices queue up to 1,024 received frames per queue.
+    /// Duration of a sleep. During a sleep, devices queue up to 1,024 received frames per queue.
     pub sleep: Period,
     /// Whether workers sleep until a device raises an interrupt, but at most for a millisecond or for `sleep`,
-    /// whichever is longer. It has an effect only if all devices support interrupts.
+    /// whichever is longer. The setting has an effect only if all devices support interrupts.
     pub interrupt: bool,
 }
 
@@ -282,7 +282,7 @@ pub struct Sessions {
     pub ipv4: u32,
     /// Maximum number of IPv6 sessions. Memory is reserved at start.
     pub ipv6: u32,
-    /// Idle timeouts of sessions. Pools may override them.
+    /// Idle timeouts of sessions. Pools may override these timeouts.
     pub timeouts: Timeouts,
 }
 
@@ -335,7 +335,7 @@ pub struct Timeouts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Control {
-    /// Path of the Unix socket. Only its owner may connect.
+    /// Path of the Unix socket. Only the owner of the socket may connect.
     pub socket: PathBuf,
     /// Log level.
     pub log: LogLevel,

@@ -13,9 +13,9 @@ pub struct Tunnel {
     /// Encapsulation.
     #[serde(rename = "type")]
     pub kind: TunnelType,
-    /// Local address. It must be an address of an interface of the router `underlay`.
+    /// Local address. The local address must be an address of an interface of the router `underlay`.
     pub local: IpAddr,
-    /// Remote address. Its address family is that of `local`.
+    /// Remote address. The address family is that of `local`.
     pub remote: IpAddr,
     /// VXLAN network identifier (mandatory), or GRE key (optional).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ pub struct Tunnel {
     /// TTL or hop limit of outer packets.
     #[serde(default = "ttl")]
     pub ttl: u8,
-    /// Virtual router of outer packets. Default: `default`. It may differ from the interface's router.
+    /// Virtual router of outer packets. Default: `default`. The virtual router may differ from the interface's router.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub underlay: Option<String>,
 }

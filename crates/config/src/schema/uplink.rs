@@ -40,7 +40,7 @@ pub struct UplinkHealth {
     pub route: Option<Prefix>,
     /// Interval between checks, 100 ms to one hour.
     pub interval: Period,
-    /// Time to wait for a reply. It is at most `interval`.
+    /// Time to wait for a reply. The timeout is at most `interval`.
     pub timeout: Period,
     /// Number of consecutive failed checks after which the uplink is down, 1 to 100.
     pub failures: u8,

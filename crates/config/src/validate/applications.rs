@@ -6,7 +6,8 @@ use crate::problem::{InspectionProblem, Problem};
 use crate::read::place;
 
 impl Check<'_> {
-    /// Settings of application identification, with interfaces by index. `None` if it is not configured.
+    /// Settings of application identification, with interfaces by index. `None` if application identification is not
+    /// configured.
     pub(super) fn applications(&mut self, interfaces: &[Interface]) -> Option<Applications> {
         let written = self.document.applications.as_ref()?;
         let at = |key| place!["applications", key].to_vec();

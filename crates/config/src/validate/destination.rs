@@ -95,8 +95,8 @@ impl Check<'_> {
         }
     }
 
-    /// Check a rule for packets of the router's host stack. They have no input interface, and must not be translated to
-    /// the host stack itself.
+    /// Check a rule for packets of the router's host stack. Such packets have no input interface, and must not be
+    /// translated to the host stack itself.
     fn own_destination(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) {
         let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
@@ -138,7 +138,7 @@ impl Check<'_> {
         found
     }
 
-    /// Rules that translate to the gateway itself. They are only for TCP and UDP, since the gateway answers echo
+    /// Rules that translate to the gateway itself. Such rules are only for TCP and UDP, since the gateway answers echo
     /// requests.
     fn rules_to_gateway(
         &mut self,

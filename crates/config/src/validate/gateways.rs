@@ -58,8 +58,8 @@ impl Check<'_> {
         true
     }
 
-    /// Whether the router can resolve IPv4 hosts on an interface. This requires an IPv4 address on this interface or on
-    /// another one.
+    /// Whether the router can resolve IPv4 hosts on an interface. Resolution requires an IPv4 address on this interface
+    /// or on another one.
     pub(super) fn can_ask(
         &mut self,
         at: &[Step<'_>],
@@ -90,7 +90,7 @@ impl Check<'_> {
         false
     }
 
-    /// Report recursive gateways that can't be resolved. Only for routers that do not learn routes.
+    /// Report recursive gateways that can't be resolved. The check is only for routers that do not learn routes.
     pub(super) fn recursive(&mut self, routes: &[(usize, Route)], interfaces: &[Interface]) {
         if self.learns() {
             return;

@@ -10,7 +10,7 @@ use crate::schema;
 use crate::schema::EXCEPTIONS;
 
 impl Check<'_> {
-    /// Settings of inspection, with interfaces by index. `None` if it is not configured.
+    /// Settings of inspection, with interfaces by index. `None` if inspection is not configured.
     pub(super) fn inspection(&mut self, interfaces: &[Interface]) -> Option<Inspection> {
         let written = self.document.inspection.as_ref()?;
         self.inspection_sizes(written);
@@ -43,7 +43,7 @@ impl Check<'_> {
         })
     }
 
-    /// Target of EVE records. Exactly one must be specified.
+    /// Target of EVE records. Exactly one target must be specified.
     fn eve(&mut self, written: &schema::Eve, at: impl Fn(&str) -> PathBuf) -> Option<EveTarget> {
         let place = |key| place!["inspection", "eve", key].to_vec();
         self.whole_seconds(

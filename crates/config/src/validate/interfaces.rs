@@ -16,11 +16,12 @@ use crate::value::{Device, DeviceKind, InterfaceAddress, Period, TagProtocol};
 /// Default MTU of Ethernet (RFC 894).
 const ETHERNET_MTU: u16 = 1_500;
 
-/// Maximum number of nested tunnels whose headers are taken into account. Packets do not pass more tunnels than this.
+/// Maximum number of nested tunnels whose headers are taken into account. Packets do not pass more tunnels than this
+/// number.
 const MOST_TUNNELS: usize = 3;
 
 impl Check<'_> {
-    /// All interfaces by number. `None` if one of them is invalid.
+    /// All interfaces by number. `None` if an interface is invalid.
     pub(super) fn interfaces(&mut self, workers: usize) -> Option<Vec<Interface>> {
         let document = self.document;
         if document.interfaces.is_empty() {
@@ -197,7 +198,7 @@ impl Check<'_> {
         }
     }
 
-    /// An end of an inter-router link. The other end must specify this one as its peer, and must be in another router.
+    /// An end of a virtual link. The other end must specify this end as its peer, and must be in another router.
     fn virtual_link(&mut self, name: &str, written: &schema::Interface, peer: &str) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         for (key, is_there) in [
@@ -403,7 +404,7 @@ fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
 }
 
-/// Interface on whose link an address is. The longest matching network determines this.
+/// Interface on whose link an address is. The longest matching network determines the interface.
 pub(super) fn attached(interfaces: &[Interface], router: RouterIndex, address: IpAddr) -> Option<InterfaceIndex> {
     of_router(interfaces, router)
         .flat_map(|(index, interface)| interface.addresses.iter().map(move |own| (index, own.net())))

@@ -1,5 +1,5 @@
 //! Conversion of a [`Document`] to a [`Valid`] configuration. All references, ranges and cross-field rules are checked
-//! here. Other crates need not check them again.
+//! here. Other crates need not repeat these checks.
 
 mod applications;
 mod bridges;
@@ -260,7 +260,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check that an address is valid for a host. If not, this is reported.
+    /// Check that an address is valid for a host. An invalid address is reported.
     fn host(&mut self, path: &[Step<'_>], address: IpAddr) -> bool {
         let Some(reason) = self.unusable(address) else {
             return true;
@@ -269,7 +269,7 @@ impl Check<'_> {
         false
     }
 
-    /// Why an address is not valid for a host in this configuration. `None` if it is valid.
+    /// Why an address is not valid for a host in this configuration. `None` if the address is valid.
     fn unusable(&self, address: IpAddr) -> Option<&'static str> {
         let reason = unusable(address);
         let allows = self.document.system.allow_reserved_ranges;
@@ -280,7 +280,7 @@ impl Check<'_> {
 /// Description of addresses in 240.0.0.0/4.
 const RESERVED: &str = "in the reserved block 240.0.0.0/4";
 
-/// Why an address is not valid for any host (RFC 6890). `None` if it is valid.
+/// Why an address is not valid for any host (RFC 6890). `None` if the address is valid.
 pub(crate) fn unusable(address: IpAddr) -> Option<&'static str> {
     match address {
         _ if address.is_unspecified() => Some("unspecified"),

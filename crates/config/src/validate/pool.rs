@@ -12,7 +12,7 @@ use crate::schema::{
 };
 use crate::value::{AddressRange, ByProtocol, PortRange, PortRanges};
 
-/// Maximum number of sessions or ports in a limit. It is the same in the tables.
+/// Maximum number of sessions or ports in a limit. The session tables have the same limit.
 const MOST: u32 = 1 << 30;
 
 /// In a pool without blocks, number of consecutive ports that belong to one shard.

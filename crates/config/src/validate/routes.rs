@@ -75,7 +75,7 @@ impl Check<'_> {
         routes
     }
 
-    /// Check the source network of a route. Returns whether it is valid.
+    /// Check the source network of a route. Returns whether the network is valid.
     fn source(&mut self, k: usize, written: &schema::Route) -> bool {
         let Some(from) = written.from else { return true };
         let to = written.to;
@@ -89,7 +89,7 @@ impl Check<'_> {
         false
     }
 
-    /// Number of different sources in a router's routes. If it exceeds the maximum, this is reported.
+    /// Number of different sources in a router's routes. A number above the maximum is reported.
     fn sources(&mut self, routes: &[(usize, Route)]) -> usize {
         let mut known: HashSet<Prefix> = HashSet::new();
         for (k, route) in routes {
@@ -321,7 +321,8 @@ impl Check<'_> {
     }
 }
 
-/// Check a next hop in relation to the other next hops for the same network. Returns the problem, if there is one.
+/// Check a next hop in relation to the other next hops for the same network. Returns the problem of the next hop, if
+/// there is one.
 fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> Option<Problem> {
     let to = route.to;
     if beside.iter().any(|other| other.way == route.way) {

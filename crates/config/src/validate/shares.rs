@@ -6,14 +6,15 @@ use crate::read::place;
 use crate::schema;
 use crate::value::{BitRate, Period};
 
-/// Valid bit rates. They range from the rate of a modem to more than any link supports.
+/// Valid bit rates. Valid rates range from the rate of a modem to more than any link supports.
 const RATES: std::ops::RangeInclusive<BitRate> = BitRate::of(8_000)..=BitRate::of(4_000_000_000_000);
 
-/// Maximum number of routes per router, and also of neighbours and packets. It exceeds what tables and memory can hold.
+/// Maximum number of routes per router, and also of neighbours and packets. The limit exceeds what tables and memory
+/// can hold.
 const MOST_ROUTES: u32 = 1 << 24;
 const MOST: u32 = 1 << 20;
 
-/// Maximum rate of punted packets. It exceeds the capacity of the thread that serves all host stacks.
+/// Maximum rate of punted packets. The limit exceeds the capacity of the thread that serves all host stacks.
 const MOST_PUNTED: u32 = 10_000_000;
 
 impl Check<'_> {

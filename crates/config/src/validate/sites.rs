@@ -211,7 +211,7 @@ impl Check<'_> {
         }
     }
 
-    /// Pool of a group's sites. It must belong to the router of the sites, and must not be deterministic.
+    /// Pool of a group's sites. The pool must belong to the router of the sites, and must not be deterministic.
     fn pool_of_sites(
         &mut self,
         at: &[Step<'_>],
@@ -326,7 +326,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check that prefixes don't overlap. Two networks are either disjoint, or one contains the other. It is therefore
+    /// Check that prefixes don't overlap. Two networks are either disjoint, or one contains the other. Therefore it is
     /// sufficient to sort them and compare each with the last network that is not contained in another.
     fn prefixes_apart(&mut self, mut prefixes: Vec<(InterfaceIndex, Ipv4Net, &str)>) {
         prefixes.sort_by_key(|&(interface, net, _)| (interface, net.network(), net.prefix_len()));

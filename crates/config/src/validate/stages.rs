@@ -6,7 +6,7 @@ use crate::read::{Step, place};
 use crate::schema::{Model, Transmit};
 use crate::value::{Period, Workers};
 
-/// Parts of packet processing. A pipeline can be divided between them.
+/// Parts of packet processing. A pipeline can be divided between these parts.
 pub(crate) const PARTS: [&str; 4] = ["receive", "parse", "session", "transmit"];
 
 /// Nodes of the part `session`. For each, the state that two workers would write if the pipeline were divided there.
@@ -117,7 +117,7 @@ impl Check<'_> {
         (cores, [io.clone(), io, inspect, last])
     }
 
-    /// Check the assist settings. They apply also if the placement is planned.
+    /// Check the assist settings. The settings apply also if the placement is planned.
     fn assist(&mut self) {
         let system = &self.document.system;
         let (ring, slice) = (system.ring, system.roles.time_slice);
@@ -132,7 +132,7 @@ impl Check<'_> {
         self.in_range(place!["system", "roles", "time-slice"], "a time", slice, range);
     }
 
-    /// Workers of a stage. A core that has no worker yet gets one.
+    /// Workers of a stage. A core that has no worker yet gets a worker.
     fn stage_cores(&mut self, stage: usize, wanted: &[u16], cores: &mut Vec<u16>) -> Vec<u16> {
         if wanted.is_empty() {
             self.report(place!["system", "stages", stage, "cores"], StageProblem::NoCores.into());

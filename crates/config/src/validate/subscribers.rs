@@ -22,7 +22,7 @@ const MOST_MESSAGES: u32 = 1_000_000;
 const LONGEST_NAME: usize = 200;
 
 impl Check<'_> {
-    /// Settings of subscribers, with interfaces and pools by index. `None` if they are not configured.
+    /// Settings of subscribers, with interfaces and pools by index. `None` if subscribers are not configured.
     pub(super) fn subscribers(&mut self, interfaces: &[Interface], pools: &[Pool]) -> Option<Subscribers> {
         let document = self.document;
         let written = document.subscribers.as_ref()?;
@@ -154,7 +154,7 @@ impl Check<'_> {
         clients.into_iter().collect()
     }
 
-    /// Index of an interface for sites. It must be a device or a bond that is in no bridge.
+    /// Index of an interface for sites. The interface must be a device or a bond that is in no bridge.
     pub(super) fn interface_of_sites(
         &mut self,
         at: &[Step<'_>],

@@ -106,7 +106,8 @@ impl Check<'_> {
         }))
     }
 
-    /// Interface that has the local address of a tunnel. Its MTU must be large enough for outer packets.
+    /// Interface that has the local address of a tunnel. The MTU of the interface must be large enough for outer
+    /// packets.
     fn underlay(&mut self, name: &str, written: &schema::Interface, tunnel: &schema::Tunnel) -> Option<InterfaceIndex> {
         let at = place!["interfaces", name, "tunnel", "local"];
         let Some(holder) = self.holder(tunnel, tunnel.local) else {

@@ -14,7 +14,7 @@ use crate::value::{Period, ScopedAddress};
 /// Maximum number of probed hosts per uplink.
 const MOST_TARGETS: usize = 8;
 
-/// Maximum number of uplinks. Each may be checked ten times per second.
+/// Maximum number of uplinks. Each uplink may be checked ten times per second.
 const MOST_UPLINKS: usize = 64;
 
 impl Check<'_> {

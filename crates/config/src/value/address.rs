@@ -105,7 +105,7 @@ written_as_text!(
     "an address with prefix length such as \"192.0.2.1/24\""
 );
 
-/// An inclusive range of IPv4 addresses. It is written as one address, as `first-last`, or as a prefix.
+/// An inclusive range of IPv4 addresses. A range is written as one address, as `first-last`, or as a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AddressRange {
     first: Ipv4Addr,

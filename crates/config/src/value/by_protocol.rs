@@ -7,8 +7,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value per protocol. It is written as one value for TCP, UDP and ICMP queries, or as a table: `{ tcp = …, udp = …,
-/// icmp = … }`.
+/// A value per protocol. The value is written as one value for TCP, UDP and ICMP queries, or as a table: `{ tcp = …,
+/// udp = …, icmp = … }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByProtocol<T> {
     /// Value for TCP.

@@ -68,7 +68,7 @@ impl<'de, T: Deserialize<'de> + FromStr<Err = ValueError>> Deserialize<'de> for 
     }
 }
 
-/// A value. With a leading `!` it is negated.
+/// A value. With a leading `!`, the value is negated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrNot<T> {
     /// Whether the value is negated.

@@ -49,7 +49,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// An inclusive range of ports. It is written as one port or as `first-last`.
+/// An inclusive range of ports. A range is written as one port or as `first-last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortRange {
     first: u16,
@@ -97,7 +97,7 @@ impl PortRange {
         Self::new(self.first.max(other.first), self.last.min(other.last))
     }
 
-    /// A range of the same size that begins at `first`. `None` if it would exceed port 65535.
+    /// A range of the same size that begins at `first`. `None` if the range would exceed port 65535.
     pub fn moved_to(&self, first: u16) -> Option<Self> {
         Self::new(first, first.checked_add(self.last - self.first)?)
     }
@@ -128,7 +128,7 @@ impl fmt::Display for PortRange {
 
 written_as_text!(PortRange, "a port or a range such as \"1024-65535\"");
 
-/// Port ranges in any order. They are written as one range or as a list.
+/// Port ranges in any order. Port ranges are written as one range or as a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortRanges(pub Vec<PortRange>);
 

@@ -1,4 +1,4 @@
-//! IP protocols of pools, sessions and requests. They are written as a name or a number.
+//! IP protocols of pools, sessions and requests. Protocols are written as a name or a number.
 
 use std::fmt;
 use std::str::FromStr;

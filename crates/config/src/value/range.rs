@@ -8,8 +8,8 @@ use ipnet::IpNet;
 
 use super::{ValueError, written_as_text};
 
-/// A range of addresses, or the name of an address group. It is written as an address, as `first-last`, as a prefix, or
-/// as `@name`.
+/// A range of addresses, or the name of an address group. The range or name is written as an address, as `first-last`,
+/// as a prefix, or as `@name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addresses {
     /// From the first to the last address, both of the same family.
@@ -75,8 +75,8 @@ fn prefix_of(first: IpAddr, last: IpAddr) -> Option<IpNet> {
 
 written_as_text!(Addresses, "addresses such as \"192.0.2.0/24\", or \"@group\"");
 
-/// A range of ports (including 0), or the name of a port group. It is written as a port, as `first-last`, or as
-/// `@name`.
+/// A range of ports (including 0), or the name of a port group. The range or name is written as a port, as
+/// `first-last`, or as `@name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ports {
     /// From the first to the last port.
@@ -117,7 +117,7 @@ impl fmt::Display for Ports {
 
 written_as_text!(Ports, "ports such as 80 or \"1024-65535\", or \"@group\"");
 
-/// A range of numbers. It is written as one number or as `first-last`.
+/// A range of numbers. A range is written as one number or as `first-last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// First number.

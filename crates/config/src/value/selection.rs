@@ -141,8 +141,8 @@ written_as_text!(Message, "an ICMP type such as \"echo-request\" or \"3/4\"");
 /// Names of the TCP flags, in the order of their bits (RFC 9293).
 const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
 
-/// TCP flags that are compared, and which of them must be set. They are written as `syn/syn,ack`. Without a slash, only
-/// the listed flags are compared.
+/// TCP flags that are compared, and which of them must be set. Flags are written as `syn/syn,ack`. Without a slash,
+/// only the listed flags are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFlags {
     /// Flags that must be set.
@@ -196,8 +196,8 @@ impl fmt::Display for TcpFlags {
 
 written_as_text!(TcpFlags, "TCP flags such as \"syn/syn,ack\"");
 
-/// A session mark, with a mask of its significant bits. It is written as `value` or `value/mask`. Each of the two is a
-/// number; hexadecimal numbers begin with `0x`.
+/// A session mark, with a mask of its significant bits. A mark is written as `value` or `value/mask`. Each of the two
+/// is a number; hexadecimal numbers begin with `0x`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Value of the significant bits.

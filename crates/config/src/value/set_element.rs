@@ -22,8 +22,8 @@ pub enum SetType {
     Ports,
 }
 
-/// A set element: a prefix, an address, an address range, a port or a port range. It is written as `192.0.2.0/24`,
-/// `192.0.2.1`, `192.0.2.1-192.0.2.9`, `80` or `1024-65535`.
+/// A set element: a prefix, an address, an address range, a port or a port range. An element is written as
+/// `192.0.2.0/24`, `192.0.2.1`, `192.0.2.1-192.0.2.9`, `80` or `1024-65535`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetElement {
     /// Addresses from the first to the last, both of the same family.
@@ -46,7 +46,7 @@ impl SetElement {
         }
     }
 
-    /// Number of elements that this value occupies in a set of a type. `None` if the set can't contain it.
+    /// Number of elements that this value occupies in a set of a type. `None` if the set can't contain the value.
     pub fn count(&self, kind: SetType) -> Option<usize> {
         match (*self, kind) {
             (Self::Addresses(first, last), SetType::Addresses) => (first == last).then_some(1),

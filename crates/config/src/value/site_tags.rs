@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{Tags, ValueError, written_as_text};
 
-/// Tags of a site group: ranges of S-tags (802.1ad) with C-tags (802.1Q), or of single tags (802.1Q). They are written
+/// Tags of a site group: ranges of S-tags (802.1ad) with C-tags (802.1Q), or of single tags (802.1Q). Tags are written
 /// as `100-109.1-1000`, `7.1`, `7-9` or `7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SiteTags {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{ValueError, written_as_text};
 
-/// A single tag (802.1Q), or an outer tag (802.1ad) and an inner tag (802.1Q). They are written as `100` or `100.200`.
+/// A single tag (802.1Q), or an outer tag (802.1ad) and an inner tag (802.1Q). Tags are written as `100` or `100.200`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tags {
     outer: u16,

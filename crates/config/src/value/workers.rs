@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Number of workers, or the cores to which they are pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workers {
-    /// Number of workers. Their cores are chosen automatically.
+    /// Number of workers. The cores of the workers are chosen automatically.
     Count(u16),
     /// One worker per listed core.
     Cores(Vec<u16>),

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Polling interval of this wait.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Differences between two configurations. Those that require a restart are marked.
+/// Differences between two configurations. Differences that require a restart are marked.
 fn changes(old: &Config, new: &Config) -> Vec<Change> {
     difference(old, new).changes
 }

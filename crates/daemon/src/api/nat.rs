@@ -61,7 +61,7 @@ fn protocol(class: PortClass) -> Protocol {
     })
 }
 
-/// Filter for the requests to workers. `None` if nothing can match it.
+/// Filter for the requests to workers. `None` if nothing can match the filter.
 fn wanted(control: &Control, filter: &MappingFilter, of_subscribers: bool) -> Result<Option<BindingFilter>, Refusal> {
     let inside = filter.inside.map(|inside| EndpointFilter {
         net: inside.net.map(|net| match of_subscribers {

@@ -61,8 +61,8 @@ impl Renewed {
         Ok(made.map(|(inspection, report)| Self { inspection, report }))
     }
 
-    /// Report on the rules, if they differ from the running rules or if different rules were rejected. In that case the
-    /// change is added to `changes`.
+    /// Report on the rules, if they differ from the running rules or if different rules were rejected. If the rules
+    /// differ, the change is added to `changes`.
     pub fn applied(&self, control: &Control, changes: &mut Vec<Change>) -> Option<AppliedRules> {
         let running = control.plane().snapshot().inspection.clone()?;
         let before = control.signatures();

@@ -7,7 +7,7 @@ use std::{fmt, fs};
 
 use crate::files;
 
-/// Runs steps. In tests, a fake kernel implements it.
+/// Runs steps. In tests, a fake kernel implements this trait.
 pub(super) trait Kernel {
     /// Load a kernel module.
     fn load(&self, module: &str) -> io::Result<()>;

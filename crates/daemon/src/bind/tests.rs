@@ -7,7 +7,7 @@ use super::*;
 
 const CARD: &str = "0000:00:02.0";
 
-/// A fake kernel that works on a directory. Writes have the same effects as in `/sys`.
+/// A fake kernel that works on a directory. Writes to the directory have the same effects as writes to `/sys`.
 struct Files {
     machine: Machine,
     /// Installed kernel modules.

@@ -1,8 +1,8 @@
 //! The compiler process: its main function, and the code that starts it.
 //!
-//! The process reads a plan from its standard input and gets a path as argument. It reports its progress on its
-//! standard output, as lines with two numbers each, and writes the compiled database to the path. Its last output line
-//! is its peak memory use.
+//! The process reads a plan from its standard input and gets a path as argument. The process reports its progress on
+//! its standard output, as lines with two numbers each, and writes the compiled database to the path. The last output
+//! line is the peak memory use of the process.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ use super::{CompileError, Cores, Progress};
 
 /// Command-line argument that makes this program the compiler process.
 pub const COMMAND: &str = "compile-signatures";
-/// Memory limit of the process. Compilation fails for rules that need more.
+/// Memory limit of the process. The compilation of rules that need more memory fails.
 const MEMORY: u64 = 8 << 30;
 /// Exit status for a database that can't be written.
 const UNKEPT: u8 = 74;
@@ -189,7 +189,8 @@ struct Followed {
 }
 
 impl Followed {
-    /// Read the reports until the process closes its output. Returns `false` if that takes longer than `patience`.
+    /// Read the reports until the process closes its output. Returns `false` if the process takes longer than
+    /// `patience`.
     fn follow(&mut self, heard: &mpsc::Receiver<String>, patience: Duration, progress: &Progress) -> bool {
         let deadline = Instant::now() + patience;
         loop {

@@ -1,5 +1,5 @@
-//! Compiled inspection rules. They are loaded from a cache, or compiled by a separate process whose end releases the
-//! memory.
+//! Compiled inspection rules. The rules are loaded from a cache, or compiled by a separate process whose end releases
+//! the memory.
 
 mod child;
 mod progress;
@@ -25,7 +25,7 @@ pub use progress::Progress;
 
 /// Name of the file in the cache folder.
 const FILE: &str = "signatures.db";
-/// Maximum duration of a compilation. If it is exceeded, the compilation fails.
+/// Maximum duration of a compilation. A compilation that exceeds this time fails.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Why rules can't be compiled.
@@ -106,7 +106,7 @@ impl Compiler {
     }
 
     /// A compiler that starts this program as a separate process, on cores that this process may use and that no worker
-    /// occupies. It reads the cache but does not write it.
+    /// occupies. The compiler reads the cache but does not write to it.
     pub fn of(config: &sluice_config::Config) -> Self {
         Self {
             // The running executable, even if another file has replaced it at its path.
@@ -159,7 +159,7 @@ impl Compiler {
         Ok((prefilter, Made { compiled, took }))
     }
 
-    /// Load a database from the cache. The error states why this was not possible.
+    /// Load a database from the cache. The error states why the database could not be loaded.
     fn load(&self, fingerprint: Fingerprint) -> Result<Prefilter, String> {
         let Some(folder) = &self.cache else {
             return Err("no `cache` is configured".into());
@@ -195,7 +195,8 @@ impl Compiler {
     }
 }
 
-/// Cores that this process may use and that no worker occupies. If there are none, all its cores.
+/// Cores that this process may use and that no worker occupies. If workers occupy all cores, returns all cores that
+/// this process may use.
 fn spare_cores(workers: &[u16]) -> Option<Cores> {
     let all = sched_getaffinity(None).ok()?;
     let mut spare = all;
@@ -230,7 +231,7 @@ impl Drop for Passing {
     }
 }
 
-/// Check that files can be created in a directory. The directory is created if it does not exist.
+/// Check that files can be created in a directory. A missing directory is created.
 fn writable(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let probe = folder.join(format!(".probe.{}", std::process::id()));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Number of compiled patterns, and number of all patterns. Both are 0 while no compilation is running.
+/// Number of compiled patterns, and number of all patterns. Both numbers are 0 while no compilation is running.
 #[derive(Debug, Default)]
 pub struct Progress(AtomicU64);
 

@@ -36,7 +36,8 @@ impl Scene<'_> {
         self.interfaces.get(usize::from(number)).map_or("", String::as_str)
     }
 
-    /// Flow ID that is also unique across runs of the process. It is limited to 53 bits, like Suricata's.
+    /// Flow ID that is also unique across runs of the process. The ID is limited to 53 bits, like the flow IDs of
+    /// Suricata.
     fn flow(&self, number: u64) -> Option<u64> {
         let run = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut mixed = number ^ run.as_nanos() as u64;
@@ -128,7 +129,7 @@ impl Scene<'_> {
     }
 }
 
-/// Serialise as a line. Serialisation can't fail for these types.
+/// Serialise as a line. The types of records can always be serialised.
 fn finish(line: &impl Serialize) -> Vec<u8> {
     let mut text = to_json(line).unwrap_or_default();
     text.push('\n');

@@ -5,7 +5,7 @@ use sluice_inspect::signature::Toward;
 use sluice_inspect::transactions::dns_message::{self, Message};
 use sluice_inspect::transactions::{Part, Transaction};
 
-/// A text field of the transaction. `None` if it is absent.
+/// A text field of the transaction. `None` if the field is absent.
 fn text(said: &Transaction, part: Part) -> Option<String> {
     let bytes = said.text(part);
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into())

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Maximum time at the end of the process for writing the remaining lines.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Queue to the writer thread. Lines that do not fit into it are counted as lost.
+/// Queue to the writer thread. Lines that do not fit into the queue are counted as lost.
 #[derive(Debug)]
 pub struct Writer {
     lines: Option<SyncSender<Vec<u8>>>,
@@ -37,8 +37,7 @@ struct Shared {
 }
 
 impl Writer {
-    /// Start a writer to a target, with a queue of `most` lines. If the target is a file, it is rotated as `rotation`
-    /// specifies.
+    /// Start a writer to a target, with a queue of `most` lines. A file is rotated as `rotation` specifies.
     ///
     /// # Errors
     /// The file can't be opened, the socket's name is invalid, or the thread can't be started.

@@ -50,8 +50,8 @@ pub struct HostInterface {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// Callback for frames from host stacks, with the index of the interface. It returns whether it consumed the frame;
-/// other frames are processed as usual.
+/// Callback for frames from host stacks, with the index of the interface. The callback returns whether it consumed the
+/// frame; other frames are processed as usual.
 pub type Diversion = Box<dyn Fn(u16, &[u8]) -> bool + Send + Sync>;
 
 /// Queues between workers and host stacks.
@@ -234,8 +234,8 @@ impl Hosts {
         self.shared.deliver(index, frame)
     }
 
-    /// Pass all frames from host stacks first to `taker`, with the index of the interface. Frames that it consumes are
-    /// not processed further. Only one such callback can be set.
+    /// Pass all frames from host stacks first to `taker`, with the index of the interface. Frames that `taker` consumes
+    /// are not processed further. Only one such callback can be set.
     pub fn divert(&self, taker: Diversion) {
         let _ = self.shared.diversion.set(taker);
     }

@@ -22,7 +22,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Open the namespace with this name, or create it. Returns whether it was created.
+    /// Open the namespace with this name, or create it. Returns whether the namespace was created.
     ///
     /// # Errors
     /// This process lacks the privilege to create or enter a namespace.
@@ -71,7 +71,7 @@ impl Namespace {
         })
     }
 
-    /// Remove the name of the namespace. The namespace ends with the last process in it.
+    /// Remove the name of the namespace. The namespace ends when its last process ends.
     ///
     /// # Errors
     /// This process lacks the privilege.

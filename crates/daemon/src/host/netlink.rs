@@ -1,5 +1,5 @@
 //! Netlink requests about links, addresses, routes and rules of a network namespace. Only the requests that host stacks
-//! need are implemented. They are synchronous.
+//! need are implemented. All requests are synchronous.
 
 use std::io::Error;
 use std::net::IpAddr;
@@ -34,13 +34,14 @@ const UP: u32 = 1;
 const NO_ARP: u32 = 0x80;
 const NO_DETECTION: u32 = 2;
 
-/// Link group of all links that Sluice creates. A new process uses it to recognise the links of an earlier process.
+/// Link group of all links that Sluice creates. By this group, a new process recognises the links of an earlier
+/// process.
 const GROUP: u32 = 0x534c;
 /// Protocol (`IFA_PROTO`) of addresses that Sluice sets. Addresses of daemons have other values.
 const ORIGIN: u8 = 0x53;
 /// Routing table that Linux uses last (`RT_TABLE_DEFAULT`). Routing daemons do not use it.
 const LAST_TABLE: u8 = 253;
-/// Priority of the rule for that table. All other rules have precedence.
+/// Priority of the rule for the routing table `RT_TABLE_DEFAULT`. All other rules have precedence.
 const LAST_RULE: u32 = 32_767;
 
 /// A request under construction.
@@ -125,7 +126,7 @@ pub struct Address {
     pub ours: bool,
 }
 
-/// A netlink socket. It belongs to the network namespace in which it was created.
+/// A netlink socket. The socket belongs to the network namespace in which it was created.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,

@@ -14,7 +14,7 @@ use rustix::event::epoll;
 use super::links::Taps;
 use super::{Diversion, Queues, lock};
 
-/// Maximum sleep of the thread. Workers don't wake it, since that would cost them a system call.
+/// Maximum sleep of the thread. Workers don't wake the thread, because a system call would take their time.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Maximum sleep while no host stack exists.
@@ -87,7 +87,7 @@ impl Shared {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Deliver a frame to a host stack. Returns `false` if that fails.
+    /// Deliver a frame to a host stack. Returns `false` if the frame can't be delivered.
     pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
         let line = lock(&self.taps).get(&index).cloned();
         let Some(line) = line else { return false };

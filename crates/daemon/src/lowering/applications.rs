@@ -9,7 +9,7 @@ use sluice_inspect::applications::{ApplicationCapacity, ApplicationNames, Applic
 
 use super::LoweringError;
 
-/// Names of all applications. They are loaded once per process, because loading takes a while.
+/// Names of all applications. The names are loaded once per process, because loading takes a while.
 ///
 /// # Errors
 /// The installed library has an unsupported version.

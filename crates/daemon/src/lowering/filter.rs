@@ -33,7 +33,8 @@ pub struct Listed {
 /// Rules of the filter in order; single rules can be inserted and removed.
 pub type Rules = RuleList<Listed>;
 
-/// Filter of a configuration. `None` if it has no filter. Rules that already existed in `before` keep their counters.
+/// Filter of a configuration. `None` if the configuration has no filter. Rules that already existed in `before` keep
+/// their counters.
 ///
 /// # Errors
 /// The matcher would exceed its memory limit.

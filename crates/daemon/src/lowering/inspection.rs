@@ -142,7 +142,7 @@ fn records(written: &sluice_config::schema::Inspection) -> Records {
     Records { drops, flows, most }
 }
 
-/// Traffic class of these protocols, ports and networks. It has no overload action.
+/// Traffic class of these protocols, ports and networks. The class has no overload action.
 fn class(protocol: Option<IpProtocol>, ports: &PortRanges, networks: &[Prefix]) -> Class {
     let networks = networks.iter().map(|network| network.net());
     Class {

@@ -51,7 +51,7 @@ fn place(config: &Config, ports: &[(PortIndex, InterfaceIndex)], index: Interfac
     (port.map_or(NO_PORT, |&(port, _)| port), tags)
 }
 
-/// All interfaces in the form of the engine. `macs` contains the Ethernet address of each port.
+/// All interfaces in the form of the engine. The argument `macs` contains the Ethernet address of each port.
 pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
     let ports = ports(config);
     let translates = |router: RouterIndex| {

@@ -45,8 +45,7 @@ use sluice_route::RouteError;
 use sluice_route::neighbour::Timing;
 use sluice_route::policer::ControlClass;
 
-/// Why a valid configuration can't be converted. In these cases another crate rejects what the configuration crate
-/// accepts.
+/// Why a valid configuration can't be converted. Another crate rejects what the configuration crate accepts.
 #[derive(Debug, thiserror::Error)]
 pub enum LoweringError {
     /// The number of shards is invalid.
@@ -278,7 +277,7 @@ pub(crate) fn timeouts(timeouts: &Timeouts) -> sluice_nat::Timeouts {
     }
 }
 
-/// Maximum number of interfaces added at run time. Every worker has counters for each of them.
+/// Maximum number of interfaces added at run time. Every worker has counters for each such interface.
 const SPARE_INTERFACES: usize = 1024;
 
 /// Worker that receives from devices with a single queue.

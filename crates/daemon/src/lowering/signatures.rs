@@ -50,7 +50,7 @@ pub enum SignatureError {
         /// Rejected rules with reasons.
         refused: Vec<RefusedRule>,
     },
-    /// A pass rule is rejected. Without it, other rules might drop traffic that it would pass.
+    /// A pass rule is rejected. Without the pass rule, other rules might drop traffic that the pass rule would pass.
     #[error("{} of the pass rules can't be used{}", .refused.len(), first(.refused))]
     Pass {
         /// Rejected pass rules.

@@ -43,8 +43,8 @@ pub fn site_networks(config: &Config) -> Vec<Network> {
     config.subscribers.iter().flat_map(used).flat_map(of).collect()
 }
 
-/// Classifier with which workers assign packets to sites. It refers to the table that the control plane writes. `None`
-/// without sites.
+/// Classifier with which workers assign packets to sites. The classifier refers to the table that the control plane
+/// writes. `None` without sites.
 pub fn access(config: &Config, table: &Arc<Sites>) -> Option<SiteClassifier> {
     let subscribers = config.subscribers.as_ref()?;
     let mut rows: BTreeMap<InterfaceIndex, Vec<&SiteRow>> = BTreeMap::new();

@@ -9,7 +9,7 @@ use sluice_nat::shard::BLOCK;
 use super::translation::keeps_clients;
 use super::{LoweringError, Secrets, pool};
 
-/// Steering function of a configuration. Its keys are derived from a secret.
+/// Steering function of a configuration. The hash keys are derived from a secret.
 ///
 /// # Errors
 /// The pools contradict one another, or the number of shards is invalid.

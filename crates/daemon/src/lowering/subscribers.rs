@@ -55,7 +55,7 @@ fn addresses(configured: &Configured) -> Vec<Ipv4Net> {
     configured.addresses.iter().filter_map(four).collect()
 }
 
-/// Virtual MACs of all sites by number. They are derived from the installation's name and the site's name. Those of
+/// Virtual MACs of all sites by number. A MAC is derived from the installation's name and the site's name. The MACs of
 /// sites with a pool are not used.
 ///
 /// # Errors

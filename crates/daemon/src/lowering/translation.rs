@@ -214,8 +214,9 @@ fn host_set(set: &configured::HostSet) -> HostSet<u32> {
     }
 }
 
-/// Whether the rules require all flows of a client to be in the same shard. This is the case if a rule applies to
-/// packets of the host stack, or if a destination rule translates to the router's own host stack or to a set of hosts.
+/// Whether the rules require all flows of a client to be in the same shard. All flows must be in one shard if a rule
+/// applies to packets of the host stack, or if a destination rule translates to the router's own host stack or to a set
+/// of hosts.
 pub fn keeps_clients(config: &Config) -> bool {
     let is_own = |rule: &DestinationRule, address: Ipv4Addr| {
         let mut of_router = config

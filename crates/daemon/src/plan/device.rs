@@ -20,7 +20,7 @@ pub const HAND_OVERS: [HandOver; 4] = [
 ];
 
 /// Assumed nanoseconds that a driver takes per packet to receive and to send, in addition to the cost of frames in
-/// memory. These are typical values that are not measured here.
+/// memory. The values are typical ones that are not measured here.
 fn nanoseconds(driver: Driver) -> [f64; 2] {
     match driver {
         Driver::Null | Driver::Ring => [0.0, 0.0],
@@ -43,7 +43,7 @@ pub fn cycles(config: &Config, frequency: u64) -> [f64; 4] {
     [receive / count, 0.0, 0.0, transmit / count]
 }
 
-/// Whether cards verify checksums. This is assumed only if DPDK's own drivers are used for all cards.
+/// Whether cards verify checksums. Verification is assumed only if DPDK's own drivers are used for all cards.
 pub fn checksums(config: &Config) -> Checksums {
     let ports = outlook(config).unwrap_or_default();
     let vouches = |driver| matches!(driver, Driver::Native | Driver::Bond);

@@ -106,7 +106,7 @@ pub enum Room {
 pub struct SeenInterface {
     /// Name of the interface.
     pub name: String,
-    /// Device as configured. For a bond, its members.
+    /// Device as configured. For a bond, the members are listed.
     pub device: String,
     /// Packets, including those of its VLANs.
     pub packets: u64,
@@ -216,8 +216,8 @@ impl Live {
         Room::Left
     }
 
-    /// Count frames that the kernel dropped because they arrived too fast. Their size is assumed to be the mean of the
-    /// received frames.
+    /// Count frames that the kernel dropped because they arrived too fast. The size of these frames is assumed to be
+    /// the mean of the received frames.
     pub(super) fn missed(&mut self, port: PortIndex, frames: u64) {
         if let Some(seen) = self.interfaces.get(usize::from(port)) {
             let mean = seen.bytes as f64 / seen.packets.max(1) as f64;

@@ -23,11 +23,11 @@ const MOST_SESSIONS: u32 = 1 << 18;
 /// Maximum number of frames used from captures or live traffic.
 pub const MOST_FRAMES: usize = 1 << 16;
 
-/// Number of frames that are queued at the ports when a batch begins. The first of them have then left the innermost
-/// caches, like frames from a card.
+/// Number of frames that are queued at the ports when a batch begins. The first of these frames have then left the
+/// innermost caches, like frames from a card.
 const WAITING: usize = 2048;
 
-/// Number of passes. The result is the median over all their batches.
+/// Number of passes. The result is the median over the batches of all passes.
 const PASSES: usize = 7;
 
 /// Traffic for a measurement.
@@ -43,7 +43,8 @@ pub enum Source<'s> {
 /// Result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Cycles per packet for each part, without devices. They include the packet's fraction of its session's creation.
+    /// Cycles per packet for each part, without devices. The cycles include the packet's fraction of its session's
+    /// creation.
     pub parts: [f64; 4],
     /// Cycles of a session creation, in addition to the cycles of the packet.
     pub opening: f64,
@@ -177,9 +178,9 @@ fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -
     }
 }
 
-/// Cycles of a session creation in addition to those of the packet. It is the difference between two passes of the same
-/// frames, one without and one with existing sessions. A scan of all sessions precedes each pass, so that both begin
-/// with the same cache state.
+/// Cycles of a session creation in addition to those of the packet. The result is the difference between two passes of
+/// the same frames, one without and one with existing sessions. A scan of all sessions precedes each pass, so that both
+/// begin with the same cache state.
 fn opening(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> f64 {
     let frames = match traffic.opening.is_empty() {
         true => &traffic.data,

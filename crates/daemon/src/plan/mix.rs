@@ -142,7 +142,7 @@ impl Mix<'_, '_> {
         (self.path.host(flow / PER_HOST), port as u16)
     }
 
-    /// Each flow has its own remote endpoint. It identifies the flow of a forwarded packet.
+    /// Each flow has its own remote endpoint. The endpoint identifies the flow of a forwarded packet.
     fn remote_end(&self, flow: u32) -> End {
         let remotes = self.path.remote_count();
         (self.path.remote(flow), (443 + flow / remotes) as u16)

@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net};
 use sluice_config::Config;
 use sluice_config::config::{DEFAULT_ROUTER, InterfaceIndex, RouterIndex, SourceAction, SourceRule, Way};
 
-/// Network of the remote hosts behind a default route. It consists of publicly assigned addresses.
+/// Network of the remote hosts behind a default route. The network consists of publicly assigned addresses.
 const REMOTES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(8, 8, 0, 0), 16);
 
 /// The two sides of the gateway for the generated traffic.

@@ -32,7 +32,7 @@ pub struct PartCost {
     pub part: &'static str,
     /// Total cycles per packet.
     pub cycles: f64,
-    /// Number of these cycles that are assumed for the device driver. All others are measured.
+    /// Number of these cycles that are assumed for the device driver. All other cycles are measured.
     pub assumed: f64,
 }
 

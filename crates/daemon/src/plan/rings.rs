@@ -15,7 +15,7 @@ use super::pin::pin;
 /// Packets per burst.
 const BURST: usize = 32;
 
-/// Number of bursts. The result is their median.
+/// Number of bursts. The result is the median over the bursts.
 const BURSTS: usize = 2_000;
 
 /// Capacity of the ring.

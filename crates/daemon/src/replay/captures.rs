@@ -1,4 +1,4 @@
-//! Capture files. They are read frame by frame as Ethernet, and written with nanosecond timestamps.
+//! Capture files. Captures are read frame by frame as Ethernet, and written with nanosecond timestamps.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Cursor, Read, Write};
@@ -61,7 +61,7 @@ pub enum CaptureError {
 /// A captured frame with its time.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
-    /// Time since the Unix epoch. It is never earlier than the time of the previous frame.
+    /// Time since the Unix epoch. The time is never earlier than the time of the previous frame.
     pub at: Duration,
     /// Captured bytes.
     pub bytes: Vec<u8>,

@@ -10,8 +10,8 @@ use super::captures::Captured;
 /// Length of a TCP header without options.
 const TCP: usize = 20;
 
-/// Restores a truncated frame to its original length by adding zeros. `None` if a header is incomplete. The transport
-/// checksum then can't be verified.
+/// Restores a truncated frame to its original length by adding zeros. `None` if a header is incomplete. Without a
+/// complete header, the transport checksum can't be verified.
 pub fn filled(frame: &Captured) -> Option<Vec<u8>> {
     let captured = frame.bytes.len();
     if captured < ethernet::LENGTH {

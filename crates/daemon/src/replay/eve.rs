@@ -1,4 +1,4 @@
-//! Writes the records of a replay as lines of EVE JSON. They are written synchronously, so that none is lost.
+//! Writes the records of a replay as lines of EVE JSON. Records are written synchronously, so that none is lost.
 
 use std::io::{BufWriter, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -50,7 +50,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Write to the configured target. If it is an existing file, lines are appended, as the daemon does.
+    /// Write to the configured target. If the target is an existing file, lines are appended, as the daemon does.
     ///
     /// # Errors
     /// The file can't be opened, or no process listens at the socket.
@@ -126,7 +126,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Write the inspection statistics if their interval has passed. At the end, write them in any case.
+    /// Write the inspection statistics if their interval has passed. At the end, write the statistics in any case.
     ///
     /// # Errors
     /// A line can't be written.
@@ -145,7 +145,7 @@ impl Lines {
         self.write(&scene.statistics(now, counted))
     }
 
-    /// Flush all lines. Returns their number.
+    /// Flush all lines. Returns the number of lines.
     ///
     /// # Errors
     /// The lines can't be written.

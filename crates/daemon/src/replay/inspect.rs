@@ -31,7 +31,8 @@ const ROOM: usize = 2_048;
 const MTU: u16 = 65_000;
 /// Number of frames between two progress reports.
 const PERIOD: u64 = 1 << 16;
-/// Frames captured within this interval may be searched together. Their alerts then have the time of the first frame.
+/// Frames captured within this interval may be searched together. The alerts of these frames then have the time of the
+/// first frame.
 const TOGETHER: Duration = Duration::from_micros(100);
 /// Length of a packet header in a capture file.
 const PACKET_HEADER: u64 = 16;
@@ -49,7 +50,7 @@ pub struct Inspect {
     pub classes: Option<PathBuf>,
     /// Networks of `$HOME_NET`. If empty, the private address ranges.
     pub home: Vec<NetFilter>,
-    /// Other variables of the rules. Their names are without `$`.
+    /// Other variables of the rules. The names of variables are without `$`.
     pub variables: Vec<(String, String)>,
     /// Path of a file for records of all types.
     pub eve: Option<PathBuf>,
@@ -126,7 +127,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Whether a variable contains ports. Its name or its value determines this.
+/// Whether a variable contains ports. The name or the value of the variable determines this.
 fn is_of_ports(name: &str, value: &str) -> bool {
     let is_numeric = value.contains(|c: char| c.is_ascii_digit())
         && !value.contains("::")

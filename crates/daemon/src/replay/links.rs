@@ -4,8 +4,8 @@
 
 use sluice_wire::ethernet::ethertype::{IPV4, IPV6};
 
-/// Destination MAC of a frame whose link-layer header was not captured. The receiving interface replaces it by its own
-/// address.
+/// Destination MAC of a frame whose link-layer header was not captured. The receiving interface replaces this MAC by
+/// its own address.
 pub const NO_ADDRESS: [u8; 6] = [0; 6];
 /// Source MAC of a frame whose link-layer header was not captured: a locally administered address.
 const SOURCE: [u8; 6] = [2, 0x53, 0x6c, 0, 2, 0];
@@ -37,7 +37,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// The link type with a number. `None` if it is not supported.
+    /// The link type with a number. `None` if the link type is not supported.
     pub fn of(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::Null,

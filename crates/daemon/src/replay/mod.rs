@@ -42,7 +42,7 @@ pub struct Replay {
     pub inputs: Vec<(String, PathBuf)>,
     /// Number of workers that replaces the configured one.
     pub outputs: Vec<(String, PathBuf)>,
-    /// File for inspection records that replaces the configured target. It is truncated.
+    /// File for inspection records that replaces the configured target. The file is truncated.
     pub workers: Option<u16>,
     /// File for inspection records instead of the configured target; it is truncated.
     pub eve: Option<PathBuf>,
@@ -226,7 +226,7 @@ fn lines(config: &Config, request: &Replay) -> Result<Option<Lines>, EveError> {
     }
 }
 
-/// Index of the input with the earliest next frame. If several are equal, the first one.
+/// Index of the input with the earliest next frame. If several inputs have the same time, the first of them is used.
 pub(crate) fn earliest(inputs: &[(PortIndex, Input)]) -> Option<usize> {
     let times = inputs.iter().enumerate();
     let times = times.filter_map(|(place, (_, input))| Some((input.next_time()?, place)));

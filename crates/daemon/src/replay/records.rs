@@ -1,4 +1,5 @@
-//! The workers' alerts and records. Their order and flow numbers do not depend on the number of workers and shards.
+//! The workers' alerts and records. The order of alerts and records, and their flow numbers, do not depend on the
+//! number of workers and shards.
 
 use std::collections::HashMap;
 
@@ -63,7 +64,8 @@ pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
 pub struct Recorder {
     queues: Vec<Queues>,
     told: Vec<Told>,
-    /// Flow number in the output for each flow number of a shard. They are assigned in the order of first appearance.
+    /// Flow number in the output for each flow number of a shard. Output numbers are assigned in the order of first
+    /// appearance.
     numbers: HashMap<u64, u64>,
     last: u64,
 }

@@ -149,7 +149,7 @@ impl<'m> World<'m> {
         })
     }
 
-    /// Create a world at time 0. Its workers measure cycles with the given counter.
+    /// Create a world at time 0. The world's workers measure cycles with the given counter.
     ///
     /// # Errors
     /// The configuration can't be converted to engine parameters.

@@ -1,4 +1,4 @@
-//! Route feed from the kernel's routing table in a namespace. It contains the routes of BIRD and of `ip route`.
+//! Route feed from the kernel's routing table in a namespace. The table contains the routes of BIRD and of `ip route`.
 
 use std::io;
 use std::os::unix::net::UnixDatagram as Socket;
@@ -36,7 +36,8 @@ pub struct KernelSettings {
 /// addresses without a notification.
 const GROUPS: u32 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (32 - 1) | 1 | 1 << (5 - 1) | 1 << (9 - 1);
 
-/// Size of the receive buffer for notifications while the control thread is busy. It holds about 100,000 routes.
+/// Size of the receive buffer for notifications while the control thread is busy. The buffer holds about 100,000
+/// routes.
 const BUFFER: usize = 32 << 20;
 
 /// Maximum length of a message, which is that of a dump.
@@ -79,7 +80,7 @@ fn open(namespace: Option<&Path>) -> io::Result<Socket> {
     within(namespace, socket)
 }
 
-/// Dumps to request, in this order. Each must complete before the next is requested.
+/// Dumps to request, in this order. Each dump must complete before the next dump is requested.
 const LISTINGS: [(u16, u8, usize); 3] = [
     (kind::GET_NEXT_HOP, 0, 8),
     (kind::GET_ROUTE, INET, 12),
@@ -128,7 +129,7 @@ async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
 
 /// State of the dump of all tables.
 struct Listing {
-    /// Index in [`LISTINGS`] of the current dump. If all are complete, their number.
+    /// Index in [`LISTINGS`] of the current dump. If all dumps are complete, the index equals the number of listings.
     next: usize,
     /// Whether a change requires another dump.
     is_outdated: bool,

@@ -1,5 +1,5 @@
 //! Route feeds: an FPM server for each router that has one configured, and listeners on the kernel routing tables of
-//! namespaces. Both add the received routes to the router's RIB.
+//! namespaces. All feeds add the received routes to the router's RIB.
 
 mod kernel;
 mod keys;
@@ -91,7 +91,7 @@ impl Settings {
 struct Tally {
     connections: AtomicU64,
     refused: Refusals,
-    /// Time of the last log message about a rejected peer. It limits the rate of such messages.
+    /// Time of the last log message about a rejected peer. This time limits the rate of such messages.
     complained: Mutex<Option<Duration>>,
     broken: AtomicU64,
     panics: AtomicU64,
@@ -121,7 +121,7 @@ pub struct Standing {
     pub refused: [u64; Refusal::ALL.len()],
     /// Number of connections that were closed because of invalid data.
     pub broken: u64,
-    /// Number of panics. Each of them ended a connection.
+    /// Number of panics. Each panic has ended a connection.
     pub panics: u64,
     /// Number of routes that were removed because the daemon did not send them again.
     pub swept: u64,
@@ -190,7 +190,7 @@ impl Shared {
         self.began.elapsed()
     }
 
-    /// Count a rejected peer. At most one is logged per [`COMPLAINTS`].
+    /// Count a rejected peer. At most one rejection is logged per [`COMPLAINTS`].
     fn refuse(&self, peer: &Peer, refusal: Refusal) {
         self.tally.refused.add(refusal);
         let (now, mut complained) = (
@@ -214,7 +214,7 @@ impl Shared {
         state.replay.begin(self.now(), stale);
     }
 
-    /// Process received data. `follow` passes it to the feed.
+    /// Process received data. The callback `follow` passes the data to the feed.
     fn hear<R>(&self, mut follow: impl FnMut(&mut Feed, &mut Rib, sluice_route::Time) -> R) -> Option<R> {
         let (mut state, now, mut result) = (self.state(), self.now(), None);
         self.routes.change(&mut |rib| {
@@ -224,7 +224,7 @@ impl Shared {
         result
     }
 
-    /// Handle a disconnected peer. Its routes stay for the grace period.
+    /// Handle a disconnected peer. The peer's routes stay for the grace period.
     fn lose(&self, reason: &str) {
         let (mut state, mut stale) = (self.state(), 0);
         if state.peer.take().is_none() {

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Call `make` in the namespace of a file, on a separate thread. Without a namespace, call it on the calling thread.
+/// Call `make` in the namespace of a file, on a separate thread. Without a namespace, `make` is called on the calling
+/// thread.
 pub(crate) fn within<T: Send>(namespace: Option<&Path>, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let Some(path) = namespace else { return make() };
     let file = File::open(path)?;

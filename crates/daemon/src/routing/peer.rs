@@ -37,13 +37,13 @@ impl fmt::Display for Peer {
 /// Why a peer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its address is not among `peers`, or its user is not among `users`.
+    /// The peer's address is not among `peers`, or its user is not among `users`.
     NotNamed,
-    /// It sent no complete message within the time limit.
+    /// The peer sent no complete message within the time limit.
     Silent,
     /// Too many other connections arrived while it was waiting.
     Crowded,
-    /// It sent data that is not FPM.
+    /// The peer sent data that is not FPM.
     NotFpm,
 }
 

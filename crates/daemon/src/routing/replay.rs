@@ -44,7 +44,7 @@ impl Replay {
         }
     }
 
-    /// The daemon has connected. `stale` is the number of its stale routes.
+    /// The daemon has connected. `stale` is the number of the daemon's stale routes.
     pub fn begin(&mut self, now: Duration, stale: usize) {
         self.state = State::Replaying {
             since: now,
@@ -94,7 +94,8 @@ impl Replay {
         }
     }
 
-    /// Whether the stale routes must be removed now. `stale` is their number. Must be called again after each deadline.
+    /// Whether the stale routes must be removed now. `stale` is the number of stale routes. This function must be
+    /// called again after each deadline.
     pub fn is_over(&mut self, now: Duration, stale: usize) -> bool {
         let (over, next) = match self.state {
             State::Replaying { since, heard, before } => {
@@ -109,8 +110,8 @@ impl Replay {
         } else if let State::Replaying { since, heard, .. } = &mut self.state
             && now >= *heard + self.quiet
         {
-            // The daemon sends no data, but too many routes are stale. They are removed at the end of the grace period,
-            // unless more data arrives.
+            // The daemon sends no data, but too many routes are stale. Stale routes are removed at the end of the grace
+            // period, unless more data arrives.
             *heard = (*since + self.grace).max(now);
         }
         over

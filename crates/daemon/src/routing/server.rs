@@ -26,10 +26,11 @@ use super::peer::{Peer, Refusal};
 use super::{Hearing, Patience, Routes, Settings, Shared, count, keys, watched};
 use crate::socket::Socket;
 
-/// Bytes per read. They contain about 600 routes, which take the control thread 1 to 2 ms.
+/// Bytes per read. This number of bytes contains about 600 routes, which take the control thread 1 to 2 ms.
 const READ: usize = 64 * 1024;
 
-/// Maximum number of connections that wait for their first message. If it is exceeded, the oldest is closed.
+/// Maximum number of connections that wait for their first message. Above this maximum, the oldest such connection is
+/// closed.
 const WAITING: usize = 16;
 
 /// Maximum wait for the first message.

@@ -197,7 +197,7 @@ pub struct Request<'a> {
     pub xid: u32,
     /// Seconds since the client began to acquire or renew the lease.
     pub seconds: u16,
-    /// Broadcast flag. If it is set, the server must broadcast its replies.
+    /// Broadcast flag. If the flag is set, the server must broadcast its replies.
     pub broadcast: bool,
     /// Current address of the client. 0.0.0.0 if it has none.
     pub client: Ipv4Addr,

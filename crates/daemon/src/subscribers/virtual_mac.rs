@@ -67,7 +67,7 @@ pub struct VirtualMacs {
 }
 
 impl VirtualMacs {
-    /// Derive addresses with `key`. All of them begin with `prefix`, which may be empty and has at most three bytes.
+    /// Derive addresses with `key`. All addresses begin with `prefix`, which may be empty and has at most three bytes.
     ///
     /// # Errors
     /// The prefix is too long, or not the prefix of locally administered unicast addresses.

@@ -62,7 +62,7 @@ pub struct Target {
 pub struct Watched {
     /// Configuration of the uplink.
     pub uplink: Uplink,
-    /// Why the uplink is down. `None` if it is up.
+    /// Why the uplink is down. `None` if the uplink is up.
     pub down: Option<Cause>,
     /// Time of the last change between up and down.
     pub since: Duration,

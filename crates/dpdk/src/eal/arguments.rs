@@ -1,4 +1,4 @@
-//! Arguments of the EAL. They are derived from the configuration.
+//! Arguments of the EAL. The arguments are derived from the configuration.
 
 use super::EalError;
 use super::host::Host;
@@ -10,8 +10,8 @@ use crate::pci::{HugePages, Mode, reserve};
 pub struct EalRequirements {
     /// Bytes of DPDK memory for pools, rings and drivers.
     pub bytes: usize,
-    /// Bytes that ports that are attached later may need. Without hugepages, this memory is reserved if available; it
-    /// costs nothing until it is used.
+    /// Bytes that ports that are attached later may need. Without hugepages, this memory is reserved if available;
+    /// reserved memory costs nothing until it is used.
     pub spare_bytes: usize,
     /// Cores to which workers are pinned.
     pub cores: Vec<usize>,
@@ -54,7 +54,7 @@ pub enum HugepageReason {
     Card(PciAddress, Mode),
 }
 
-/// Error: hugepages are required, but disabled or too few. Its text has the form "problem: remedy".
+/// Error: hugepages are required, but disabled or too few. The error text has the form "problem: remedy".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} and {}: {}",

@@ -54,7 +54,7 @@ fn meaning(lines: &[String]) -> Option<&'static str> {
     })
 }
 
-/// The last lines of DPDK's log. Their meaning, if known, precedes them.
+/// The last lines of DPDK's log. The meaning of the lines, if known, precedes them.
 pub(crate) fn last_words(count: usize) -> String {
     let lines = recent_lines(MEANT);
     let words = lines[lines.len().saturating_sub(count)..].join("; ");

@@ -1,5 +1,5 @@
-//! Resources of the machine and the process. They are checked before DPDK starts, because DPDK's error codes are not
-//! specific.
+//! Resources of the machine and the process. The resources are checked before DPDK starts, because DPDK's error codes
+//! are not specific.
 
 use std::fs;
 

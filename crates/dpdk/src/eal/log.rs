@@ -1,4 +1,4 @@
-//! DPDK's log. It is kept in memory and not printed. Errors quote its last lines. With the environment variable
+//! DPDK's log. The log is kept in memory and not printed. Errors quote its last lines. With the environment variable
 //! `SLUICE_DPDK_LOG`, all of it is printed.
 
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ pub fn recent_lines(count: usize) -> Vec<String> {
 
 /// Redirect DPDK's log to this module.
 pub(super) fn open() {
-    // SAFETY: `write` is a static function that any thread may call. If this fails, the log goes to stderr.
+    // SAFETY: `write` is a static function that any thread may call. If the call fails, the log goes to stderr.
     unsafe { sys::sluice_log_open(Some(write)) };
 }
 
@@ -54,7 +54,8 @@ extern "C" fn say_nothing() -> i32 {
     0
 }
 
-/// Silence libbpf and libxdp. They write to stderr, even about steps that fail on the way to a working device.
+/// Silence libbpf and libxdp. Both libraries write to stderr, even about steps that fail on the way to a working
+/// device.
 pub(super) fn quiet_libraries() {
     if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
         return;

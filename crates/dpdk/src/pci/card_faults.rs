@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{Card, Mode, Process, System, UIO, VFIO, text};
 use crate::device::PciAddress;
 
-/// Fault that prevents a card from being opened. Its text has the form "problem: remedy".
+/// Fault that prevents a card from being opened. The fault's text has the form "problem: remedy".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardFault {
     /// No device has this address.

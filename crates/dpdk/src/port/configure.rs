@@ -205,7 +205,8 @@ impl Port {
         if self.choice.driver == Driver::Bond {
             // This must be done before LACP sends its first frame.
             self.share_mac();
-            // SAFETY: the port is a configured bond. If it rejects the period, it keeps its default of 10 ms.
+            // SAFETY: the port is a configured bond. If the bond rejects the period, the bond keeps its default of 10
+            // ms.
             unsafe { sys::sluice_bond_look_every(self.number, LINK_PERIOD) };
         }
         // SAFETY: the port is configured.

@@ -1,4 +1,4 @@
-//! Members of a bond. They are ports that can be removed and added while the other members keep running.
+//! Members of a bond. Members are ports that can be removed and added while the other members keep running.
 
 use std::ffi::{CStr, CString};
 use std::sync::PoisonError;
@@ -11,8 +11,8 @@ use crate::interface::{AllMulticast, Interface};
 use crate::presence::Origin;
 use crate::sys;
 
-/// An open member. It is stopped and closed when it is dropped. Before that, the bond must have removed it or must be
-/// closed.
+/// An open member. The member is stopped and closed when it is dropped. Before that, the bond must have removed it or
+/// must be closed.
 #[derive(Debug)]
 pub struct Member {
     number: u16,
@@ -37,7 +37,8 @@ impl Drop for Member {
 pub(super) struct Place {
     device: Device,
     member: Option<Member>,
-    /// Kernel interface of the member. It is queried because DPDK's driver always reports that the link is up.
+    /// Kernel interface of the member. The interface is queried because DPDK's driver always reports that the link is
+    /// up.
     interface: Option<Interface>,
 }
 
@@ -64,7 +65,7 @@ impl Opening<'_> {
         choose(device, self.plan.mtu, 1, Some(wanted)).driver
     }
 
-    /// Probe a member in DPDK. Also returns DPDK's name for it.
+    /// Probe a member in DPDK. Also returns DPDK's name of the member.
     fn member(&self, device: &Device) -> Result<(Member, CString), PortError> {
         let origin = Origin::of(device);
         let probed = self.probe(device, self.driver(device))?;
@@ -128,8 +129,8 @@ impl Port {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the port's device has been removed, or the kernel requests its removal. The port must then be closed.
-    /// For a bond, this is the case when no member is left.
+    /// Whether the port's device has been removed, or the kernel requests its removal. The port must then be closed. A
+    /// bond must be closed when no member is left.
     pub fn is_gone(&self) -> bool {
         let places = self.places();
         let is_left = |place: &Place| place.member.is_some() && !place.is_gone();
@@ -139,7 +140,8 @@ impl Port {
         }
     }
 
-    /// Whether any member has a carrier. This is checked because DPDK does not report it. True for other ports.
+    /// Whether any member has a carrier. The carrier is checked because DPDK does not report it. Returns true for ports
+    /// that are not bonds.
     pub(super) fn has_carrier(&self) -> bool {
         let places = self.places();
         places.is_empty() || places.iter().any(Place::serves)
@@ -197,7 +199,7 @@ impl Port {
         }
     }
 
-    /// Open a member whose device is available again. It is then passed to [`Port::join_member`].
+    /// Open a member whose device is available again. The member is then passed to [`Port::join_member`].
     ///
     /// # Errors
     /// The member can't be opened.

@@ -31,7 +31,7 @@ enum Listener {
 }
 
 impl Listener {
-    /// Check the path. If it is a socket that a killed process has left, it is removed.
+    /// Check the path. A socket that a killed process has left is removed.
     fn at(path: &str) -> Self {
         match std::os::unix::net::UnixStream::connect(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Listener::Nobody,
@@ -85,7 +85,8 @@ pub(super) const TAKE_MAC: &str = "take its MAC address";
 pub(super) struct Probed {
     pub(super) number: u16,
     pub(super) name: CString,
-    /// Whether the probe has created the device. If so, it is removed when the port is closed.
+    /// Whether the probe has created the device. A device that the probe has created is removed when the port is
+    /// closed.
     pub(super) detach: bool,
     /// All-multicast mode of a kernel interface as long as the port is open.
     pub(super) multicasts: Option<AllMulticast>,

@@ -1,4 +1,4 @@
-//! XDP sockets that DPDK leaves open when it closes a port. Unless they are closed, the interface's queue stays
+//! XDP sockets that DPDK leaves open when it closes a port. Unless the sockets are closed, the interface's queue stays
 //! occupied until the process ends.
 
 use std::fs;
@@ -24,7 +24,7 @@ impl Sockets {
         opened
     }
 
-    /// Close those of the sockets that are still open. They must no longer be in use.
+    /// Close those of the sockets that are still open. The sockets must no longer be in use.
     pub(super) fn close(&mut self) {
         for (number, known) in self.0.drain(..) {
             if inode(number) == Some(known) {

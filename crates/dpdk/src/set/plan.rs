@@ -6,7 +6,7 @@ use crate::eal::EalRequirements;
 use crate::pool::{AF_XDP_BUFFER, HEADROOM, JUMBO_BUFFER, ORDINARY_BUFFER, PoolSize};
 use crate::port::PortPlan;
 
-/// Requested number of descriptors per queue. A device with a lower maximum reduces it.
+/// Requested number of descriptors per queue. A device with a lower maximum uses fewer descriptors.
 pub(crate) const DESCRIPTORS: u32 = 1024;
 
 /// Largest MTU with which AF_PACKET uses frames of 2,048 bytes.
@@ -162,7 +162,7 @@ impl Plan {
     }
 }
 
-/// Buffer size for frames of an MTU. It includes the Ethernet header, two VLAN tags, and virtio's overhead.
+/// Buffer size for frames of an MTU. The size includes the Ethernet header, two VLAN tags, and virtio's overhead.
 pub(super) fn room_of(mtu: u16) -> u16 {
     (HEADROOM + mtu.min(9600) + 64)
         .next_multiple_of(64)

@@ -39,7 +39,7 @@ impl Functions {
     pub const L4_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L4_SOURCE_ONLY);
     /// Hash only the destination port of the ports.
     pub const L4_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L4_DESTINATION_ONLY);
-    /// Functions that have no constant here. They may be read from a device, but are never requested.
+    /// Functions that have no constant here. Such functions may be read from a device, but are never requested.
     pub const BEYOND: Self = Self(sys::SLUICE_HASH_BEYOND);
 
     const ADDRESSES: [Self; 2] = [
@@ -76,8 +76,8 @@ impl Functions {
         Self(self.0 & others.0)
     }
 
-    /// Functions to request for a steering, among those that the device offers. They include each address family for
-    /// which the steering is possible. `None` if it is possible for neither.
+    /// Functions to request for a steering, among those that the device offers. The result includes each address family
+    /// for which the steering is possible. `None` if the steering is possible for neither IPv4 nor IPv6.
     ///
     /// For [`Steering::Source`], TCP and UDP are hashed like any other IP packet, because drivers interpret "source
     /// address only" for TCP and UDP differently: some also hash the ports.
@@ -100,7 +100,7 @@ impl Functions {
         (!asked.is_empty() && self.contains(subset)).then_some(asked | subset)
     }
 
-    /// Functions to request if the steering is not possible. They are all functions that distribute at least some
+    /// Functions to request if the steering is not possible. The result is all functions that distribute at least some
     /// packets.
     pub(super) fn to_spread(self) -> Self {
         let all = Self::ADDRESSES[0] | Self::ADDRESSES[1] | Self::PORTS[0] | Self::PORTS[1];
@@ -179,7 +179,7 @@ impl fmt::Debug for Functions {
 }
 
 impl fmt::Display for Functions {
-    /// Write the fields for operators. If they are the same for all packet types, they are written only once.
+    /// Write the fields for operators. Fields that are the same for all packet types are written only once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(steering) = self.steering() {
             return write!(f, "{steering}");

@@ -12,13 +12,13 @@ pub(crate) trait HashDevice {
     fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal>;
     /// Read the settings in use from the device.
     fn hash(&self, key_bytes: usize) -> Result<Hash, Refusal>;
-    /// Set a table. It must have as many entries as the table of the device.
+    /// Set a table. The table must have as many entries as the table of the device.
     fn set_table(&self, table: &[u16]) -> Result<(), Refusal>;
     /// Read the table in use.
     fn table(&self, entries: u16) -> Result<Vec<u16>, Refusal>;
 }
 
-/// The device rejected a request. The text is that of its error number.
+/// The device rejected a request. The text is that of the returned error number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) String);
 
@@ -26,7 +26,7 @@ pub(crate) struct Refusal(pub(crate) String);
 #[derive(Clone, Debug)]
 pub(crate) struct Hash {
     pub(crate) functions: Functions,
-    /// The key in use. `None` if the device does not report it.
+    /// The key in use. `None` if the device does not report its key.
     pub(crate) key: Option<HashKey>,
     /// Whether the device delivers the hash together with the frame.
     pub(crate) delivered: bool,
@@ -221,8 +221,8 @@ fn agree(
                 return None;
             }
         };
-        // Some devices accept functions and key when they are configured, others when they are running. Setting them
-        // again may interrupt traffic, so they are set again only if they differ.
+        // Some devices accept functions and key when they are configured, others when they are running. Setting
+        // functions and key again may interrupt traffic, so both are set again only if they differ.
         let as_wished =
             |hash: &Hash| hash.functions == attempt.functions && (attempt.key.is_none() || attempt.key == hash.key);
         if !as_wished(&hash) {

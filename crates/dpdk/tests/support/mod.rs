@@ -169,7 +169,7 @@ pub fn private_path(name: &str) -> String {
         .into_owned()
 }
 
-/// A frame of the local experimental EtherType 0x88b5 that contains its number. It has at least 22 bytes.
+/// A frame of the local experimental EtherType 0x88b5 that contains its number. The frame has at least 22 bytes.
 pub fn frame(number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0xff; 6];
     bytes.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
@@ -266,8 +266,8 @@ pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, l
     }
 }
 
-/// Number of frames that a kernel may lose in one exchange. Under memory pressure, it fails to allocate memory for
-/// large frames.
+/// Number of frames that a kernel may lose in one exchange. Under memory pressure, the kernel fails to allocate memory
+/// for large frames.
 const LOSSES: usize = 8;
 
 /// Like [`exchange`], but through a kernel, so frames that are lost are sent again.

@@ -1,5 +1,5 @@
-//! Regular expressions with PCRE2. They are compiled once; a search allocates nothing, has a step limit, and supports data that
-//! may continue.
+//! Regular expressions with PCRE2. Each expression is compiled once; a search allocates nothing, has a step limit, and supports
+//! data that may continue.
 
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -187,7 +187,7 @@ pub struct Matcher {
 unsafe impl Send for Matcher {}
 
 impl Matcher {
-    /// Creates the scratch state of a worker. It allocates; searches do not.
+    /// Creates the scratch state of a worker. Only this function allocates memory; searches do not.
     pub fn new() -> Self {
         // SAFETY: constructors with default contexts; null is checked below.
         let made = unsafe {

@@ -1,10 +1,10 @@
 //! nDPI: identifies the application of a flow.
 //!
-//! nDPI is C code that parses untrusted data. It is linked dynamically, so that security updates of the distribution
-//! apply. The binding isolates nDPI as far as possible. nDPI allocates from a fixed arena per core and can free only
-//! memory of that arena. All memory allocated for a flow is released with the flow, including leaked memory. nDPI
-//! receives only complete packets of the flow's protocol. Its accesses within its own memory, and its run time, can't be
-//! limited.
+//! nDPI is C code that parses untrusted data. The library is linked dynamically, so that security updates of the
+//! distribution apply. The binding isolates nDPI as far as possible. nDPI allocates from a fixed arena per core and can
+//! free only memory of that arena. All memory allocated for a flow is released with the flow, including leaked memory.
+//! nDPI receives only complete packets of the flow's protocol. The accesses of nDPI within its own memory, and its run
+//! time, can't be limited.
 //!
 //! A [`DetectionModule`] contains all that a core needs: nDPI's tables, slots for the flows under identification, and
 //! the arena. Creating one allocates some megabytes; packets allocate only from the arena.
@@ -36,8 +36,8 @@ pub enum Error {
     Start,
 }
 
-/// Protocol numbers that nDPI reports for a flow; 0 is unknown. Both are set if one protocol carries the other: 91 with
-/// 126 is Google over TLS.
+/// Protocol numbers that nDPI reports for a flow; 0 is unknown. Both numbers are set if one protocol carries the other:
+/// 91 with 126 is Google over TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProtocolPair {
     /// Number of the carrying protocol.
@@ -327,8 +327,8 @@ fn zeroed_flows(flows: u32) -> Box<[raw::ndpi_flow_struct]> {
     unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, flows as usize)) }
 }
 
-/// Triggers lazy initialisation in libgcrypt (ciphers for QUIC) and the C library (time zone). Both keep the memory that
-/// they allocate.
+/// Triggers lazy initialisation in libgcrypt (ciphers for QUIC) and the C library (time zone). Both libraries keep the
+/// memory that they allocate.
 fn warm_up() -> Result<(), Error> {
     let key = [0u8; 32];
     for mode in [raw::GCRY_CIPHER_MODE_ECB, raw::GCRY_CIPHER_MODE_GCM] {

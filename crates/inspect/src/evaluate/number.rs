@@ -4,7 +4,7 @@ use super::{BufferSource, Cursor, Evaluator, RuleResult};
 use crate::signature::{ByteTest, Comparison, NumberField, NumberFormat};
 
 impl Evaluator {
-    /// Reads a number. Returns it with the offset at which its bytes end.
+    /// Reads a number. Returns the number with the offset at which its bytes end.
     pub(super) fn read(
         &self,
         number: &NumberField,

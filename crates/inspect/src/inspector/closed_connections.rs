@@ -42,7 +42,7 @@ impl ClosedConnections {
         }
     }
 
-    /// Set and tag of a connection. Both directions of a connection have the same.
+    /// Set and tag of a connection. Both directions of a connection have the same set and tag.
     fn find(&self, ends: &Endpoints) -> (usize, u32) {
         let end = |address: IpAddr, port: u16| {
             let bits = match address {

@@ -170,7 +170,7 @@ impl PacketDetection<'_> {
         let work = &evaluator.work;
         (scratch, move |id, _| {
             let rules = group.rules(id);
-            // The search continues even without budget, because the stream state must be updated. Its further matches are
+            // The search continues even without budget, because the stream state must be updated. Further matches are
             // ignored.
             if work.charge(LOOKUP_COST * (1 + rules.len() as u32)) {
                 rules.iter().for_each(|&rule| found.add(rule));

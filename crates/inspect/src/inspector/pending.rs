@@ -17,7 +17,7 @@ const NO_LIST: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PendingRules {
-    /// Whether any rule may be stored. For most flows this is false, and no other field is read.
+    /// Whether any rule may be stored. For most flows no rule may be stored, and no other field is read.
     any: bool,
     /// Index of the list that stores all rules if they exceed the inline capacity.
     list: u32,

@@ -18,7 +18,7 @@ use super::{Fingerprint, PatternClass, PatternGroup, Prefilter, Search};
 use crate::bindings::vectorscan::{self, Database, Platform};
 
 const MAGIC: &[u8; 8] = b"SLUICEPF";
-/// Version of the file format. It is incremented with every change of the format.
+/// Version of the file format. The version is incremented with every change of the format.
 const FORMAT: u32 = 2;
 /// Bytes of the field with the library's version.
 const VERSION: usize = 64;
@@ -116,8 +116,8 @@ impl Prefilter {
         Ok(())
     }
 
-    /// Loads a file that [`Prefilter::store`] wrote. Its content must equal the result of compiling these signatures on
-    /// this machine.
+    /// Loads a file that [`Prefilter::store`] wrote. The content of the file must equal the result of compiling these
+    /// signatures on this machine.
     pub fn load(path: &Path, expected: Fingerprint) -> Result<Prefilter, CacheError> {
         let file = read(path)?;
         let mut reader = Reader(&file);

@@ -30,8 +30,8 @@ pub fn choice(signature: &Signature) -> PatternChoice {
     if is_of_event(signature) {
         return PatternChoice::Event;
     }
-    // The hash of a file is available only at the end of the file. Its start is no longer retained then, so nothing can be searched
-    // for earlier.
+    // The hash of a file is available only at the end of the file. The start of the file is no longer retained then, so the search
+    // begins only there.
     if let Some(hash) = signature.file_hashes().next() {
         return PatternChoice::All(hash);
     }

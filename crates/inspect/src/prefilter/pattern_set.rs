@@ -37,7 +37,7 @@ pub struct PatternSet {
 }
 
 impl PatternSet {
-    /// Chooses a pattern for each signature. This takes milliseconds for thousands of signatures.
+    /// Chooses a pattern for each signature. The choice takes milliseconds for thousands of signatures.
     pub fn of<'s>(signatures: impl IntoIterator<Item = &'s Signature>) -> PatternSet {
         let mut plan = PatternSet {
             literals: std::array::from_fn(|_| BTreeMap::new()),

@@ -1,8 +1,9 @@
-//! Decoder for Brotli (RFC 7932). It decodes the bytes as they arrive, in steps of a few thousand bytes, so that each step can
-//! be charged to the work budget before the next step begins.
+//! Decoder for Brotli (RFC 7932). The decoder processes the bytes as they arrive, in steps of a few thousand bytes, so that
+//! each step can be charged to the work budget before the next step begins.
 //!
-//! The dictionary and the transforms are those of `brotli-decompressor`. Its decoder is not used, because it may produce up
-//! to a whole window, 16 MiB, between two input segments, and 12 bytes of input suffice to request that (decision 0023).
+//! The dictionary and the transforms are those of `brotli-decompressor`. The decoder of that crate is not used, because it may
+//! produce up to a whole window, 16 MiB, between two input segments, and 12 bytes of input suffice to request that (decision
+//! 0023).
 
 mod bits;
 mod code;
@@ -27,7 +28,7 @@ const COMMAND: u32 = 6;
 const LITERAL: u32 = 1;
 /// Number of pages of the largest window: 16 MiB.
 const WINDOW_PAGES: usize = (1 << 24) / PAGE;
-/// Maximum number of pages with tables. They hold 256 codes of each kind; a code does not cross a page boundary.
+/// Maximum number of pages with tables. The pages hold 256 codes of each kind; a code does not cross a page boundary.
 const TABLE_PAGES: usize = 24;
 const _: () = {
     let all = 256 * (256 + code::ALPHABET + header::DISTANCE_ALPHABET + 3 * EXTRA_ENTRIES);

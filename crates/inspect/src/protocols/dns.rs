@@ -10,7 +10,7 @@ use crate::signature::Buffer;
 
 /// Maximum number of parsed questions of a message.
 pub const QUESTIONS: usize = 16;
-/// Number of bytes retained of a message over TCP. The questions are at its start.
+/// Number of bytes retained of a message over TCP. The questions are at the start of a message.
 pub const KEPT: usize = 512;
 const HEADER: usize = 12;
 const JUMPS: usize = 16;

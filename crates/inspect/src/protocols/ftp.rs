@@ -185,7 +185,8 @@ impl Ftp {
     }
 }
 
-/// Reports a line as a separate message. Its slot is released immediately, so that idle connections occupy no slots.
+/// Reports a line as a separate message. The slot of the message is released immediately, so that idle connections
+/// occupy no slots.
 fn report<S: FnMut(Slot<'_>, MessageEvent)>(
     store: &mut ParserPools,
     toward: Toward,

@@ -456,7 +456,7 @@ impl Connection {
                 return;
             }
         }
-        // A push promise contains a request on behalf of the client. The response to it is on another stream.
+        // A push promise contains a request on behalf of the client. The response to this request is on another stream.
         if promise {
             return;
         }
@@ -499,7 +499,7 @@ impl Connection {
         }
     }
 
-    /// Returns the stream with this number. If it does not exist, it is allocated from the pool.
+    /// Returns the stream with this number. A stream that does not exist yet is allocated from the pool.
     fn stream<S>(&mut self, store: &mut ParserPools, toward: Toward, id: u32, sink: &mut S) -> Option<&mut Stream>
     where
         S: FnMut(Slot<'_>, MessageEvent),

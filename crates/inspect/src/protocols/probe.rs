@@ -244,7 +244,7 @@ fn http(head: &Head<'_>) -> Confidence {
             None if full => Certain,
             None => NeedMore,
         },
-        // Target of `OPTIONS`. It also occurs in other protocols: `STAT *`, `EXPN *@host`.
+        // Target of `OPTIONS`. The same target occurs in other protocols: `STAT *`, `EXPN *@host`.
         [b'*', rest @ ..] => {
             let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
             match &rest[blanks..] {

@@ -79,8 +79,8 @@ pub struct BufferLimits {
     pub user_agent: u32,
     /// [`Buffer::HttpStatusMessage`].
     pub status_message: u32,
-    /// The window of a body, which [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share. When it moves on, at least half
-    /// of it is retained. A body is never truncated.
+    /// The window of a body, which [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share. When the window moves on, at least
+    /// half of its bytes are retained. A body is never truncated.
     pub body: u32,
 }
 
@@ -486,7 +486,7 @@ pub struct Slot<'a>(Option<Open<'a>>);
 pub struct FieldView<'a> {
     /// Bytes of the buffer; for a body, only the most recent bytes.
     pub bytes: &'a [u8],
-    /// Offset of `bytes` from the start of the buffer. It is 0 except for a body.
+    /// Offset of `bytes` from the start of the buffer. The offset is 0 except for a body.
     pub base: u64,
     /// The buffer will not grow any more.
     pub complete: bool,

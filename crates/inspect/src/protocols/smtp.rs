@@ -386,7 +386,7 @@ impl MailSession {
         }
     }
 
-    /// Handles a part of a body line. `text` is the line without its end.
+    /// Handles a part of a body line. `text` is the line without the line break.
     fn body<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], text: &[u8], w: &mut MessageWriter<'_, S>) {
         match self.encoding {
             Encoding::Plain => w.body(line),

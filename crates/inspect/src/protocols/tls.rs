@@ -132,7 +132,7 @@ impl ClientHello {
         if self.is_done() || bytes.is_empty() {
             return;
         }
-        // The hello is parsed completely even if the budget is exhausted; in that case only its rules are not evaluated.
+        // The hello is parsed completely even if the budget is exhausted; without budget, only the hello's rules are skipped.
         store.work.charge(HASHED * bytes.len() as u32);
         let begins = (self.header == 0 || self.bare) && self.step == Step::Kind && self.need == 1;
         let (handle, seen) = (self.handle, self.seen);

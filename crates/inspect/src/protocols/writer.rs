@@ -122,7 +122,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Edits the bytes that are written but not visible. `edit` returns how many of them remain.
+    /// Edits the bytes that are written but not visible. `edit` returns the number of bytes that remain.
     pub fn edit(&mut self, buffer: Buffer, edit: impl FnOnce(&mut [u8]) -> usize) {
         if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
             let length = edit(field.written());

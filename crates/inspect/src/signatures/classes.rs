@@ -59,8 +59,8 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Parses a `classification.config`. Its classes are added to the default classes; a class of the same name
-    /// replaces the default.
+    /// Parses a `classification.config`. The classes of the file are added to the default classes; a class of the same
+    /// name replaces the default.
     pub fn read(text: &str) -> Result<Classes, ClassesError> {
         let mut classes = Classes::default();
         for (line, text) in (1..).zip(text.lines()) {

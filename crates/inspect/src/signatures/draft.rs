@@ -14,7 +14,7 @@ pub(super) struct Step<'a> {
     pub condition: Condition,
     /// The condition is the first one after an option that selected its buffer, so it has no preceding match in it.
     pub fresh: bool,
-    /// The condition names no buffer. If it is relative, it inspects the buffer of the preceding match.
+    /// The condition names no buffer. A relative condition inspects the buffer of the preceding match.
     pub floating: bool,
 }
 

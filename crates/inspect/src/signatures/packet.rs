@@ -91,7 +91,7 @@ pub(super) fn ip_protocol(draft: &mut SignatureDraft, value: &str) -> Result<(),
     push(draft, Condition::IpProtocol { numbers, negated })
 }
 
-/// Parses bits. A sign before or after them selects the comparison.
+/// Parses bits. A sign before or after the bits selects the comparison.
 fn bits(text: &str, bit: fn(char) -> Option<u8>) -> Result<(Bits, u8), RuleError> {
     let unknown = || RuleError::Unknown {
         written: text.into(),

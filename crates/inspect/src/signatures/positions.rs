@@ -1,7 +1,8 @@
 //! Resolves the positions of a rule's conditions, once all of them are known.
 //!
-//! The dialects differ in what a relative condition refers to. After resolution it always refers to the end of the preceding
-//! match in the same buffer. Without a preceding match the position is counted from the start of the buffer.
+//! The dialects differ in what a relative condition refers to. After resolution, a relative condition always refers to the
+//! end of the preceding match in the same buffer. Without a preceding match the position is counted from the start of the
+//! buffer.
 
 use super::draft::Step;
 use super::{Dialect, RuleError};
@@ -158,7 +159,7 @@ fn is_kept(condition: &Condition) -> bool {
 }
 
 /// `.example.org` at the end of a buffer with a `dotprefix` transform: equivalent to `example.org` at the end, either at the
-/// start of the buffer or after a dot. This form needs no transform.
+/// start of the buffer or after a dot. The form with the dot needs no transform.
 fn with_dot(content: &Content, buffer: Buffer, steps: &[Transform]) -> Option<Vec<Condition>> {
     if *steps != [Transform::DotPrefix] {
         return None;

@@ -90,8 +90,8 @@ impl Variables {
         }
     }
 
-    /// Sets a variable of addresses, given its name without `$`: `[10.0.0.0/8,!10.1.0.0/16,$DMZ]`. Variables to which
-    /// it refers must already be set; if they change later, this set changes with them.
+    /// Sets a variable of addresses, given its name without `$`: `[10.0.0.0/8,!10.1.0.0/16,$DMZ]`. Variables in the
+    /// text must be set before; if the variables change later, the set changes, too.
     pub fn set_addresses(&mut self, name: &str, text: &str) -> Result<(), RuleError> {
         let mut changed = self.clone();
         changed.addresses.insert(variable(name)?.into(), text.into());
@@ -100,8 +100,8 @@ impl Variables {
         Ok(())
     }
 
-    /// Sets a variable of ports, given its name without `$`: `[80,8000:8080,!8001,$MORE]`. Variables to which it refers
-    /// must already be set; if they change later, this set changes with them.
+    /// Sets a variable of ports, given its name without `$`: `[80,8000:8080,!8001,$MORE]`. Variables in the text must
+    /// be set before; if the variables change later, the set changes, too.
     pub fn set_ports(&mut self, name: &str, text: &str) -> Result<(), RuleError> {
         let mut changed = self.clone();
         changed.ports.insert(variable(name)?.into(), text.into());

@@ -65,7 +65,7 @@ pub(super) struct Blocks<'m> {
     hasher: Hasher,
     /// Maximum number of blocks of a connection.
     share: usize,
-    /// Number of blocks that queued bytes must leave free for bytes that fill a gap. It applies to the connection's share and to the pool.
+    /// Number of blocks that queued bytes must leave free for bytes that fill a gap. The reserve applies to the connection's share and to the pool.
     reserve: usize,
     /// Blocks of each source. A source may have at most as many blocks as are free.
     sources: SourceQuota,

@@ -96,8 +96,8 @@ fn answers(peer: &Half, acknowledgment: u32) -> bool {
     peer.has(mark::SYN_CONFLICT) && acknowledgment == peer.new_initial.wrapping_add(1) && !own
 }
 
-/// Handles a reset. Its receiver accepts it if its sequence number is the expected one or, before the receiver knows a
-/// sequence number, if it acknowledges the SYN.
+/// Handles a reset. The receiver accepts a reset if its sequence number is the expected one or, before the receiver
+/// knows a sequence number, if it acknowledges the SYN.
 ///
 /// If the sequence number is exactly the expected one (RFC 5961, 3.2), which a blind attacker is unlikely to guess, most
 /// of the connection's blocks are [released](super::blocks::Blocks::cut).

@@ -13,7 +13,7 @@ use super::{Exception, StreamHandle, Streams, connection};
 /// Result for a segment. All segments except exceptions are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// The segment continues the stream. Its bytes from `from` to `to` are new and must be scanned. After them,
+    /// The segment continues the stream. The bytes of the segment from `from` to `to` are new and must be scanned. Next,
     /// [`Streams::next_queued`] returns the rest of a long segment and the queued bytes beyond a gap that the segment
     /// fills. The data before `from` was compared with the first copy; `rewritten` counts the bytes and flags that differed
     /// and were rewritten; the checksum was updated. A FIN without data is in order, too.
@@ -30,7 +30,7 @@ pub enum SegmentKind {
         /// Number of rewritten bytes and flags.
         rewritten: usize,
     },
-    /// The segment is beyond a gap. Its bytes are queued, and scanned when the gap is filled.
+    /// The segment is beyond a gap. The bytes of the segment are queued, and scanned when the gap is filled.
     OutOfOrder {
         /// Number of bytes and flags that differed from the first copy and were rewritten.
         rewritten: usize,
@@ -48,7 +48,7 @@ pub enum SegmentKind {
 /// Queued bytes that are now in order, or the rest of a long segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedData {
-    /// Number of bytes. These are the last bytes of the direction's view.
+    /// Number of bytes. The segment's bytes are the last bytes of the direction's view.
     pub length: usize,
     /// The stream ends with these bytes.
     pub ends: bool,
@@ -223,7 +223,7 @@ fn finish(side: &mut Half) -> bool {
     ends
 }
 
-/// Handles a segment beyond a gap. Its bytes are queued here, as they are by the receiver.
+/// Handles a segment beyond a gap. The bytes of the segment are queued here, as in the receiver.
 #[cold]
 fn out_of_order(
     side: &mut Half,
@@ -374,8 +374,8 @@ fn in_order(
 }
 
 /// Handles a segment in order that is followed by queued bytes, or is longer than a single append. Where the segment
-/// overlaps queued bytes, it is rewritten. Unacknowledged bytes are moved to blocks, because later bytes replace them in
-/// the window. Returns the number of bytes that differed.
+/// overlaps queued bytes, the segment is rewritten. Unacknowledged bytes are moved to blocks, because later bytes replace
+/// them in the window. Returns the number of bytes that differed.
 #[cold]
 fn fill(
     side: &mut Half,

@@ -52,7 +52,7 @@ pub(super) struct Half {
     pub next: u32,
     /// Highest acknowledgement number of the receiver.
     pub acked: u32,
-    /// Generation of this record. Both sides of a connection have the same.
+    /// Generation of this record. Both sides of a connection have the same generation.
     pub serial: u32,
     /// Source to which the blocks of this side are accounted.
     pub source: u16,
@@ -61,7 +61,7 @@ pub(super) struct Half {
     pub scale: u8,
     /// Index of the window.
     pub window: u32,
-    /// Number of bytes in the window's buffer. The last of them precedes `next`.
+    /// Number of bytes in the window's buffer. The last byte in the window precedes `next`.
     pub filled: u32,
     /// Number of released bytes.
     pub released: u64,

@@ -1,9 +1,9 @@
 //! Contiguous bytes that a direction released last, for rules and for the comparison of retransmissions. Older bytes that
 //! the receiver has not acknowledged are in blocks.
 //!
-//! A buffer has twice the size of the retained bytes. It fills from its beginning; when it is full, the retained bytes
-//! are moved to its beginning. The retained bytes are therefore always contiguous. Each byte is copied at most twice, and
-//! a third time if it leaves the buffer unacknowledged.
+//! A buffer has twice the size of the retained bytes. The buffer fills from its beginning; when it is full, the retained
+//! bytes are moved to its beginning. The retained bytes are therefore always contiguous. Each byte is copied at most
+//! twice, and a third time if it leaves the buffer unacknowledged.
 
 use super::Exception;
 use super::blocks::{Blocks, Comparison};
@@ -100,7 +100,7 @@ impl<'m> Windows<'m> {
         window as usize * self.capacity
     }
 
-    /// Maximum number of bytes of one append. The same number of bytes before them remains in the window.
+    /// Maximum number of bytes of one append. The same number of bytes before the appended bytes remains in the window.
     #[inline(always)]
     pub(super) fn max_append(&self) -> usize {
         self.keep
@@ -197,7 +197,7 @@ impl<'m> Windows<'m> {
     }
 
     /// Appends queued bytes that follow the side's last released byte, at most to the end of one block and one buffer.
-    /// Returns their number.
+    /// Returns the number of appended bytes.
     #[cold]
     pub(super) fn append_kept(&mut self, side: &mut Half, others: u32) -> usize {
         let length = self.blocks.run(side, side.next).len().min(self.keep);
@@ -224,7 +224,7 @@ impl<'m> Windows<'m> {
         (before, acknowledged.min(before))
     }
 
-    /// Compares bytes with the released bytes. They begin at `sequence` and end before the side's next byte.
+    /// Compares bytes with the released bytes. The compared bytes begin at `sequence` and end before the side's next byte.
     pub(super) fn compare(&self, side: &Half, sequence: u32, known: &[u8]) -> Comparison {
         let (before, from) = self.before(side, sequence, known.len());
         let first = sequence.wrapping_add(from as u32);

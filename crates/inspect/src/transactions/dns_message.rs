@@ -1,4 +1,5 @@
-//! Parser of complete DNS messages (RFC 1035, section 4) for a log. It allocates and is not used on the packet path.
+//! Parser of complete DNS messages (RFC 1035, section 4) for a log. The parser allocates memory and is not used on the
+//! packet path.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -9,7 +9,7 @@ use super::host::{ACK, Habits, Host, SYN};
 use super::random::Random;
 use crate::lab::{Lab, ends};
 
-/// Pattern of the rule. No other content contains its letters.
+/// Pattern of the rule. No other content contains the letters of this pattern.
 pub const PATTERN: &[u8] = b"MATCHME!";
 
 /// Number of steps after which a conversation of this length is complete, unless a rule ends it.

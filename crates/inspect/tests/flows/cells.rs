@@ -72,7 +72,7 @@ pub fn read(number: &NumberField, bytes: &[u8]) -> Option<i64> {
     i64::try_from(value).ok()
 }
 
-/// Encodes a number. `None` if it is too large for its field.
+/// Encodes a number. Returns `None` if the number is too large for its field.
 pub fn written(number: &NumberField, value: i64) -> Option<Vec<u8>> {
     let value = u64::try_from(value).ok()? << number.mask.map_or(0, u32::trailing_zeros).min(31);
     let count = usize::from(number.count);

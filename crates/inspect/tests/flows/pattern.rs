@@ -1,5 +1,5 @@
-//! Generates a shortest text that an expression matches. It consists of filler bytes wherever the expression allows a
-//! choice.
+//! Generates a shortest text that an expression matches. The text consists of filler bytes wherever the expression
+//! allows a choice.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};

@@ -26,7 +26,7 @@ pub struct Wire {
     pub ports: [u16; 2],
     pub ip: IpFields,
     pub icmp: Option<IcmpFields>,
-    /// TCP flags of the last packet with data. Earlier packets don't have them.
+    /// TCP flags of the last packet with data. Earlier packets don't have these flags.
     pub flags: Option<u8>,
     pub window: u16,
     /// Initial sequence numbers of client and server.

@@ -121,8 +121,8 @@ pub struct Outcome {
     pub parsed: (usize, usize),
 }
 
-/// Runs a conversation. Each part is split at the positions that `cut` returns for its length. Both directions are
-/// closed afterwards.
+/// Runs a conversation. Each part is split at the positions that `cut` returns for its length. Both directions of the
+/// connection are closed afterwards.
 #[allow(dead_code)]
 pub fn converse(
     capacity: &ParserCapacity,

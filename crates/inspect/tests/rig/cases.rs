@@ -6,7 +6,7 @@ use sluice_inspect::stream::{Exception, SegmentKind, StreamCapacity};
 use sluice_wire::key::Direction::{self, Forward, Reverse};
 use sluice_wire::tcp::flag;
 
-/// Initial sequence number of the client. Its sequence numbers soon wrap around at 2³².
+/// Initial sequence number of the client. The client's sequence numbers soon wrap around at 2³².
 pub const CLIENT: u32 = 0xffff_fff8;
 pub const SERVER: u32 = 5000;
 

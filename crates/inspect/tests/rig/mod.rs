@@ -30,8 +30,8 @@ pub fn streams(plan: &StreamCapacity) -> Streams<'static> {
     Streams::new(memory, plan, Hasher::new([1, 2])).expect("the plan fits")
 }
 
-/// A segment with a TCP header of 24 bytes and data. Its window is 65,535, and a SYN offers no window scale. Its checksum
-/// is valid over a pseudo-header of zeros.
+/// A segment with a TCP header of 24 bytes and data. The window of the segment is 65,535, and a SYN offers no window
+/// scale. The checksum is valid over a pseudo-header of zeros.
 pub fn segment(sequence: u32, acknowledgment: u32, flags: u8, data: &[u8]) -> Vec<u8> {
     let mut segment = vec![1; tcp::LENGTH + 4];
     tcp::SEQUENCE.write(&mut segment, sequence);
@@ -90,7 +90,7 @@ impl Rig {
         self.send_from(direction, true, segment)
     }
 
-    /// Processes a segment. `own` means that it arrived from its sender's side.
+    /// Processes a segment. `own` means that the segment arrived from its sender's side.
     pub fn send_from(&mut self, direction: Direction, own: bool, mut segment: Vec<u8>) -> SegmentKind {
         let step = self.streams.segment(self.handle, direction, own, &mut segment);
         assert_eq!(0xffff, checksum::sum(&segment), "the checksum is right after {step:?}");

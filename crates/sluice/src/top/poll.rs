@@ -22,7 +22,7 @@ pub struct Poll {
     pub drops: Vec<Drop>,
 }
 
-/// Polls the daemon repeatedly. It reconnects if the daemon is restarted.
+/// Polls the daemon repeatedly. The poller reconnects if the daemon is restarted.
 pub struct Poller {
     socket: PathBuf,
     client: Option<Client>,

@@ -9,7 +9,7 @@ use self::rise::Rise;
 use super::poll::Poll;
 use super::prediction::{Load, predict};
 
-/// Stages of packet processing in order. They are the names of the `cycles-…` counters of a core, except those for timers and requests.
+/// Stages of packet processing in order. The strings are the names of the `cycles-…` counters of a core, except those for timers and requests.
 pub const STAGES: [&str; 8] = [
     "receive",
     "parse",

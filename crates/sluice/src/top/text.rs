@@ -6,7 +6,7 @@ use super::sheet::{self, Sheet};
 use super::snapshot::Snapshot;
 use crate::columns::Columns;
 
-/// Maximum number of drop reasons that are listed. `sluice show drops` lists all of them.
+/// Maximum number of drop reasons that are listed. `sluice show drops` lists all reasons.
 const REASONS: usize = 10;
 
 /// Write a snapshot.

@@ -1,4 +1,4 @@
-//! Counts the lines of files and functions, and the public types. It uses a parser.
+//! Counts the lines of files and functions, and the public types. The test parses the source text with a Rust parser.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -83,7 +83,7 @@ impl Interface {
         self.modules.insert(path, module);
     }
 
-    /// The names of the crate's public types. If two types have the same name, it is listed twice.
+    /// The names of the crate's public types. A name that two types share is listed twice.
     pub fn types(&self) -> Vec<String> {
         let mut walk = Walk::default();
         self.export_module(Vec::new(), &mut walk);

@@ -1,4 +1,4 @@
-//! Starting conversations of the attack search, by the work that they make expensive.
+//! Initial conversations of the attack search; each family makes another kind of work expensive.
 
 use std::io::Write;
 
@@ -8,27 +8,27 @@ use flate2::write::GzEncoder;
 use super::{Conversation, MOST, Piece, one_of};
 use crate::rig::frames::Random;
 
-/// Segments that arrive ahead of a gap: one megabyte.
+/// Number of segments that arrive after a gap in the stream: one megabyte in total.
 const AHEAD: u32 = 720;
 
-/// Work that the attack makes expensive.
+/// Kind of work that a conversation makes expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Family {
-    /// Words of rules in a stream of unknown protocol.
+    /// Pattern words of the rules, in a stream of unknown protocol.
     Contents,
-    /// One byte is repeated.
+    /// One byte value, repeated.
     Runs,
-    /// One byte repeated after a request, where rules have regular expressions.
+    /// One byte value, repeated after an HTTP request, where regular expressions of rules are evaluated.
     Requests,
-    /// Header fields of one byte each.
+    /// HTTP header fields of one byte each.
     Fields,
-    /// Chunks of one byte each.
+    /// HTTP chunks of one byte each.
     Chunks,
-    /// A body with a high compression ratio.
+    /// An HTTP body with a high compression ratio.
     Gzip,
     /// Indexed HPACK fields of one byte each.
     Hpack,
-    /// A TLS hello with the maximum number of extensions.
+    /// A TLS ClientHello with the maximum number of extensions.
     Hello,
     /// QUIC initial packets, each of which requires key derivation.
     Quic,
@@ -38,16 +38,16 @@ pub enum Family {
     Mail,
     /// FTP commands.
     Ftp,
-    /// A gap before a megabyte of words.
+    /// A gap in the stream, followed by a megabyte of pattern words.
     Gap,
-    /// Retransmissions of the same sequence range with different bytes.
+    /// Retransmissions of one sequence range, each with different bytes.
     Again,
-    /// Datagrams of words.
+    /// Datagrams that contain pattern words.
     Datagrams,
 }
 
 impl Family {
-    /// The conversation to start with.
+    /// Creates the initial conversation of this family.
     pub fn seed(self, words: &[Vec<u8>], random: &mut Random) -> Conversation {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         match self {
@@ -136,7 +136,7 @@ impl Family {
     }
 }
 
-/// Words of rules in sequence.
+/// Concatenates randomly chosen pattern words up to a length.
 fn text(words: &[Vec<u8>], random: &mut Random, length: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(length + MOST);
     while text.len() < length {
@@ -154,7 +154,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap_or_default()
 }
 
-/// A client hello in one record, with empty extensions of unknown types.
+/// A ClientHello in one record, with empty extensions of unknown types.
 fn hello() -> Vec<u8> {
     let extensions: Vec<u8> = (0..1000u16)
         .flat_map(|number| [&(0x4000 + number).to_be_bytes()[..], &[0, 0]].concat())

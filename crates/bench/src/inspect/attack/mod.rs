@@ -1,7 +1,7 @@
-//! `inspect --attack`: searches for the packet with the highest inspection cost. Each family of attacks starts with a
-//! handmade conversation that is changed at random, repeatedly; changes that increase the cost are kept. The cost of a
-//! conversation is that of its most expensive packet, and the cost of a packet is the minimum of several runs, so that
-//! other load hardly matters.
+//! `inspect --attack`: searches for the packet with the highest inspection cost. For each family of attacks, the search
+//! starts with a handmade conversation and changes it at random, repeatedly; a change that increases the cost is kept.
+//! The cost of a conversation is that of its most expensive packet. The cost of a packet is the minimum of several
+//! runs, so that other processes on the machine hardly affect it.
 
 mod families;
 mod victim;
@@ -21,19 +21,19 @@ use victim::Victim;
 
 /// Maximum payload of a packet in bytes.
 const MOST: usize = 1460;
-/// Ports that occur most often in rules.
+/// Server ports that occur most often in rules.
 const PORTS: [u16; 10] = [80, 25, 21, 53, 443, 110, 143, 445, 1521, 8080];
 
 /// Data sent by one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     forward: bool,
-    /// Position in the stream of its side.
+    /// Position of the data in the byte stream of its side.
     place: u32,
     bytes: Vec<u8>,
 }
 
-/// A TCP conversation, or datagrams of a flow.
+/// A TCP conversation, or the datagrams of a UDP flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Conversation {
     datagrams: bool,
@@ -42,7 +42,8 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// Create from data sent by client (true) and server, in sequence, in packets of maximum size.
+    /// Creates a TCP conversation from `(from_client, data)` items in this order; splits the data into packets of
+    /// maximum size.
     fn over_tcp(port: u16, said: &[(bool, &[u8])]) -> Self {
         let mut places = [0; 2];
         let mut pieces = Vec::new();
@@ -64,7 +65,7 @@ impl Conversation {
         }
     }
 
-    /// Create from data that a client sends to a port, one datagram each.
+    /// Creates datagrams that a client sends to a port, one datagram per item.
     fn of_datagrams(port: u16, said: &[&[u8]]) -> Self {
         let piece = |bytes: &&[u8]| Piece {
             forward: true,
@@ -87,7 +88,7 @@ fn below(count: usize, random: &mut Random) -> usize {
     random.below(count as u64) as usize
 }
 
-/// Patterns of the rules, as known to an attacker who has read them.
+/// Patterns of the rules, which an attacker is assumed to know.
 fn words(rules: &Ruleset) -> Vec<Vec<u8>> {
     let conditions = rules.rules().iter().flat_map(|rule| &rule.signature.conditions);
     let words = conditions.filter_map(|condition| match condition {
@@ -98,7 +99,7 @@ fn words(rules: &Ruleset) -> Vec<Vec<u8>> {
     words.filter(|word| !word.is_empty() && word.len() <= MOST).collect()
 }
 
-/// Make one random change. No packet exceeds the maximum size.
+/// Makes one random change to a conversation. No packet exceeds the maximum size.
 fn change(conversation: &mut Conversation, words: &[Vec<u8>], random: &mut Random) {
     let count = conversation.pieces.len();
     let kind = below(6, random);
@@ -117,13 +118,13 @@ fn change(conversation: &mut Conversation, words: &[Vec<u8>], random: &mut Rando
     let at = below(length, random);
     match kind {
         1 => bytes[at] = below(256, random) as u8,
-        // Insert one word.
+        // Insert a word.
         2 => {
             let word = one_of(words, random).map_or(&[][..], Vec::as_slice);
             let end = length.min(at + word.len());
             bytes[at..end].copy_from_slice(&word[..end - at]);
         }
-        // Repeat a word from here to the end.
+        // Repeat a word from a random position to the end.
         3 => {
             let word = one_of(words, random).map_or(&b"a"[..], Vec::as_slice);
             let again = word.iter().cycle();
@@ -145,7 +146,7 @@ fn change(conversation: &mut Conversation, words: &[Vec<u8>], random: &mut Rando
     }
 }
 
-/// The most expensive of `changes` conversations derived from a seed, and its cost.
+/// Returns the most expensive of `changes` conversations that are derived from a seed, and its cost.
 fn search(
     seed: Conversation,
     changes: usize,
@@ -168,7 +169,7 @@ fn search(
     (best, dearest)
 }
 
-/// Cycles and index of the most expensive packet.
+/// Cycles and index of the most expensive packet of a conversation.
 fn dearest(victim: &mut Victim, conversation: &Conversation, times: usize) -> (u64, usize) {
     let mut least = vec![u64::MAX; conversation.pieces.len()];
     for _ in 0..times {
@@ -190,7 +191,7 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failur
     for (number, family) in (1..).zip(Family::value_variants()) {
         let mut random = Random(number * 0x9e37_79b9_7f4a);
         let seed = family.seed(&words, &mut random);
-        // The longest conversations take milliseconds.
+        // Make fewer changes to long conversations, because each run of them takes milliseconds.
         let changes = match (run.quick, seed.pieces.len() > 100) {
             (true, true) => 5,
             (true, false) => 100,
@@ -257,7 +258,7 @@ mod tests {
                 "{}",
                 family.name()
             );
-            // Each run uses a new flow.
+            // Use a new flow for each run.
             for _ in 0..3 {
                 assert_eq!(seed.pieces.len(), victim.hear(&seed).len(), "{}", family.name());
             }

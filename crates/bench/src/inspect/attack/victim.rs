@@ -1,4 +1,4 @@
-//! An inspector that processes one conversation after another, with timing of each packet.
+//! An inspector that processes one conversation after another and measures the time of each packet.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::Conversation;
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
 const CLIENT_PORT: u16 = 40_000;
-/// Sequence number of the first byte of either side.
+/// Initial sequence number of the data in both directions.
 const FIRST: u32 = 1;
 
 pub struct Victim {
@@ -35,12 +35,12 @@ pub struct Victim {
     rates: HostTable,
     settings: Settings,
     now: u64,
-    /// Units of work of each packet of the last conversation.
+    /// Units of inspection work of each packet of the last conversation.
     pub units: Vec<u64>,
 }
 
 impl Victim {
-    /// Create with these rules, and the default policies and buffers of a gateway.
+    /// Creates an inspector with these rules and with a gateway's default policies and buffer sizes.
     pub fn new(rules: Arc<Ruleset>) -> Result<Self, Failure> {
         let plan = InspectorCapacity {
             flows: 4,
@@ -56,7 +56,7 @@ impl Victim {
                 ..ParserCapacity::default()
             },
         };
-        // The memory lives as long as the process.
+        // The memory is leaked, so it lives as long as the process.
         let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
         let scratch = rules.prefilter().scratch()?;
         Ok(Self {
@@ -69,12 +69,12 @@ impl Victim {
         })
     }
 
-    /// Process a conversation in a new flow; returns the cycles of each packet.
+    /// Processes a conversation as a new flow; returns the cycles of each packet.
     pub fn hear(&mut self, conversation: &Conversation) -> Vec<u64> {
         let Some(handle) = self.inspector.create_flow(!conversation.datagrams) else {
             return Vec::new();
         };
-        // Advance the time, so that rate limits from the previous conversation have expired.
+        // Advance the time, so that rate limits of the previous conversation have expired.
         self.now += 3_600_000_000_000;
         let ends = ends(conversation, Direction::Forward, false);
         self.inspector.begin_flow(handle, ends, 0, self.now);
@@ -110,7 +110,7 @@ impl Victim {
             let before = self.inspector.counters.work_units;
             cycles.push(self.packet(handle, conversation, direction, &mut segment));
             self.units.push(self.inspector.counters.work_units - before);
-            // Without gaps, the other side acknowledges everything received.
+            // If the stream has no gap, the other side acknowledges all received data.
             let own = &mut acknowledged[direction as usize];
             if FIRST.wrapping_add(piece.place) == *own {
                 *own = own.wrapping_add(piece.bytes.len() as u32);
@@ -190,7 +190,7 @@ fn ends(conversation: &Conversation, direction: Direction, established: bool) ->
     }
 }
 
-/// A TCP header with the largest window and window scale.
+/// A TCP header with the maximum window and window scale.
 fn header(
     conversation: &Conversation,
     direction: Direction,

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-/// A rule that matched in a flow, whichever packet completed the match.
+/// A rule that matched in a flow. The packet that completed the match is not recorded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Alert {
-    /// Generator and number of the rule.
+    /// Generator ID and signature ID of the rule.
     pub rule: (u64, u64),
-    /// Protocol over IP in lower case.
+    /// Protocol above IP in lower case.
     pub protocol: String,
-    /// Both ends of the flow, the smaller one first.
+    /// Both endpoints of the flow; the smaller one comes first.
     pub ends: [(IpAddr, u64); 2],
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Alert {
     }
 }
 
-/// The alert in a line; `None` if the line is of another type or not a valid record.
+/// Parses the alert in a line; `None` if the line is an event of another type or not a valid record.
 fn alert(line: &str) -> Option<Alert> {
     let record: Value = serde_json::from_str(line).ok()?;
     if record["event_type"] != "alert" {
@@ -40,7 +40,7 @@ fn alert(line: &str) -> Option<Alert> {
         Some((address, record[port].as_u64().unwrap_or(0)))
     };
     let protocol = record["proto"].as_str()?.to_lowercase();
-    // For ICMP, some inspectors write type and code in place of ports, and others nothing.
+    // For ICMP, some inspectors write type and code instead of ports, and others write neither.
     let protocol = if protocol == "ipv6-icmp" {
         "icmpv6".into()
     } else {
@@ -59,7 +59,7 @@ fn alert(line: &str) -> Option<Alert> {
     })
 }
 
-/// The distinct alerts of a log, and the number of alert lines.
+/// Returns the distinct alerts in a log, and the number of alert lines.
 pub fn alerts(log: &str) -> (BTreeSet<Alert>, usize) {
     let found: Vec<Alert> = log.lines().filter_map(alert).collect();
     let count = found.len();
@@ -70,7 +70,7 @@ pub fn alerts(log: &str) -> (BTreeSet<Alert>, usize) {
 mod tests {
     use super::*;
 
-    /// Lines of Suricata 8.0.6 about a capture, and ours.
+    /// Log lines of Suricata 8.0.6 for a capture, and those of Sluice.
     const LOG: &str = include_str!("eve.json");
 
     #[test]

@@ -1,4 +1,4 @@
-//! Generated captures: connections of clients with web servers, 64 at a time, with checksums.
+//! Generated captures: TCP connections between clients and web servers, 64 of them concurrently, with valid checksums.
 
 use std::fs::File;
 use std::io::{BufWriter, Error};
@@ -18,7 +18,7 @@ const SEGMENT: usize = 1_460;
 const GAP: Duration = Duration::from_nanos(2_000);
 /// Sizes of response bodies, equally frequent.
 const BODIES: [u64; 4] = [1_500, 6_000, 20_000, 60_000];
-/// Words of pages; none of them alone matches a rule.
+/// Words in pages; no single word matches a rule.
 const WORDS: [&str; 10] = [
     "the ",
     "and ",
@@ -32,12 +32,12 @@ const WORDS: [&str; 10] = [
     "&",
 ];
 
-/// Content of connections.
+/// Kind of the connections' content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mix {
-    /// Four requests per connection, answered by pages of words.
+    /// HTTP: four requests per connection, each answered with a page of words.
     Http,
-    /// A hello with a server name, and records of random bytes.
+    /// TLS: a ClientHello with a server name, then records of random bytes.
     Tls,
 }
 
@@ -69,7 +69,7 @@ impl Connection {
         connection
     }
 
-    /// Add a segment of a side, with SYN and ACK as given; data segments have PSH.
+    /// Appends a segment from a side, with the given SYN and ACK flags; segments with data also have PSH.
     fn push(&mut self, side: usize, (syn, ack): (bool, bool), data: &[u8]) {
         let (from, to) = if side == 0 {
             (self.client, self.server)
@@ -83,14 +83,15 @@ impl Connection {
         let step = if ack { step.ack(self.next[1 - side]) } else { step };
         let step = if data.is_empty() { step } else { step.psh() };
         let mut frame = Vec::with_capacity(step.size(data.len()));
-        // Writing to a vector does not fail, and no segment exceeds the size of a datagram.
+        // Neither error can occur: writing to a vector does not fail, and no segment exceeds the maximum size of a
+        // datagram.
         if step.write(&mut frame, data).is_ok() {
             self.frames.push_back(frame);
         }
         self.next[side] += data.len() as u32 + u32::from(syn);
     }
 
-    /// Add data of a side; the other side acknowledges every second segment and the last one.
+    /// Appends data sent by a side; the other side acknowledges every second segment and the last segment.
     fn say(&mut self, side: usize, message: &[u8]) {
         for (number, data) in message.chunks(SEGMENT).enumerate() {
             self.push(side, (false, true), data);
@@ -135,7 +136,7 @@ impl Connection {
             let [_, a, b, c] = (body.len() as u32).to_be_bytes();
             [&[kind, a, b, c], body].concat()
         };
-        // Only the extension server_name (RFC 6066, section 3).
+        // The ClientHello has only the extension server_name (RFC 6066, section 3).
         let name = counted(&counted(&[&[0], counted(name.as_bytes()).as_slice()].concat()));
         let extensions = counted(&[&[0, 0], name.as_slice()].concat());
         let client = [
@@ -172,10 +173,10 @@ impl Connection {
     }
 }
 
-/// Write a capture with this number of connections. Returns its number of packets and bytes.
+/// Writes a capture with this number of connections. Returns the numbers of packets and bytes.
 ///
 /// # Errors
-/// The file can't be written.
+/// Fails if the file cannot be written.
 pub fn write(path: &Path, mix: Mix, connections: u32) -> Result<(u64, u64), Error> {
     let failed = |error: pcap_file::PcapError| match error {
         pcap_file::PcapError::IoError(error) => error,
@@ -197,7 +198,7 @@ pub fn write(path: &Path, mix: Mix, connections: u32) -> Result<(u64, u64), Erro
             break;
         }
         for connection in &mut active {
-            // One to three segments together.
+            // Send one to three segments of a connection before another connection's turn.
             for _ in 0..1 + random.below(3) {
                 let Some(frame) = connection.frames.pop_front() else {
                     break;

@@ -1,7 +1,7 @@
 //! `inspect --peer suricata=PATH`: compares the offline mode of another inspector with `sluice inspect`, with the same
-//! captures and rules, each on one core, in turn. The cost of a run is its CPU time as accounted by the kernel, minus
-//! that of a run with a capture of one packet, which excludes the time to load the rules and most disturbance by other
-//! load. (With an empty capture, Suricata 8.0.6 does not terminate.) Neither verifies transport checksums.
+//! captures and rules, each program on one core, in turn. The cost of a run is its CPU time according to the kernel,
+//! minus the CPU time of a run with a capture of one packet. The difference excludes the time to load the rules. (With
+//! an empty capture, Suricata 8.0.6 does not terminate.) Neither program verifies transport checksums.
 
 mod alerts;
 mod mix;
@@ -21,12 +21,12 @@ use crate::rows::{Named, Row, Run, Runs};
 use alerts::{Alert, alerts};
 use mix::Mix;
 
-/// Number of connections of a generated capture, and with --quick.
+/// Number of connections in a generated capture, by default and with --quick.
 const CONNECTIONS: [u32; 2] = [3_000, 600];
-/// Maximum number of listed alerts that only one of both reported.
+/// Maximum number of listed alerts that only one of the two programs reported.
 const LISTED: usize = 20;
 
-/// Variables used by community rules.
+/// Values of variables that community rules use.
 const VARIABLES: [(&str, &str); 17] = [
     ("HOME_NET", "[10.0.0.0/8,172.16.0.0/12,192.168.0.0/16]"),
     ("EXTERNAL_NET", "any"),
@@ -73,14 +73,14 @@ struct Bench<'a> {
     dialect: String,
 }
 
-/// Cost and findings of a run.
+/// CPU time and alerts of a run.
 struct Outcome {
     seconds: f64,
     found: BTreeSet<Alert>,
     lines: usize,
 }
 
-/// Configuration of the other inspector: variables, and alerts as EVE JSON.
+/// Configuration of the other inspector: rule variables, and alerts as EVE JSON.
 fn settings() -> String {
     let group = |ports: bool| -> String {
         let some = VARIABLES.iter().filter(|(name, _)| name.ends_with("PORTS") == ports);
@@ -94,8 +94,8 @@ fn settings() -> String {
     )
 }
 
-/// CPU seconds of the child processes from the output of the shell's `times`: user and system time of the shell, then
-/// of its children.
+/// CPU time of the child processes in seconds, parsed from the output of the shell's `times`: user and system time of
+/// the shell, then of its children.
 fn processor_time(printed: &str) -> Option<f64> {
     let seconds = |text: &str| {
         let (minutes, seconds) = text.strip_suffix('s')?.split_once('m')?;
@@ -106,7 +106,7 @@ fn processor_time(printed: &str) -> Option<f64> {
 }
 
 impl Bench<'_> {
-    /// Run a program on the core. Returns its CPU time.
+    /// Runs a program on the core; returns its CPU time.
     fn time(&self, program: &Path, arguments: &[&str], log: &Path) -> Result<f64, Failure> {
         let log_file = fs::File::create(log)?;
         let script = "core=$1; out=$2; shift 2; taskset -c \"$core\" \"$@\" > \"$out\" || exit 1; times";
@@ -137,7 +137,7 @@ impl Bench<'_> {
 
     fn peer(&self, capture: &Path) -> Result<Outcome, Failure> {
         let log = self.folder.join("eve.json");
-        // The program appends to its log, so remove it first.
+        // The program appends to its log, so remove the old log first.
         let _ = fs::remove_file(&log);
         let [yaml, rules, capture, folder] = [
             &self.folder.join("suricata.yaml"),
@@ -160,7 +160,7 @@ impl Bench<'_> {
             "-k",
             "none",
         ];
-        // Relative to the installed program.
+        // The shared files are at a path relative to the installed program.
         let shared = self.peer.program.parent().and_then(Path::parent);
         let shared = shared.map(|prefix| prefix.join("share/suricata"));
         let files = ["classification.config", "reference.config"].map(|file| {
@@ -197,7 +197,7 @@ impl Bench<'_> {
     }
 }
 
-/// A capture with one datagram that matches no rule.
+/// Writes a capture with one datagram that matches no rule.
 fn one_packet(path: &Path) -> Result<(), Failure> {
     let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
     let builder = builder.ipv4([198, 18, 0, 1], [198, 18, 0, 2], 64).udp(40_000, 40_001);
@@ -208,7 +208,7 @@ fn one_packet(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bytes on the wire and number of packets of a capture.
+/// Numbers of bytes on the wire and of packets in a capture.
 fn size(path: &Path) -> Result<(u64, u64), Failure> {
     let mut reader = PcapReader::new(std::io::BufReader::new(fs::File::open(path)?))?;
     let (mut packets, mut bytes) = (0, 0);
@@ -219,7 +219,7 @@ fn size(path: &Path) -> Result<(u64, u64), Failure> {
     Ok((packets, bytes))
 }
 
-/// Print the alerts that only one of both reported.
+/// Prints the alerts that only one of the two programs reported.
 fn list(case: &str, who: &str, alerts: &[&Alert]) {
     for alert in alerts.iter().take(LISTED) {
         eprintln!("{case}: only {who}: {alert}");

@@ -1,5 +1,5 @@
 //! Linux as the gateway in its best configuration: one core receives by RPS, or each core receives what its own
-//! generator sends; nothing inspects packets unnecessarily. The same setup is used for Linux in virtual machines.
+//! generator sends, and packets pass no unnecessary hooks. The same setup is used for Linux in virtual machines.
 
 use std::fmt::Write;
 
@@ -73,7 +73,8 @@ pub fn addresses() -> [String; 6] {
     ]
 }
 
-/// The legacy iptables with the kernel's own tables, if installed: it is the faster of the two.
+/// The command of the legacy iptables, which uses the kernel's own tables, if it is installed: it is faster than the
+/// iptables that uses nftables.
 fn iptables_restore() -> &'static str {
     match run("iptables-legacy-restore --version") {
         Ok(_) => "iptables-legacy-restore",

@@ -1,5 +1,5 @@
-//! Sluice as the gateway of subscriber sites. Terminals have leases in a file in Kea's format, and sites get their
-//! public addresses from a real Kea at the sink, which is stopped before packets are measured.
+//! Sluice as the gateway of subscriber sites. Terminals have leases in a lease file in Kea's format. Sites get their
+//! public addresses from a real Kea server at the sink, which is stopped before packets are measured.
 
 use std::fmt::Write;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::subscribers::site::{KEA_HEADER, kea_line};
 /// Maximum time until all sites have their addresses.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Start it, and wait until all sites have addresses.
+/// Starts the gateway, and waits until all sites have addresses.
 pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Process, Failure> {
     let failed = |error: Failure| Failure::from(format!("sites are not served: {error}"));
     let network = network(rules);
@@ -54,7 +54,7 @@ pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) ->
     Ok(process)
 }
 
-/// Network of the terminals: that of the last rule.
+/// Network of the terminals, which is the network of the last rule.
 fn network(rules: u32) -> Ipv4Addr {
     crate::kernel::topology::inside_network(Hits::Last.of(rules).0)
 }
@@ -71,7 +71,7 @@ fn lines(network: Ipv4Addr, terminals: u32) -> String {
     (0..HOSTS).fold(KEA_HEADER.to_owned(), |text, host| text + &line(host))
 }
 
-/// A configuration with sites behind its inside interface.
+/// The configuration `plain` with sites behind its inside interface.
 fn with_sites(plain: &str, network: Ipv4Addr, terminals: u32, leases: &Path) -> String {
     let gateway = Ipv4Addr::from(u32::from(network) + 254);
     let inside = format!("addresses = [\"{INSIDE_ADDRESS}\"]");

@@ -15,7 +15,7 @@ use crate::kernel::topology::{
 use crate::kernel::traffic::{NEW_FLOWS, OPENED};
 use crate::rows::Failure;
 
-/// Folder of its files.
+/// Folder of the daemon's files.
 pub const FOLDER: &str = "/run/sluice-bench";
 
 /// The running daemon.
@@ -46,7 +46,7 @@ impl Process {
     }
 }
 
-/// Let kernel threads on the generator's core run the receive half of AF_XDP.
+/// Makes kernel threads on the generator's core run the receive half of AF_XDP.
 pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Result<(), Failure> {
     for interface in [INSIDE, OUTSIDE] {
         let file = format!("/sys/class/net/{interface}/threaded");
@@ -56,15 +56,15 @@ pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Res
     Ok(())
 }
 
-/// Parameters of a configuration besides its rules.
+/// Parameters of a daemon configuration except its rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub core: usize,
-    /// Inside and outside device.
+    /// Names of the inside and outside device.
     pub devices: [&'a str; 2],
-    /// Folder of its socket.
+    /// Folder of the control socket.
     pub folder: &'a Path,
-    /// Session capacity, if it translates.
+    /// Session capacity, if the gateway translates.
     pub sessions: u32,
     /// Log level of the daemon.
     pub log: &'a str,
@@ -149,13 +149,13 @@ interface = "outside"
 pub struct Stages {
     /// Cycles from session lookup to rewrite, including the slow path.
     pub session: u64,
-    /// Cycles of all work for packets, including the kernel's part of transmit, but not of empty polls.
+    /// Cycles of all work on packets, including the kernel's part of transmit, but not those of empty polls.
     pub work: u64,
     pub packets: u64,
 }
 
 impl Stages {
-    /// Parse the sums in the output of `sluice show cores --json`.
+    /// Parses the sums in the output of `sluice show cores --json`.
     fn parse(text: &str) -> Self {
         let whole: Value = serde_json::from_str(text).unwrap_or_default();
         let cores = whole.as_array().or_else(|| whole.get("cores")?.as_array());
@@ -178,7 +178,7 @@ impl Stages {
         stages
     }
 
-    /// Times per packet since an earlier reading; `None` if nothing was counted.
+    /// Times per packet since an earlier reading; `None` if no packet was counted since then.
     pub fn since(&self, before: &Self, tsc_hz: u64) -> Option<Times> {
         let packets = self
             .packets
@@ -200,7 +200,7 @@ impl Stages {
 pub struct Times {
     /// Nanoseconds from session lookup to rewrite.
     pub session_ns: f64,
-    /// Nanoseconds in total.
+    /// Nanoseconds in total per packet.
     pub work_ns: f64,
 }
 

@@ -1,5 +1,5 @@
-//! A worker that forwards while routes change, with source and sink on its core. The port through which a packet leaves
-//! shows whether its route existed.
+//! A worker that forwards packets while routes change, with source and sink on its core. The port through which a
+//! packet leaves shows whether its route existed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,28 +12,28 @@ use crate::rig::Source;
 use crate::rig::frames::{Hosts, Random, SEED, Written, data, mark};
 use crate::rig::gateway::Rounds;
 
-/// Destination of probe packets for a route that is added and removed: a documentation address that no route of the
-/// table covers.
+/// Destination of the probe packets, which belongs to a route that is added and removed: a documentation address within
+/// no other route of the table.
 pub const PROBE: u32 = 0xcb00_7105;
 /// Flow number of probe packets.
 const MARK: u32 = u32::MAX;
-/// Number of packets per burst, of which the first is a probe.
+/// Number of packets per burst; the first packet of each burst is a probe.
 const BURST: usize = 64;
 
 /// State of the lane that other threads read.
 #[derive(Debug, Default)]
 pub struct Sight {
-    /// Number of packets sent, without probes.
+    /// Number of packets sent, not counting probes.
     pub sent: AtomicU64,
-    /// Number of packets that left according to the daemon's routes.
+    /// Number of packets that were forwarded by the daemon's routes.
     pub routed: AtomicU64,
-    /// Number of packets that left by the default route.
+    /// Number of packets that were forwarded by the default route.
     pub astray: AtomicU64,
-    /// Whether the last probe was routed.
+    /// Whether the last probe was forwarded by the daemon's route.
     pub found: AtomicBool,
-    /// Clock in cycles when that changed.
+    /// Cycle counter when `found` last changed.
     pub changed: AtomicU64,
-    /// Whether no further packets are sent.
+    /// Set when no further packets are to be sent.
     pub drains: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl Sight {
 pub struct Lane {
     pub source: Source,
     pub rounds: Rounds<'static>,
-    /// Destinations within the daemon's routes.
+    /// Destination addresses within the daemon's routes.
     pub destinations: Arc<[u32]>,
     pub sight: Arc<Sight>,
 }

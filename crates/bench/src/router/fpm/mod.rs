@@ -1,5 +1,5 @@
-//! Routes of a daemon by FPM while packets are forwarded: a full table, single routes, and the full table again after a
-//! reconnect of the daemon.
+//! Routes from a routing daemon over FPM while packets are forwarded: a full table, changes of single routes, and the
+//! full table again after the daemon has reconnected.
 
 mod lane;
 mod stream;
@@ -28,27 +28,27 @@ use crate::rig::policy::{Job, Style, memory, neighbours, policy, route, route_se
 use crate::rows::{Failure, Row, Run, Runs};
 use lane::{Lane, PROBE, Sight};
 
-/// Number of bytes read at a time, and of routes swept at a time, as in the control thread.
+/// Number of bytes per read, and number of stale routes removed at a time, as in the control thread.
 const READ: usize = 64 * 1024;
 const SLICE: usize = 2_000;
-/// Interval at which unread memory is freed.
+/// Interval at which memory that no reader uses any more is freed.
 const COLLECT: Duration = Duration::from_millis(100);
-/// Maximum wait for any event.
+/// Maximum time to wait for any event.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Progress of a connection.
+/// Progress of a connection from the daemon.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
     at: Instant,
-    /// CPU seconds of the control thread.
+    /// CPU time of the control thread in seconds.
     cpu: f64,
     offered: u64,
     stale: usize,
-    /// Number of ended connections whose stale routes have been removed.
+    /// Number of ended connections whose stale routes were removed.
     ended: usize,
 }
 
-/// The control thread: serves one connection after another until there are no more.
+/// The control thread: serves one connection after another until no more can arrive.
 fn control(
     mut plane: ControlPlane,
     listener: &TcpListener,
@@ -91,7 +91,8 @@ fn control(
                 collected = Instant::now();
             }
         }
-        // Routes that were not sent again are removed, as happens some seconds after a daemon's last message.
+        // Remove the routes that were not sent again; with a real daemon, this happens several seconds after its last
+        // message.
         let mut swept = SLICE;
         while swept == SLICE {
             plane.change_routes(0, |rib| swept = rib.end_replay(Origin::Fpm, SLICE));
@@ -108,7 +109,7 @@ fn control(
     Ok(plane)
 }
 
-/// CPU seconds of this thread, so that other load does not count.
+/// CPU time of this thread in seconds, which is independent of the load by other processes.
 fn processor() -> Result<f64, Failure> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds = text.split(' ').next().and_then(|word| word.parse::<u64>().ok());
@@ -131,11 +132,11 @@ struct Daemon<'d> {
     address: std::net::SocketAddr,
     told: &'d Receiver<Followed>,
     sight: &'d Sight,
-    /// Number of routes offered by all connections.
+    /// Number of routes received on all connections.
     offered: u64,
     /// Number of ended connections.
     ended: usize,
-    /// CPU seconds of the control thread at that time.
+    /// CPU time of the control thread in seconds at that time.
     cpu: f64,
 }
 
@@ -146,7 +147,7 @@ impl Daemon<'_> {
         Ok(stream)
     }
 
-    /// Close the connection, and wait until that has taken effect.
+    /// Closes the connection, and waits until the control thread has processed the close.
     fn leave(&mut self, stream: TcpStream) -> Result<(), Failure> {
         drop(stream);
         self.ended += 1;
@@ -159,8 +160,8 @@ impl Daemon<'_> {
         }
     }
 
-    /// Send a full table, and wait until it is installed. Returns the number of packets that left by the default route
-    /// meanwhile.
+    /// Sends a full table, and waits until it is installed. Returns the number of packets that were forwarded by the
+    /// default route meanwhile.
     fn tell(&mut self, stream: &mut TcpStream, bytes: &[u8], routes: usize, runs: &mut Runs) -> Result<u64, Failure> {
         self.offered += routes as u64;
         let (before, begin) = (self.sight.packets(), Instant::now());
@@ -172,8 +173,8 @@ impl Daemon<'_> {
             }
             let after = self.sight.packets();
             let [sent, _, astray] = [0, 1, 2].map(|k| after[k] - before[k]);
-            // Time from the table's first byte until its last route was installed, and the control thread's CPU time
-            // for it.
+            // Time from sending the first byte of the table until its last route was installed, and CPU time of the
+            // control thread in that interval.
             let seconds = followed.at.duration_since(begin).as_secs_f64();
             runs.extend([
                 ("seconds", seconds),
@@ -186,7 +187,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Milliseconds until packets are forwarded according to one message.
+    /// Milliseconds from sending one message until packets are forwarded accordingly.
     fn visible(&mut self, stream: &mut TcpStream, message: &[u8], found: bool) -> Result<f64, Failure> {
         let (begin, since) = (tsc::now(), Instant::now());
         stream.write_all(message)?;
@@ -201,13 +202,13 @@ impl Daemon<'_> {
     }
 }
 
-/// Results of the daemon's thread.
+/// Results of the thread that acts as the daemon.
 #[derive(Default)]
 struct Outcome {
     loads: Runs,
     visible: Vec<f64>,
     replays: Runs,
-    /// Number of packets that left by the default route, by replay.
+    /// Number of packets that were forwarded by the default route, for each replay of the table.
     astray: Vec<u64>,
 }
 
@@ -221,7 +222,7 @@ fn speak(
     let mut outcome = Outcome::default();
     for run in 0..runs {
         if run > 0 {
-            // A connection without messages, which makes all routes stale and removes them.
+            // A connection without messages makes all routes stale and then removes them.
             let silent = daemon.connect()?;
             daemon.leave(silent)?;
         }
@@ -246,12 +247,12 @@ fn speak(
     Ok(outcome)
 }
 
-/// Number of connections of [`speak`].
+/// Number of connections that [`speak`] opens.
 const fn visits(runs: usize) -> usize {
     3 * runs - 1
 }
 
-/// Rows for a table of this number of routes.
+/// Measures the rows for a table of this number of routes.
 pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs: usize) -> Result<(), Failure> {
     let cores = allowed_cores();
     let first = *cores.first().ok_or("this process may use no core")?;
@@ -266,7 +267,7 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
     let destinations: Arc<[u32]> = drawn.map(|(_, destination)| destination).collect();
     let table = stream::table(&prefixes);
     let [(_, inside, _), _] = neighbours(Job::Forward)?;
-    // Packets without a route are sent back through the interface on which they arrived, where they are counted.
+    // Packets without a route leave through the interface on which they arrived, where they are counted.
     let policy = policy(Job::Forward, Style::SESSIONS, 0)?;
     let routes = route_set(&policy, &[route(Address::V4(0), 0, inside)])?;
     let plane = plane(policy, &[routes])?;
@@ -308,7 +309,7 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
         });
         let outcome = speak(&mut daemon, &table, prefixes.len(), runs, singles);
         while outcome.is_err() && !control.is_finished() {
-            // The control thread waits for a connection.
+            // Unblock the control thread, which waits for a connection.
             drop(daemon.connect());
         }
         let plane = control.join().map_err(|_| "the control thread failed")??;
@@ -331,7 +332,7 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
     Ok(())
 }
 
-/// Rows; `lost` is the number of packets that did not come out.
+/// Creates the rows; `lost` is the number of packets that were not output.
 fn rows(run: &mut Run<'_>, outcome: &Outcome, routes: usize, lost: u64, plane: &ControlPlane) {
     let kilobytes = (plane.fib().bytes() + plane.ribs().bytes()) as f64 / 1024.0;
     let row = |phase| {
@@ -339,7 +340,7 @@ fn rows(run: &mut Run<'_>, outcome: &Outcome, routes: usize, lost: u64, plane: &
         row.key("phase", phase).key("routers", 1).key("routes", routes)
     };
     (run.row)(row("load").runs(&outcome.loads).figure("memory_kb", &[kilobytes]));
-    // A packet without its route in the table left by the default route.
+    // Packets that used the default route, and lost packets, both indicate that a route was missing from the table.
     let astray: Vec<_> = outcome.astray.iter().map(|astray| (astray + lost) as f64).collect();
     (run.row)(row("replay").runs(&outcome.replays).figure("lost", &astray));
     let mut sorted = outcome.visible.clone();

@@ -1,20 +1,20 @@
-//! Messages of a daemon as FRR 8.4 encodes them, one per frame.
+//! FPM messages as FRR 8.4 encodes them, one Netlink message per FPM frame.
 
 use sluice_route::feed::netlink::{INET, kind};
 use sluice_route::feed::writer::{DELETE, SET, Writer, frame};
 use sluice_route::{Address, Prefix};
 
-/// Number of next hops, with object numbers from 1; each is a different gateway.
+/// Number of next hop objects, numbered from 1; each has a different gateway.
 pub const NEXT_HOPS: u32 = 100;
-/// Number of groups of two next hops, with the following object numbers.
+/// Number of groups of two next hops; their object numbers follow those of the next hops.
 const GROUPS: u32 = 10;
-/// The first gateway.
+/// Gateway of the first next hop.
 pub const GATEWAY: u32 = 0xc000_0202;
-/// Number of the outside interface on the daemon's host.
+/// Index of the outside interface on the daemon's host.
 pub const LINK: u32 = 4;
-/// RTPROT of FRR's BGP.
+/// Route protocol (RTPROT) of FRR's BGP.
 const BGP: u8 = 186;
-/// One in this number of routes uses a group.
+/// One in this number of routes refers to a group.
 const GROUPED: usize = 10;
 
 fn route(number: usize, prefix: Prefix) -> Vec<u8> {
@@ -26,18 +26,18 @@ fn route(number: usize, prefix: Prefix) -> Vec<u8> {
     frame(&[writer.number(30, id).finish()])
 }
 
-/// Message that adds one route through the first next hop.
+/// Message that adds a route with the first next hop.
 pub fn add(prefix: Prefix) -> Vec<u8> {
     route(GROUPED * NEXT_HOPS as usize + 1, prefix)
 }
 
-/// Message that deletes the route.
+/// Message that deletes a route.
 pub fn remove(prefix: Prefix) -> Vec<u8> {
     let writer = Writer::route((kind::DELETE_ROUTE, DELETE), prefix, BGP, 0);
     frame(&[writer.number(6, 20).finish()])
 }
 
-/// A full table: next hops, groups, and the routes that refer to them.
+/// Messages of a full table: next hops, groups, and the routes that refer to them.
 pub fn table(prefixes: &[Prefix]) -> Vec<u8> {
     let next_hop = |id| {
         let writer = Writer::next_hop((kind::NEW_NEXT_HOP, SET), INET, id);

@@ -1,34 +1,35 @@
-//! Clock of the worker and its hosts. It stops while the benchmark itself works, and while the machine has preempted
-//! the process: between two readings a worker runs at most one stage of one burst, so a gap of several whole bursts is
-//! excluded. The excluded time is reported with every figure.
+//! Clock of the worker and its hosts. The clock stops while the benchmark itself works, and while the process is
+//! preempted: a worker runs at most one stage of one burst between two readings, so a gap as long as several whole
+//! bursts is excluded. The excluded time is reported with every figure.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sluice_dpdk::tsc;
 
-/// Number of whole bursts that one stage of a burst never takes.
+/// A gap between two readings as long as this number of whole bursts counts as preemption, because no stage of a burst
+/// takes that long.
 const BURSTS: u64 = 4;
 
 static STOOD_STILL: AtomicU64 = AtomicU64::new(0);
 static LAST_LOOK: AtomicU64 = AtomicU64::new(0);
-/// Cycles of a whole burst; until it is known, no time counts as preempted.
+/// Cycles of a whole burst; until this is set, no time counts as preempted.
 static BURST: AtomicU64 = AtomicU64::new(u64::MAX / BURSTS);
 static GAPS: AtomicU64 = AtomicU64::new(0);
 static STOLEN: AtomicU64 = AtomicU64::new(0);
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
-/// Time for which the machine preempted the process.
+/// Time for which the process was preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stolen {
     pub gaps: u64,
     pub cycles: u64,
     /// Longest preemption in cycles.
     pub longest: u64,
-    /// Total cycles of the machine's clock in that period.
+    /// Total number of cycles in the observed period.
     pub of: u64,
 }
 
-/// Clock reading in cycles; only one thread may read it.
+/// Reads the clock, in cycles; only one thread may read it.
 pub fn cycles() -> u64 {
     let now = tsc::now();
     let last = LAST_LOOK.swap_by_one(now);
@@ -43,7 +44,7 @@ trait OneThread {
     fn add_by_one(&self, value: u64);
 }
 
-/// No locked instructions are needed, because only one thread writes.
+/// No atomic read-modify-write instructions are needed, because only one thread writes.
 impl OneThread for AtomicU64 {
     #[inline(always)]
     fn swap_by_one(&self, value: u64) -> u64 {
@@ -57,8 +58,8 @@ impl OneThread for AtomicU64 {
     }
 }
 
-/// Process a gap between two readings: if it exceeds what a burst can explain, its part beyond a whole burst is
-/// excluded.
+/// Processes a gap between two readings: if it is longer than several whole bursts, the part of the gap beyond one
+/// whole burst is excluded.
 #[inline(always)]
 fn gap(gap: u64) {
     let burst = BURST.load(Relaxed);
@@ -79,19 +80,19 @@ fn stand_still(cycles: u64) {
     STOOD_STILL.add_by_one(cycles);
 }
 
-/// Exclude the time since a clock reading, because the benchmark itself used it.
+/// Excludes the time since a clock reading, because the benchmark itself used it.
 pub fn leave_out(since: u64) {
     let now = tsc::now();
     stand_still((now - STOOD_STILL.load(Relaxed)).saturating_sub(since));
     LAST_LOOK.store(now, Relaxed);
 }
 
-/// Set the number of cycles of a whole burst.
+/// Sets the number of cycles of a whole burst.
 pub fn know(burst: u64) {
     BURST.store(burst.clamp(1, u64::MAX / BURSTS), Relaxed);
 }
 
-/// Measure preemption from here on. Calling the result returns the values.
+/// Starts to measure preemption. Calling the returned function returns the values since then.
 pub fn watch() -> impl Fn() -> Stolen {
     let (gaps, stolen, since) = (GAPS.load(Relaxed), STOLEN.load(Relaxed), tsc::now());
     LONGEST.store(0, Relaxed);
@@ -104,7 +105,7 @@ pub fn watch() -> impl Fn() -> Stolen {
 }
 
 impl Stolen {
-    /// Add another measurement of preemption.
+    /// Adds the values of another measurement of preemption.
     pub fn add(&mut self, other: Self) {
         self.gaps += other.gaps;
         self.cycles += other.cycles;
@@ -112,7 +113,7 @@ impl Stolen {
         self.of += other.of;
     }
 
-    /// Share of the total time that was preempted.
+    /// Share of the observed period for which the process was preempted.
     pub fn share(&self) -> f64 {
         self.cycles as f64 / self.of.max(1) as f64
     }

@@ -17,26 +17,26 @@ use crate::rig::gateway::Desk;
 use crate::rig::policy::{self, Job, Layout, route};
 use crate::router::Failure;
 
-/// Number of ports: two inside, two outside.
+/// Number of ports: two on the inside, two on the outside.
 pub const PORTS: usize = 4;
 const MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 const NEXT: u32 = 0xc000_02fe;
 const NEXT_MAC: [u8; 6] = [2, 0, 0, 0, 2, 254];
 
-/// Setup of a measurement.
+/// Shared resources of the two routers in a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Whether packets of both routers arrive at one port, tagged.
+    /// Whether packets of both routers arrive at one port, with VLAN tags.
     pub one_queue: bool,
-    /// Whether packets of both leave through one port, tagged.
+    /// Whether packets of both routers leave through one port, with VLAN tags.
     pub one_link: bool,
     pub weights: Option<[u8; 2]>,
-    /// Bit rate of the link that both share.
+    /// Bit rate of the link that both routers share.
     pub rate: Option<u64>,
 }
 
 impl Shape {
-    /// Port to which a router's host sends.
+    /// Port to which the host of a router sends.
     pub fn port(&self, router: usize) -> usize {
         if self.one_queue { 0 } else { router }
     }
@@ -69,7 +69,7 @@ fn interface(number: u16, port: usize, router: u16, tagged: bool) -> Interface {
     }
 }
 
-/// Frames from a router's host to outside addresses.
+/// Frames from the host of a router to outside addresses.
 pub fn frames(shape: &Shape, router: usize) -> Vec<Vec<u8>> {
     let tags = shape.one_queue.then_some([0x81, 0, 0, 10 + router as u8]);
     let frame = |number: u32| {
@@ -91,7 +91,7 @@ pub fn frames(shape: &Shape, router: usize) -> Vec<Vec<u8>> {
 }
 
 impl Gateway {
-    /// Create a gateway over these ports.
+    /// Creates a gateway that uses these ports.
     pub fn new(shape: &Shape, lines: Lines) -> Result<Self, Failure> {
         let (mut interfaces, mut routes) = (Vec::new(), Vec::new());
         for router in 0..2u16 {
@@ -131,7 +131,7 @@ impl Gateway {
         };
         let mut plane = layout.plane(policy, &routes)?;
         let lines_of_shard = plane.lines().total();
-        // Memory of a shard without sessions, leaked once per run.
+        // Memory of a shard without sessions, which is leaked once per run.
         let memory = |_| &mut *vec![Line([0; 8]); lines_of_shard].leak();
         let (mut worker, desk) = plane.worker(0, Box::new(lines), vec![0, 1], memory, cycles)?;
         worker.join(ShardExchange::new(1, 0, 64).into());
@@ -146,7 +146,7 @@ impl Gateway {
         })
     }
 
-    /// Run one round of the worker. Returns the number of packets.
+    /// Runs one round of the worker. Returns the number of packets.
     #[inline(always)]
     pub fn round(&mut self) -> usize {
         self.worker.round(now())

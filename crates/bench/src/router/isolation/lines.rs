@@ -1,5 +1,5 @@
-//! In-memory ports with hosts that send at a rate, by a clock that stops while the hosts run: packets that a worker
-//! does not receive in time are lost, as with a card.
+//! In-memory ports with hosts that send at a given rate, by a clock that stops while the hosts run. Packets that the
+//! worker does not receive in time are lost, as with a network card.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use sluice_wire::{Checksums, Packet, Window};
 use super::clock::{cycles, leave_out};
 use crate::frames::histogram::Histogram;
 
-/// Capacity of a port's queue in packets, like that of a card.
+/// Capacity of a port's receive queue in packets, as with a network card.
 const DEPTH: usize = 1_024;
-/// Number of buffers; they are reused in order.
+/// Number of buffers, which are reused in order.
 const BUFFERS: usize = 8_192;
-/// Headroom of a frame in bytes.
+/// Headroom before a frame in bytes.
 const HEADROOM: usize = 128;
 /// Sending pattern of a host.
 #[derive(Clone, Copy, Debug)]
@@ -43,10 +43,10 @@ pub struct Host {
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub packets: u64,
-    /// Number of packets not received in time.
+    /// Number of packets that the worker did not receive in time.
     pub missed: u64,
     pub passed: u64,
-    /// Cycles from end to end.
+    /// Cycles from the arrival of a packet at its port until the packet is output.
     pub latency: Histogram,
 }
 
@@ -64,23 +64,23 @@ struct Buffer {
     arrived: u64,
 }
 
-/// The far side of the ports.
+/// State of the hosts at the opposite side of the ports.
 #[derive(Debug)]
 pub struct Far {
     /// Sending pattern of each host.
     pub sends: Vec<Sends>,
     /// Statistics of each host.
     pub tallies: Vec<Tally>,
-    /// Cycles for which ports and hosts were paused.
+    /// Number of cycles for which the clock was stopped while ports and hosts ran.
     pub paused: u64,
 }
 
-/// The far side, to be read and changed between rounds.
+/// Access to the hosts, which may be read and changed between rounds.
 #[derive(Clone, Debug)]
 pub struct FarSide(Arc<Mutex<Far>>);
 
 impl FarSide {
-    /// Access the far side.
+    /// Locks the state of the hosts.
     pub fn get(&self) -> MutexGuard<'_, Far> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +96,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Create `ports` ports with hosts behind them.
+    /// Creates `ports` ports with hosts behind them.
     pub fn new(ports: usize, hosts: Vec<Host>) -> (Self, FarSide) {
         let start = cycles() as f64;
         let far = Far {
@@ -128,7 +128,7 @@ impl Lines {
         (lines, far)
     }
 
-    /// Packets that hosts have sent to a port until now, in order of arrival.
+    /// Adds the packets that hosts have sent to a port until now, in order of arrival.
     fn arrive(&mut self, port: usize, now: u64, far: &mut Far) {
         let Far { sends, tallies, .. } = far;
         let queue = &mut self.queues[port];
@@ -185,7 +185,7 @@ impl PacketIo for Lines {
             (buffer.host, buffer.arrived) = (number, arrived);
             self.hand.push(Some(buffer));
         }
-        // The hosts' work does not count as the worker's time.
+        // The time that the hosts use does not count as the worker's time.
         leave_out(now);
         count
     }

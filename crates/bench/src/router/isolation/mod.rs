@@ -1,4 +1,5 @@
-//! Loss of a router caused by a flood of its neighbour: with separate queues, on a shared queue, and on a shared link.
+//! Packet loss of a router while its neighbour router is flooded: with separate receive queues, with a shared queue,
+//! and on a shared link.
 
 mod clock;
 mod gateway;
@@ -14,37 +15,37 @@ use gateway::{Gateway, PORTS, Shape};
 use lines::{Host, Lines, Sends, Tally};
 use reference::Reference;
 
-/// The victim sends nine tenths of its fair share, all of which must always get through.
+/// The victim sends nine tenths of its fair share; all of these packets must get through.
 const VICTIM: f64 = 0.9;
 
-/// Cycles between two measurements of the cost of a packet: a queue holds the packets of this time, even if they take
-/// half as long again.
+/// Cycles between two measurements of the cost of a packet. A queue can hold the packets that arrive in this time, even
+/// if processing takes half as long again.
 const SLICE: u64 = 120_000;
 
 /// Equal weights of victim and neighbour.
 const EVEN: [u8; 2] = [10, 10];
 
-/// A victim whose share is less than its traffic must lose packets; otherwise a victim without loss would prove
-/// nothing.
+/// Weights for a control measurement: the victim's share is less than its traffic, so it must lose packets. Otherwise,
+/// the absence of loss with equal weights would prove nothing.
 const UNEVEN: [u8; 2] = [3, 10];
 
 struct Outcome {
     tallies: Vec<Tally>,
     dropped: [u64; 2],
-    /// Cycles of rounds with packets.
+    /// Cycles of rounds that processed packets.
     busy: u64,
     /// Cycles that the forwarded packets would have taken in the reference.
     due: f64,
-    /// Cycles per packet in the reference, at each measurement.
+    /// Cycles per packet in the reference, for each measurement.
     costs: Vec<f64>,
-    /// Preemption of the worker, and of an idle loop.
+    /// Preemption of the worker, and of an idle loop for comparison.
     stolen: [Stolen; 2],
 }
 
 enum Load {
-    /// Relative to the worker's current maximum rate.
+    /// Loads relative to the worker's current maximum rate.
     OfWorker([f64; 2]),
-    /// In cycles between two packets.
+    /// Fixed loads, in cycles between two packets.
     Fixed([Sends; 2]),
 }
 
@@ -61,7 +62,7 @@ impl Load {
     }
 }
 
-/// Measure until the victim has sent `packets` packets.
+/// Measures until the victim has sent `packets` packets.
 fn measure(shape: &Shape, load: &Load, packets: u64) -> Result<Outcome, Failure> {
     let mut reference = Reference::new(shape)?;
     let mut cost = reference.look();
@@ -73,7 +74,7 @@ fn measure(shape: &Shape, load: &Load, packets: u64) -> Result<Outcome, Failure>
     };
     let (lines, far) = Lines::new(PORTS, vec![host(0), host(1)]);
     let mut gateway = Gateway::new(shape, lines)?;
-    // Packets before caches are warm and shares are determined are not counted.
+    // Packets are not counted until caches are warm and shares are determined.
     let (warm, mut before, mut is_counted) = (packets / 10, [0; 2], false);
     let mut outcome = Outcome {
         tallies: Vec::new(),
@@ -88,7 +89,7 @@ fn measure(shape: &Shape, load: &Load, packets: u64) -> Result<Outcome, Failure>
         let (watch, begin) = (clock::watch(), cycles());
         let mut busy = 0;
         let mut now = begin;
-        // Measurements from before a preemption are not valid after it.
+        // Reference measurements from before a preemption are not valid after it.
         while now - begin < SLICE && watch().gaps == 0 {
             let count = gateway.round();
             let end = cycles();
@@ -125,7 +126,7 @@ fn measure(shape: &Shape, load: &Load, packets: u64) -> Result<Outcome, Failure>
     }
 }
 
-/// Rows of separate and shared queues, by the neighbour's load relative to the worker's rate.
+/// Measures rows of separate and shared queues, by the neighbour's load relative to the worker's rate.
 pub fn isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<(), Failure> {
     for (one_queue, weights, loads) in [
         (false, EVEN, &[0.0, 0.5, 2.0][..]),
@@ -154,7 +155,7 @@ pub fn isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<(), Fai
     Ok(())
 }
 
-/// Rows of a shared link, by the neighbour's load relative to the link's rate.
+/// Measures rows of a shared link, by the neighbour's load relative to the link's rate.
 pub fn link_isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<(), Failure> {
     for load in [0.0, 0.5, 2.0] {
         let shape = |rate| Shape {
@@ -165,7 +166,7 @@ pub fn link_isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<()
         };
         let mut measured = Vec::new();
         for _ in 0..runs {
-            // The link carries a quarter of the worker's maximum rate, with frames of 64 bytes and a tag.
+            // The link's rate is a quarter of the worker's maximum rate, with tagged 64-byte frames.
             let each = 4.0 * Reference::new(&shape(None))?.look();
             let rate = tsc::frequency() as f64 / each * 64.0 * 8.0;
             let loads = Load::OfWorker(sends(load)).at(each);
@@ -180,7 +181,7 @@ pub fn link_isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<()
 
 /// Loads of victim and neighbour relative to the rate of the shared resource.
 fn sends(load: f64) -> [f64; 2] {
-    // At its fair share, the neighbour keeps the same distance as the victim.
+    // If the neighbour sends its fair share, it keeps the same distance to the limit as the victim.
     [VICTIM / 2.0, if load == 0.5 { VICTIM * load } else { load }]
 }
 
@@ -192,7 +193,7 @@ fn row_of(row: Row, load: f64, weights: [u8; 2], measured: &[Outcome]) -> Row {
     let of = |value: &dyn Fn(&Outcome) -> f64| measured.iter().map(value).collect::<Vec<_>>();
     let microseconds = |cycles: u64| cycles as f64 * 1e6 / tsc::frequency() as f64;
     let latency = |part| move |outcome: &Outcome| microseconds(outcome.tallies[0].latency.percentile(part));
-    // The share of the time that exceeds what the forwarded packets take without sharing.
+    // Share of the time that exceeds what the forwarded packets take without sharing.
     let excess = |outcome: &Outcome| {
         let rest = outcome.busy as f64 - outcome.due;
         per_packet(rest.max(0.0), outcome.dropped.iter().sum())

@@ -1,4 +1,4 @@
-//! Current cost of a packet. Rates are expressed relative to it, because the speed of a shared machine varies.
+//! Current cost of a packet. Offered rates are relative to it, because the speed of a shared machine varies.
 
 use sluice_dpdk::tsc;
 
@@ -8,21 +8,21 @@ use super::lines::{FarSide, Host, Lines, Sends, Tally};
 use super::{PORTS, SLICE, per_packet};
 use crate::router::Failure;
 
-/// Cycles of an idle loop, to measure its preemption.
+/// Length in cycles of an idle loop that measures preemption.
 const SPIN: u64 = 30_000;
 
-/// A gateway of the same shape without sharing, whose hosts always send as much as is received.
+/// A gateway of the same shape, except that nothing is shared, whose hosts always send as much as the worker receives.
 pub struct Reference {
     gateway: Gateway,
     far: FarSide,
-    /// Cycles per packet at every measurement.
+    /// Cycles per packet, for each measurement.
     pub seen: Vec<f64>,
-    /// Preemption of an idle loop.
+    /// Preemption of the idle loop.
     pub spun: Stolen,
 }
 
 impl Reference {
-    /// Create for a shape. Also sets the clock's duration of a whole burst.
+    /// Creates the reference for a shape. Also sets the clock's number of cycles of a whole burst.
     pub fn new(shape: &Shape) -> Result<Self, Failure> {
         let plain = Shape {
             weights: None,
@@ -49,8 +49,8 @@ impl Reference {
         Ok(reference)
     }
 
-    /// Measure again, for as long as the others run between two measurements, so that both equally find caches filled
-    /// by others. Returns the cycles per packet.
+    /// Measures again, for as long as the measured gateway runs between two measurements, so that both find the caches
+    /// filled by the other to the same extent. Returns the cycles per packet.
     pub fn look(&mut self) -> f64 {
         let passed = |tallies: &[Tally]| tallies.iter().map(|tally| tally.passed).sum::<u64>();
         let before = passed(&self.far.get().tallies);

@@ -1,6 +1,6 @@
-//! Receive and transmit alone, by waiting mode, with 64-byte frames (P2: 936 Mb/s by polling, 383 by interrupts):
-//! throughput of a saturated worker, and cost of one that is not. Over virtio-user and vhost, with another core as the
-//! far side.
+//! Receive and transmit separately, by waiting mode, with 64-byte frames (P2: 936 Mb/s by polling, 383 Mb/s by
+//! interrupts): throughput of a saturated worker, and cost of a worker that is not saturated. The links are virtio-user
+//! and vhost; another core is the opposite side.
 
 mod pair;
 mod side;
@@ -17,9 +17,9 @@ use crate::rows::{Named, Row, Run, Runs};
 use pair::{Device, Pair};
 use side::{Order, Side};
 
-/// Bits of a 64-byte frame, as P2 counts them.
+/// Number of bits in a 64-byte frame, as in P2's figures.
 const BITS: f64 = 512.0;
-/// Offered load for the cost of waiting, relative to the throughput of a polling worker.
+/// Offered load for measuring the cost of waiting, relative to the throughput of a polling worker.
 const LOAD: f64 = 0.1;
 
 /// Waiting modes of the worker, as in the configuration.
@@ -27,7 +27,7 @@ const LOAD: f64 = 0.1;
 enum Wait {
     /// `busy-poll = true`.
     Poll,
-    /// The default: spin, pause, then sleep for 50 us.
+    /// The default mode: spin, pause, then sleep for 50 us.
     Adaptive,
     /// `idle = { spin = 0, pause = 0, interrupt = true }`: wait for an interrupt whenever there are no packets.
     Interrupt,
@@ -54,8 +54,8 @@ impl Wait {
     }
 }
 
-/// Observe a worker for a while after it has started its task; returns the number of due frames that the far side could
-/// not send.
+/// Observes a worker for a while after it has started its task; returns the number of due frames that the opposite side
+/// could not send.
 fn watch(near: &Side, far: &Side, orders: [Order; 2], time: Duration, runs: &mut Runs) -> Result<f64, Failure> {
     near.order(orders[0]);
     far.order(orders[1]);
@@ -94,7 +94,7 @@ pub struct Wanted {
     pub transmit: bool,
 }
 
-/// Rows of both devices and all waiting modes.
+/// Measures rows of both devices and all waiting modes.
 pub fn waiting(run: &mut Run<'_>, eal: &'static Eal, wanted: Wanted, runs: usize) -> Result<(), Failure> {
     let cores = allowed_cores();
     let &[near, far, ..] = cores.as_slice() else {
@@ -103,7 +103,7 @@ pub fn waiting(run: &mut Run<'_>, eal: &'static Eal, wanted: Wanted, runs: usize
     };
     let time = Duration::from_millis(if run.quick { 200 } else { 1_000 });
     for device in [Device::Virtio, Device::Vhost] {
-        // Throughput of a polling worker in packets per second; the load for all modes is a share of it.
+        // Throughput of a polling worker in packets per second; the load in all waiting modes is a share of it.
         let mut polled = 0.0;
         for &wait in Wait::value_variants() {
             let pair = Pair::open(eal, device, wait == Wait::Interrupt)?;

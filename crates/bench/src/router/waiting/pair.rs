@@ -1,4 +1,4 @@
-//! A link in memory: vhost at one end of a socket and virtio-user at the other, both in this process.
+//! A link in memory: vhost at one end of a socket and virtio-user at the other end, both in this process.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,30 +13,30 @@ use crate::process::await_some;
 use crate::rig::Source;
 use crate::router::Failure;
 
-/// Device of the measured worker.
+/// Device that the measured worker uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Device {
-    /// The guest side.
+    /// The guest side, virtio-user.
     #[value(name = "virtio-user")]
     Virtio,
-    /// The host side.
+    /// The host side, vhost.
     Vhost,
 }
 
-/// Both ends: that of the measured worker, and the other.
+/// Both ends of a link: that of the measured worker, and the opposite end.
 pub struct Pair {
     ends: [Source; 2],
     wire: Wire,
 }
 
-/// The link between them.
+/// The link between both ends.
 pub struct Wire {
-    /// Whether the measured end listens; it is then opened first and closed last.
+    /// Whether the measured worker's end listens on the socket; the listening end is opened first and closed last.
     listens: bool,
     socket: PathBuf,
 }
 
-/// Maximum wait until both ends are connected.
+/// Maximum time until both ends are connected.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn open(eal: &'static Eal, name: &str, interrupts: bool) -> Result<Source, Failure> {
@@ -48,7 +48,7 @@ fn open(eal: &'static Eal, name: &str, interrupts: bool) -> Result<Source, Failu
 }
 
 impl Pair {
-    /// Open both ends, with interrupts for the measured worker.
+    /// Opens both ends, with interrupts for the measured worker.
     pub fn open(eal: &'static Eal, device: Device, interrupts: bool) -> Result<Self, Failure> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -70,12 +70,12 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Whether frames can wake the measured worker.
+    /// Whether the arrival of frames can wake the measured worker.
     pub fn interrupts(&self) -> bool {
         self.ends[0].devices.ports()[0].interrupts()
     }
 
-    /// Start a thread on each core: the measured worker, and the other one, which polls.
+    /// Starts a thread on each core: the measured worker, and the opposite side, which polls.
     pub fn start(
         self,
         eal: &'static Eal,
@@ -100,7 +100,7 @@ impl Pair {
 }
 
 impl Wire {
-    /// Close both ends, the connecting one first.
+    /// Closes both ends; the end that does not listen is closed first.
     pub fn close(self, [near, far]: [Source; 2]) {
         let ends = if self.listens { [far, near] } else { [near, far] };
         ends.into_iter().for_each(Source::close);

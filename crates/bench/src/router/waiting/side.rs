@@ -1,4 +1,4 @@
-//! One side of a link: a thread that sends or receives as ordered, and counts.
+//! One side of a link: a thread that sends or receives as ordered, and counts frames.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::rig::Source;
 use crate::rig::frames::{Frame, Hosts, SHORTEST, data};
 use crate::router::Failure;
 
-/// Task of a side.
+/// Task of a side's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The side does nothing.
     Rest,
-    /// Receive and free packets.
+    /// Receive packets and free them.
     Receive,
     /// Send at maximum rate.
     Flood,
@@ -36,7 +36,7 @@ impl Order {
 #[derive(Debug, Default)]
 struct Shared {
     order: AtomicU8,
-    /// Cycles between two frames, as bits of a floating-point number.
+    /// Cycles between two frames, as the bits of a floating-point number.
     pace: AtomicU64,
     packets: AtomicU64,
     rounds: AtomicU64,
@@ -50,29 +50,29 @@ impl Shared {
     }
 }
 
-/// Counters of a side.
+/// Counters of a side's thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     /// Number of frames sent or received.
     pub packets: u64,
     pub rounds: u64,
-    /// Number of these rounds without a frame.
+    /// Number of rounds without a frame.
     pub quiet: u64,
     /// Number of due frames that the device did not accept.
     pub refused: u64,
-    /// CPU time in nanoseconds.
+    /// CPU time of the thread in nanoseconds.
     pub cpu_ns: u64,
 }
 
 pub struct Side {
     shared: Arc<Shared>,
     thread: Worker<Source>,
-    /// File with the thread's CPU time.
+    /// File from which the thread's CPU time is read.
     schedstat: PathBuf,
 }
 
 impl Side {
-    /// Start it on a core. A side without waiting polls all the time.
+    /// Starts the thread on a core. A side without a waiting mode polls all the time.
     pub fn start(
         eal: &'static Eal,
         name: &str,
@@ -84,7 +84,7 @@ impl Side {
         let (tell, told) = channel();
         let own = shared.clone();
         let thread = Worker::start(eal, name, core, move |stop| {
-            // The path contains this thread's number, which other threads can't determine.
+            // The path contains this thread's number, which other threads cannot determine.
             let _ = tell.send(std::fs::read_link("/proc/thread-self"));
             let mut loops = Loop::new(source, Idle::new(waiting, queues), &own);
             while !stop.is_asked() {
@@ -152,7 +152,7 @@ impl<'s> Loop<'s> {
     fn round(&mut self, order: Order) {
         let moved = match order {
             Order::Rest => {
-                // Late frames don't belong to the next task.
+                // Frames that arrive late do not belong to the next task.
                 self.receive();
                 self.next = 0.0;
                 return std::thread::sleep(Duration::from_micros(100));
@@ -194,7 +194,7 @@ impl<'s> Loop<'s> {
         taken
     }
 
-    /// Send due frames; returns the number due, and the number accepted by the device.
+    /// Sends the due frames; returns the number of due frames, and the number that the device accepted.
     fn due(&mut self) -> (usize, usize) {
         let (now, each) = (
             tsc::now() as f64,

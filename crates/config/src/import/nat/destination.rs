@@ -9,7 +9,7 @@ use crate::import::ranges::Ranges;
 use crate::schema::{Balance, DestinationRule, Name, Pool};
 use crate::value::{OneOrMore, Port, PortRange, Transport};
 
-/// Maximum number of addresses per line. Each of them becomes a rule.
+/// Maximum number of addresses per line. Each address becomes a rule.
 const MOST_ADDRESSES: u128 = 16;
 
 /// A destination rule, with the line from which it results.
@@ -119,7 +119,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Convert an exemption. It applies to both the destination and the source.
+    /// Convert an exemption. The exemption applies to both the destination and the source.
     fn as_it_is(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let packets = &decision.packets;
         let at = self.prerouting.iter().position(|other| other.line == decision.line);

@@ -172,7 +172,7 @@ impl Check<'_> {
         resolved
     }
 
-    /// Resolve a group and the groups that it contains. `within` is the path of groups that contain it.
+    /// Resolve a group and the groups that it contains. `within` is the path of groups that contain the group.
     fn group<'g, M: Member>(
         &mut self,
         what: &'static str,
@@ -234,7 +234,7 @@ impl Check<'_> {
         found
     }
 
-    /// The set in a list. If there is one, it must be the only member of the list.
+    /// The set in a list. A set must be the only member of the list.
     pub(super) fn set_alone<M: Member>(
         &mut self,
         at: &[Step<'_>],

@@ -89,7 +89,7 @@ pub struct Lease {
     pub expires: Nanoseconds,
 }
 
-/// State of a site. It is kept small, because there may be 100,000 sites.
+/// State of a site. The state is kept small, because there may be 100,000 sites.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// Time at which the site's timer expires. A site is in the schedule unless this is [`NEVER`].
@@ -99,7 +99,7 @@ pub(super) struct Entry {
     pub renew: Nanoseconds,
     pub rebind: Nanoseconds,
     pub expires: Nanoseconds,
-    /// End of the hold time of a released lease. It is [`NEVER`] as long as the site needs an address.
+    /// End of the hold time of a released lease. The time is [`NEVER`] as long as the site needs an address.
     pub release: Nanoseconds,
     /// Time at which the request was sent. The lease time counts from this time.
     pub sent: Nanoseconds,

@@ -1,4 +1,4 @@
-//! Transaction IDs. They are unpredictable, and each identifies its site.
+//! Transaction IDs. The IDs are unpredictable, and each ID identifies its site.
 
 use sluice_nat::Secret;
 

@@ -5,7 +5,7 @@ use sluice_table::token_bucket::TokenBucket;
 use super::Nanoseconds;
 use super::event::Servers;
 
-/// A full bucket. It never grants more than `rate` tokens within any second.
+/// A full bucket. The bucket never grants more than `rate` tokens within any second.
 pub(super) fn full_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
     let (rate, burst) = earnings(rate);
     TokenBucket::new(rate, burst, now)

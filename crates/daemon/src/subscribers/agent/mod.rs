@@ -1,8 +1,8 @@
 //! Public addresses by DHCP: one client (RFC 2131) for many sites, each with its own virtual MAC.
 //!
 //! The agent is a pure state machine: it reads no clock and opens no socket. The caller passes received messages to
-//! [`Agent::receive`], and calls [`Agent::poll`] to get messages to send and events. It makes this call at the time
-//! that the previous call returned, and after each received message. Times are nanoseconds of any monotonic clock.
+//! [`Agent::receive`], and calls [`Agent::poll`] to get messages to send and events. The caller makes this call at the
+//! time that the previous call returned, and after each received message. Times are nanoseconds of any monotonic clock.
 //! Equal input produces equal output.
 //!
 //! A site is in at most one send queue and has at most one timer. The cost of a reply does not depend on the number of
@@ -65,9 +65,9 @@ pub struct Agent {
     /// State of sites, by index.
     entries: Vec<Entry>,
     macs: HashMap<Mac, u32>,
-    /// Site of each address in use. Addresses that are only offered are not included.
+    /// Site of each address in use. Offered addresses that are not yet acknowledged are not included.
     addresses: HashMap<Ipv4Addr, u32>,
-    /// Leases from before a restart. Their sites have not requested an address yet.
+    /// Leases from before a restart. The sites of these leases have not requested an address yet.
     kept: HashMap<Mac, Lease>,
     schedule: Schedule,
     bucket: TokenBucket,
@@ -133,8 +133,8 @@ impl Agent {
         [self.schedule.first_due(), turn].into_iter().flatten().min()
     }
 
-    /// Report a change in how the servers respond. When they respond again, all sites without an offer send a discover
-    /// message immediately.
+    /// Report a change in how the servers respond. When the servers respond again, all sites without an offer send a
+    /// discover message immediately.
     fn judge_servers(&mut self, now: Nanoseconds) {
         let Some((before, servers)) = self.health.change(now) else {
             return;
@@ -326,8 +326,8 @@ impl Agent {
         }
     }
 
-    /// Time to wait for a reply after this number of attempts. It contains jitter, so that sites do not retransmit
-    /// simultaneously.
+    /// Time to wait for a reply after this number of attempts. The time contains jitter, so that sites do not
+    /// retransmit simultaneously.
     fn wait(&self, site: u32, tries: u8) -> Nanoseconds {
         let (wait, jitter) = self.settings.patience(tries);
         let exchange = u64::from(self.entry(site).exchange);

@@ -16,7 +16,8 @@ pub enum Identifier {
     None,
     /// Type 1 and the site's MAC (RFC 2132, section 9.14).
     Mac,
-    /// Node-specific identifier (RFC 4361): type 255, an IAID and a DUID-LL. Both are derived from the site's MAC.
+    /// Node-specific identifier (RFC 4361): type 255, an IAID and a DUID-LL. The IAID and the DUID are derived from the
+    /// site's MAC.
     Node,
 }
 

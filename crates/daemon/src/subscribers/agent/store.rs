@@ -95,7 +95,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Read the file. It need not exist yet.
+    /// Read the file. The file need not exist yet.
     pub fn load(path: &Path, present: Present) -> (Self, Loaded) {
         let store = Self {
             path: path.to_owned(),
@@ -140,7 +140,7 @@ impl Store {
     /// Write all leases, as listed by [`super::Agent::leases`].
     ///
     /// # Errors
-    /// The file can't be written. Its previous content remains, and the next attempt is due in ten seconds.
+    /// The file can't be written. The previous content of the file remains, and the next attempt is due in ten seconds.
     pub fn write(&mut self, leases: impl Iterator<Item = (Mac, Lease)>, present: Present) -> Result<(), StoreError> {
         match self.replace(leases, present) {
             Ok(()) => {
@@ -175,7 +175,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// FNV-1a checksum. It detects disk errors and manual edits.
+/// FNV-1a checksum. The checksum detects disk errors and manual edits.
 fn checksum(text: &str) -> u32 {
     let step = |sum: u32, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     text.bytes().fold(0x811c_9dc5, step)

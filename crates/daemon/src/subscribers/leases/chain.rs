@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Format;
 
-/// Identity of a file. It does not depend on the file's name.
+/// Identity of a file. The identity does not depend on the file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: u64,
@@ -67,7 +67,7 @@ fn earlier(format: Format, path: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     Ok(found)
 }
 
-/// All lease files of a server. None of them was renamed or removed while they were opened.
+/// All lease files of a server. While the files were opened, no file was renamed or removed.
 #[derive(Debug)]
 pub struct Chain {
     /// Files to which the server no longer writes. The oldest comes first.

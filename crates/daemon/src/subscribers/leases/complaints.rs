@@ -1,4 +1,4 @@
-//! Log messages about faults in a lease file. At most one is written per second.
+//! Log messages about faults in a lease file. At most one message is written per second.
 
 use std::path::Path;
 

@@ -69,8 +69,8 @@ impl Dhcpd {
         }
     }
 
-    /// Number of bytes of the line that belong to the statement if it ends here. `None` if it does not end in this
-    /// line.
+    /// Number of bytes of the line that belong to the statement if it ends here. `None` if the statement does not end
+    /// in this line.
     fn measure(&mut self, number: u64, line: &[u8]) -> Option<usize> {
         let mut words = Words::of(line);
         while let Some(word) = words.next() {

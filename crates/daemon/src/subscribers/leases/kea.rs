@@ -79,8 +79,8 @@ impl Kea {
         }
     }
 
-    /// If a header is invalid, the following lines are read with the default columns. Their order has not changed since
-    /// Kea's first version, so no lease is lost.
+    /// If a header is invalid, the following lines are read with the default columns. The order of the default columns
+    /// has not changed since Kea's first version, so no lease is lost.
     fn header(&mut self, line: &[u8]) -> Result<(), Reason> {
         *self = Self::new();
         let names: Vec<&[u8]> = line.split(|&byte| byte == b',').collect();

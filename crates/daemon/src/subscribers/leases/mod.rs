@@ -82,7 +82,7 @@ pub struct RelayInformation {
 }
 
 impl RelayInformation {
-    /// Parse the content of option 82. `None` if it is malformed.
+    /// Parse the content of option 82. `None` if the content is malformed.
     fn parse(mut content: &[u8]) -> Option<Self> {
         let mut information = Self::default();
         while let [code, length, rest @ ..] = content {
@@ -171,7 +171,7 @@ pub enum Change {
         /// New lease.
         now: Arc<Lease>,
     },
-    /// The lease was extended, or its host name has changed. Terminal and location are the same.
+    /// The lease was extended, or its host name has changed. Terminal and location of the lease are unchanged.
     Renewed(Arc<Lease>),
     /// A lease was lost.
     Lost {

@@ -200,7 +200,7 @@ impl Source {
         self.drain(now, changes)?;
         match named {
             Some(named) if named == identity => Ok(()),
-            // The file may be created again. Its leases remain until then.
+            // The file may be created again. The leases of the file remain until then.
             None => Ok(()),
             Some(_) if self.format == Format::Kea && Identity::at(&rotated(&self.path))? == Some(identity) => {
                 self.go_on(now, changes)
@@ -209,7 +209,7 @@ impl Source {
         }
     }
 
-    /// Read all files from the beginning. If this is aborted, it starts again at the next check.
+    /// Read all files from the beginning. An aborted read starts again at the next check.
     fn begin(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         self.forget();
         let read = self.read_all(now, changes);

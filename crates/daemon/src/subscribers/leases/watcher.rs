@@ -13,8 +13,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::watch::Watch;
 use super::{Change, Counts, Format, Lost, Now, Reason, Source};
 
-/// Interval between checks without a notification. They are needed because leases expire, and because inotify may be
-/// unavailable.
+/// Interval between checks without a notification. Such checks are needed because leases expire, and because inotify
+/// may be unavailable.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Maximum pause after a panic.
@@ -48,7 +48,7 @@ pub struct Standing {
     pub overflows: u64,
     /// Number of checks whose changes have been delivered.
     pub looks: u64,
-    /// Number of panics. The file was read again after each of them.
+    /// Number of panics. After each panic, the file was read again.
     pub panics: u64,
 }
 

@@ -11,8 +11,8 @@ use super::{Change, Entry, Lost};
 /// less time.
 const QUIET: u64 = 1_000_000_000;
 
-/// Maximum wait in nanoseconds for a file that is being copied. If it still grows afterwards, the growth is taken to be
-/// new entries.
+/// Maximum wait in nanoseconds for a file that is being copied. If the file still grows afterwards, the growth is taken
+/// to be new entries.
 const PATIENCE: u64 = 10_000_000_000;
 
 /// Last entry of each address read so far.
@@ -104,7 +104,7 @@ impl Whole {
     }
 }
 
-/// Apply entries in the order of their addresses. Returns those beyond the maximum number.
+/// Apply entries in the order of their addresses. Returns the entries beyond the maximum number.
 fn tell(mut entries: Vec<Entry>, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Vec<Entry> {
     entries.sort_unstable_by_key(Entry::address);
     let mut refused = Vec::new();

@@ -34,7 +34,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Create a limiter for a number of sites. It meters at most `most` active terminals individually.
+    /// Create a limiter for a number of sites. The limiter meters at most `most` active terminals individually.
     pub fn new(rates: Rates, sites: u32, most: usize) -> Self {
         Self {
             rates,

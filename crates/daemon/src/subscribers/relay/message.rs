@@ -213,7 +213,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Find a suboption of option 82. `None` if it is absent or the suboptions are malformed.
+/// Find a suboption of option 82. `None` if the suboption is absent or the suboptions are malformed.
 pub fn part(mut content: &[u8], wanted: u8) -> Option<&[u8]> {
     while let [code, length, rest @ ..] = content {
         let (part, behind) = rest.split_at_checked(usize::from(*length))?;

@@ -95,7 +95,7 @@ impl Relay {
     /// Relay a terminal's message at a time in nanoseconds. The message for the server is written to `out`.
     ///
     /// # Errors
-    /// The reason for which the message is dropped. It is counted.
+    /// On failure, returns the reason for which the message is dropped and which has been counted.
     pub fn request(
         &mut self,
         payload: &[u8],
@@ -134,7 +134,7 @@ impl Relay {
     /// finds a site by its circuit ID.
     ///
     /// # Errors
-    /// The reason for which the message is dropped. It is counted.
+    /// On failure, returns the reason for which the message is dropped and which has been counted.
     pub fn reply(
         &mut self,
         payload: &[u8],

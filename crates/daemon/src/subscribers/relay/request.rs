@@ -13,7 +13,7 @@ use crate::subscribers::Site;
 pub struct Origin<'a> {
     /// The site.
     pub site: Site,
-    /// Address of the relay in the site. The server uses it to select the subnet.
+    /// Address of the relay in the site. The server selects the subnet by this address.
     pub gateway: Ipv4Addr,
     /// Circuit ID of the site (RFC 3046, section 3.1). Not empty.
     pub circuit: &'a [u8],

@@ -26,7 +26,7 @@ pub struct SiteView {
     pub public: Option<Ipv4Addr>,
     /// State of the site's DHCP client.
     pub state: Option<agent::State>,
-    /// Lease of the public address. Its times are on the client's clock.
+    /// Lease of the public address. The times of the lease are on the client's clock.
     pub lease: Option<agent::Lease>,
     /// Number of mapped terminals.
     pub terminals: u32,
@@ -80,7 +80,7 @@ pub struct LeaseView {
 }
 
 impl Service {
-    /// A site by number. `None` if it does not exist.
+    /// A site by number. `None` if the site does not exist.
     pub fn site(&self, site: Site) -> Option<SiteView> {
         let (place, group) = self.parameters.group_of(site)?;
         let standing = self.standing(site)?;

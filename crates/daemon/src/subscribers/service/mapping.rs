@@ -17,16 +17,16 @@ pub trait Mapping: Send {
     /// Set, change or remove a site's public address in its virtual router.
     ///
     /// # Errors
-    /// Another site already has the address. This site then has none.
+    /// Another site already has the address. The site of the call then has no address.
     fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite>;
 
-    /// Add a terminal. If it exists already, it is not changed.
+    /// Add a terminal. An existing terminal is not changed.
     ///
     /// # Errors
     /// The table is full. The site then has no terminal with this address.
     fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), TerminalsFull>;
 
-    /// Remove a terminal. Returns whether it existed.
+    /// Remove a terminal. Returns whether the terminal existed.
     fn remove_terminal(&mut self, context: Context, address: u32) -> bool;
 }
 

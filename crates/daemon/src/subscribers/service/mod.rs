@@ -130,7 +130,7 @@ pub struct Service {
     book: Book,
     /// State of each site.
     standings: Vec<Standings>,
-    /// Terminals for which an observed reply indicates a different site than the lease file. They are kept until the
+    /// Terminals for which an observed reply indicates a different site than the lease file. An entry is kept until the
     /// lease file must have confirmed the reply: time of this check, server and address, ordered by time.
     doubts: VecDeque<(Nanoseconds, usize, Ipv4Addr)>,
     /// State that a failed service has left.
@@ -230,7 +230,7 @@ impl Service {
         }
     }
 
-    /// Public leases of a client that may be used. They are stored for the next start.
+    /// Public leases of a client that may be used. The leases are stored for the next start.
     pub fn public_leases(&self, client: usize) -> impl Iterator<Item = (Mac, agent::Lease)> + '_ {
         let agent = self.clients.get(client).map(|client| &client.agent);
         let leases = agent.into_iter().flat_map(Agent::leases);

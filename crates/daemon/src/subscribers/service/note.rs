@@ -1,4 +1,4 @@
-//! Log messages of the subscriber service. Each is a single line.
+//! Log messages of the subscriber service. Each message is a single line.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -9,8 +9,8 @@ use super::Count;
 use crate::subscribers::Site;
 use crate::subscribers::virtual_mac::text;
 
-/// An event of interest to the operator. It contains the numbers of sites; their names are inserted when the message is
-/// written.
+/// An event of interest to the operator. The event contains the numbers of sites; the names of sites are inserted when
+/// the message is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A lease that belongs to no known site.

@@ -75,7 +75,7 @@ impl Parameters {
         }
     }
 
-    /// Virtual MAC of a site. All zeros if it has none.
+    /// Virtual MAC of a site. All zeros if the site has no virtual MAC.
     pub fn mac(&self, site: Site) -> Mac {
         self.macs.get(site.0 as usize).copied().unwrap_or_default()
     }
@@ -101,8 +101,8 @@ impl Parameters {
         interfaces.any(|interface| interface.addresses.iter().any(|net| net.addr() == address))
     }
 
-    /// Whether a terminal of a group may have an address. It must be a host address in the interface's networks and in
-    /// the group's prefix, and not one of the gateway's addresses.
+    /// Whether a terminal of a group may have an address. The address must be a host address in the interface's
+    /// networks and in the group's prefix, and not one of the gateway's addresses.
     pub fn allows(&self, group: &SiteGroup, address: Ipv4Addr) -> bool {
         let interface = self.interfaces.get(usize::from(group.interface));
         let addresses = interface.map_or(&[][..], |interface| &interface.addresses);

@@ -164,7 +164,7 @@ impl Service {
         group.is_some_and(|(_, group)| self.parameters.allows(group, address))
     }
 
-    /// Map a terminal. If it is the first terminal of its site, a public address is acquired for the site.
+    /// Map a terminal. If the terminal is the first one of its site, a public address is acquired for the site.
     fn map(&mut self, site: Site, lease: &Lease, turn: &mut Turn<'_>) -> Result<(), TerminalsFull> {
         let parameters = self.parameters.clone();
         let (_, group) = parameters.group_of(site).ok_or(TerminalsFull)?;
@@ -189,8 +189,8 @@ impl Service {
         added
     }
 
-    /// Unmap a terminal. If it was the last terminal of its site, the public address is released after the hold time.
-    /// Returns whether the lease was mapped.
+    /// Unmap a terminal. If the terminal was the last one of its site, the public address is released after the hold
+    /// time. Returns whether the lease was mapped.
     fn unmap(&mut self, held: &Held, turn: &mut Turn<'_>) -> bool {
         let parameters = self.parameters.clone();
         let Place::Mapped(site) = held.place else { return false };

@@ -34,7 +34,7 @@ const LATE: Nanoseconds = 16;
 pub struct Client {
     pub agent: Agent,
     interface: u16,
-    /// Source MAC of the last acknowledgement from each server. It is the MAC of the server, or of the router towards
+    /// Source MAC of the last acknowledgement from each server. The MAC is that of the server, or of the router towards
     /// it.
     ways: HashMap<Ipv4Addr, Mac>,
     /// Sites whose addresses must be announced.

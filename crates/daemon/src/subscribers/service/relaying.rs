@@ -11,12 +11,12 @@ use crate::subscribers::frame::{Datagram, tagged};
 use crate::subscribers::message::{CLIENT_PORT, SERVER_PORT};
 use crate::subscribers::relay::{Destination, Home, Origin, Refused};
 
-/// Source MAC of packets that the gateway originates. It is fixed, so it needs no ARP resolution.
+/// Source MAC of packets that the gateway originates. The MAC is fixed, so it needs no ARP resolution.
 const GATEWAY: Mac = [2, 0, 0, 0, 0, 1];
 
 impl Service {
-    /// Process a datagram for the DHCP server port. It is either from a terminal to a server, or from a server to the
-    /// relay.
+    /// Process a datagram for the DHCP server port. The datagram is either from a terminal to a server, or from a
+    /// server to the relay.
     pub(super) fn hear_relay(
         &mut self,
         interface: u16,
@@ -41,7 +41,8 @@ impl Service {
             let server = configured.get(**place);
             server.is_some_and(|server| server.server == *datagram.source.ip())
         };
-        // Two configured servers may have the same address. In that case the site of the reply identifies the server.
+        // Two configured servers may have the same address. If the addresses are equal, the site of the reply
+        // identifies the server.
         let candidates: Vec<usize> = servers.iter().filter(is_source).copied().collect();
         let server = match candidates[..] {
             [] => return Err(Count::ReplySource),

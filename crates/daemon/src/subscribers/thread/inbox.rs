@@ -1,4 +1,5 @@
-//! Queue of frames from routers' host stacks to DHCP relays. They are the replies of servers that run in a host stack.
+//! Queue of frames from routers' host stacks to DHCP relays. These frames are the replies of servers that run in a host
+//! stack.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -54,7 +55,7 @@ pub struct Heard {
 }
 
 impl Inbox {
-    /// Create a queue for the relays of sites. Returns both ends.
+    /// Create a queue for the relays of sites. Returns both ends of the queue.
     ///
     /// # Errors
     /// No file descriptor is available.
@@ -74,7 +75,8 @@ impl Inbox {
         *lock(&self.meant) = Meant::of(parameters);
     }
 
-    /// Queue a frame from a host stack if it is addressed to a relay. Returns whether it is.
+    /// Queue a frame from a host stack if it is addressed to a relay. Returns whether the frame is addressed to a
+    /// relay.
     pub fn takes(&self, interface: u16, frame: &[u8]) -> bool {
         let datagram = Datagram::of(frame).filter(|datagram| datagram.destination.port() == SERVER_PORT);
         let meant = datagram.is_some_and(|datagram| lock(&self.meant).has(interface, *datagram.destination.ip()));

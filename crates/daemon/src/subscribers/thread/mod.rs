@@ -1,5 +1,5 @@
-//! The thread of the subscriber service. It passes changes of lease files and frames from workers to the service, and
-//! processes the service's output.
+//! The thread of the subscriber service. The thread passes changes of lease files and frames from workers to the
+//! service, and processes the service's output.
 
 mod inbox;
 mod task;
@@ -24,7 +24,7 @@ use task::Task;
 #[error("the subscriber service can't start: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
 pub struct SubscribersError(#[from] std::io::Error);
 
-/// Delivers a frame to the host stack of an interface's router. Returns `false` if that fails.
+/// Delivers a frame to the host stack of an interface's router. Returns `false` if the frame can't be delivered.
 pub type HostPort = Box<dyn Fn(u16, &[u8]) -> bool + Send>;
 
 /// Queues between the thread and the data plane.

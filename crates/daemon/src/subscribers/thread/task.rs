@@ -20,7 +20,7 @@ use crate::subscribers::leases::{self, Change, Format, Watcher};
 use crate::subscribers::service::{Count, Frame, Output, Remains, Service, Turn, Way};
 use crate::subscribers::virtual_mac::text;
 
-/// Maximum sleep of the thread. Workers don't wake it, since that would cost them a system call.
+/// Maximum sleep of the thread. Workers don't wake the thread, because a system call would take their time.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Maximum number of frames that are read from one worker before the next one is served.
@@ -52,7 +52,7 @@ pub struct Task {
     settled: bool,
     /// Persistent storage of the leases of each DHCP client.
     stores: Vec<Option<Store>>,
-    /// Numbers of frames that could not be sent. They are not in the service's counters yet.
+    /// Numbers of frames that could not be sent. Such frames are not yet in the service's counters.
     lost: [(Count, u64); 2],
     buffer: Vec<u8>,
     next: Option<u64>,

@@ -17,7 +17,7 @@ use crate::subscribers::frame::Datagram;
 use crate::subscribers::service::Count;
 use crate::subscribers::service::tests::{ACCESS, OUTSIDE, TEXT, answered, asked, parameters_of};
 
-/// Maximum wait. It is longer than any expected delay.
+/// Maximum wait. The limit is longer than any expected delay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const HEADER: &str =

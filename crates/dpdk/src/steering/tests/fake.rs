@@ -65,7 +65,7 @@ pub(super) fn own_key(bytes: usize) -> HashKey {
 }
 
 impl Fake {
-    /// A card that offers every function. Its key has 40 bytes, and its table 128 entries.
+    /// A card that offers every function. The card's hash key has 40 bytes, and its table has 128 entries.
     pub(super) fn new() -> Self {
         Self::offering(every_function())
     }
@@ -140,7 +140,7 @@ impl Fake {
         )
     }
 
-    /// Hash of a packet. `None` if the card hashes none of its fields.
+    /// Hash of a packet. `None` if the card hashes no field of the packet.
     pub(super) fn hash_of(&self, packet: &Packet) -> Option<u32> {
         use Functions as F;
         let on = |function| self.functions.get().contains(function);

@@ -4,8 +4,8 @@
 /// Bytes of the smallest block.
 pub const BLOCK_UNIT: usize = 64;
 
-/// Maximum number of bytes per owner. This suffices for a TLS handshake as large as a jumbo frame, in a buffer that
-/// doubles as it grows.
+/// Maximum number of bytes per owner. This number suffices for a TLS handshake as large as a jumbo frame, in a buffer
+/// that doubles as it grows.
 pub const MAX_OWNER_BYTES: usize = 256 << 10;
 
 const NONE: u32 = u32::MAX;

@@ -1,8 +1,8 @@
 //! Allocator hooks of nDPI and libgcrypt. While a core processes a packet, memory comes from that core's arena. At all
 //! other times, in particular when modules are created and destroyed, it comes from the C library.
 //!
-//! libgcrypt terminates the process if an allocation fails during a digest. Therefore it has an arena of its own, which
-//! is empty before and after each packet.
+//! libgcrypt terminates the process if an allocation fails during a digest. Therefore libgcrypt has an arena of its
+//! own, which is empty before and after each packet.
 //!
 //! The hooks are global to the process and receive only a size, so a thread-local variable holds the current arena.
 

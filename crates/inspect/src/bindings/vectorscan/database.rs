@@ -138,8 +138,8 @@ impl<M: Mode> Database<M> {
         check(unsafe { raw::hs_deserialize_database(bytes.as_ptr().cast(), bytes.len(), &raw mut database) })?;
         let database = Self::from_raw(database)?;
         let mut size = 0;
-        // SAFETY: the database is alive; the library writes one number. It returns an error for databases without
-        // streams.
+        // SAFETY: the database is alive; the library writes one number. The function returns an error for databases
+        // without streams.
         let code = unsafe { raw::hs_stream_size(database.raw(), &raw mut size) };
         if (code == raw::SUCCESS) == (<M as sealed::Sealed>::FLAG == raw::MODE_STREAM) {
             Ok(database)
@@ -206,8 +206,8 @@ fn compiled(code: c_int, error: *mut raw::HsCompileError, id: impl Fn(usize) -> 
     if error.is_null() {
         return check(code);
     }
-    // SAFETY: the library returned a structure of this layout with a null-terminated text. It is read and then freed
-    // once.
+    // SAFETY: the library returned a structure of this layout with a null-terminated text. The structure is read and then
+    // freed once.
     let (at, message) = unsafe {
         let at = usize::try_from((*error).expression);
         let message = CStr::from_ptr((*error).message).to_string_lossy().into();

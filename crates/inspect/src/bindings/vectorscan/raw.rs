@@ -1,7 +1,7 @@
 //! The functions of `hs.h` that this crate calls, as Vectorscan 5.4 declares them.
 //!
 //! The library contains the search code several times, built for different processors, and selects one of the builds at run time.
-//! Its builds for AVX2 and AVX-512 miss matches (decision 0022), so this crate calls the functions of the SSE4.2 build directly,
+//! The builds for AVX2 and AVX-512 miss matches (decision 0022), so this crate calls the functions of the SSE4.2 build directly,
 //! by their names.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};

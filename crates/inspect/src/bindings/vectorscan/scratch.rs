@@ -4,11 +4,12 @@ use std::ptr::{self, NonNull};
 
 use super::{Database, Error, Mode, ScanLog, check, raw};
 
-/// Scratch memory for the scans of one core. It can be used with every database for which it was enlarged.
+/// Scratch memory for the scans of one core. The memory can be used with every database for which it was enlarged.
 #[derive(Debug)]
 pub struct Scratch {
     memory: *mut raw::HsScratch,
-    /// Serial numbers of the databases that the scratch is large enough for. The library does not check this.
+    /// Serial numbers of the databases that the scratch is large enough for. The library does not check the size of a
+    /// scratch.
     serves: Vec<u64>,
     /// Recorded scans, if recording is on.
     log: Option<Box<ScanLog>>,

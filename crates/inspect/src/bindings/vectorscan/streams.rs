@@ -16,7 +16,7 @@ use super::{Database, Error, MatchAction, ScanEnd, Scratch, Streaming, check, le
 /// States are aligned to cache lines.
 const LINE: usize = 64;
 
-/// Alignment of `malloc`. With this alignment, zeroed memory is not touched when it is allocated.
+/// Alignment of `malloc`. Zeroed memory with this alignment is not written when it is allocated.
 const ALIGNMENT: usize = 16;
 
 /// A fixed pool of stream states for one database.
@@ -30,7 +30,7 @@ pub struct ScanStreams {
     /// Free states. The most recently released state is allocated first, because its memory is likely in the cache.
     free: Vec<u32>,
     used: Box<[bool]>,
-    /// Number of states that the library has initialised. These are the states with the lowest indices.
+    /// Number of states that the library has initialised. Initialised states have the lowest indices.
     initialised: u32,
     /// While scans are recorded: whether each stream is at its start, and the number of the first stream in the record.
     begun: Option<Box<[bool]>>,
@@ -42,7 +42,7 @@ pub struct ScanStreams {
 unsafe impl Send for ScanStreams {}
 
 impl ScanStreams {
-    /// Creates a pool of `count` streams. This allocates memory; all other functions do not.
+    /// Creates a pool of `count` streams. Only this function allocates memory.
     pub fn new(database: Arc<Database<Streaming>>, count: u32) -> Result<ScanStreams, Error> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -116,7 +116,7 @@ impl ScanStreams {
         Some(stream)
     }
 
-    /// Closes a stream. Without effect if it is not open.
+    /// Closes a stream. Has no effect if the stream is not open.
     pub fn close(&mut self, stream: u32) {
         if let Some(used) = self.used.get_mut(stream as usize)
             && std::mem::take(used)
@@ -244,5 +244,5 @@ unsafe extern "C" fn take_place(size: usize) -> *mut c_void {
     if size <= room { place } else { ptr::null_mut() }
 }
 
-/// Stream deallocator that the library calls. It does nothing, because the pool owns the memory.
+/// Stream deallocator that the library calls. The function does nothing, because the pool owns the memory.
 unsafe extern "C" fn leave_place(_place: *mut c_void) {}

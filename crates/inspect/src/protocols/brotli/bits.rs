@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         Ok((value, length))
     }
 
-    /// Looks up the bits after `skip` in a table of [`super::code`]. Returns the symbol and its number of bits.
+    /// Looks up the bits after `skip` in a table of [`super::code`]. Returns the symbol and the length of its code in bits.
     #[inline]
     pub fn peek_symbol(&mut self, skip: u32, table: &[u16]) -> Result<(u32, u32), Stop> {
         if self.count < skip + 15 {

@@ -21,7 +21,8 @@ const GAP: usize = 16;
 const SHORT: usize = GAP;
 
 impl Brotli {
-    /// Returns how many of `bytes` bytes fit in the output and in the current page. Allocates this page.
+    /// Returns how many of `bytes` bytes fit in the output and in the current page. Allocates the current page if
+    /// necessary.
     pub(super) fn capacity(&mut self, bytes: usize, pages: &mut Pages, io: &Io<'_>) -> Result<usize, Stop> {
         let at = self.place(self.at);
         if at / PAGE == self.pages.len() {

@@ -162,7 +162,7 @@ impl Format {
     }
 }
 
-/// Extracts the host from a value like `user@HOST:80`, and converts it to lower case. Returns its length.
+/// Extracts the host from a value like `user@HOST:80`, and converts it to lower case. Returns the length of the host.
 pub(super) fn host(value: &[u8], into: &mut [u8]) -> usize {
     let value = match value.iter().rposition(|&byte| byte == b'@') {
         Some(at) => &value[at + 1..],

@@ -1,4 +1,4 @@
-//! One direction of an HTTP connection. It tracks to which part of a message the next bytes belong.
+//! One direction of an HTTP connection. The state tracks to which part of a message the next bytes belong.
 
 use arrayvec::ArrayVec;
 
@@ -90,7 +90,7 @@ pub(super) struct Side {
     pub word: ArrayVec<u8, 64>,
     pub word_cut: bool,
     pub field: Field,
-    /// A header line was received. It is complete unless the next line continues it.
+    /// A header line was received. The line is complete unless the next line continues it.
     pub line_open: bool,
     /// The first part of the line's value was received.
     pub value_begun: bool,

@@ -138,7 +138,7 @@ impl Table {
         (self.count, self.size) = (self.count + 1, self.size + size);
     }
 
-    /// Returns the entry with an index (section 2.3.3). `Ok(None)` if its content is unknown.
+    /// Returns the entry with an index (section 2.3.3). Returns `Ok(None)` if the content of the entry is unknown.
     fn entry(&self, index: usize) -> Result<Option<Field<'_>>, Error> {
         if let Some((name, value)) = index.checked_sub(1).and_then(|index| STATIC.get(index)) {
             return Ok(Some((name, value)));

@@ -1,5 +1,5 @@
-//! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical: codes of one length are consecutive in the order
-//! of their symbols, and longer codes follow shorter codes. The lengths therefore determine the code.
+//! The Huffman code of HPACK (RFC 7541, appendix B). The code is canonical: codes of one length are consecutive in the
+//! order of their symbols, and longer codes follow shorter codes. The lengths therefore determine the code.
 
 /// Code length of each symbol in bits. The last symbol marks the end of a string.
 #[rustfmt::skip]

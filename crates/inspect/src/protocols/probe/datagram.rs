@@ -8,7 +8,7 @@ const DNS: u16 = 53;
 const MULTICAST_DNS: u16 = 5353;
 const NTP: u16 = 123;
 
-/// Identifies the protocol of a datagram. `ports` are its source and destination port.
+/// Identifies the protocol of a datagram. `ports` are the source and destination port of the datagram.
 pub fn probe_datagram(toward: Toward, ports: [u16; 2], bytes: &[u8]) -> Option<Service> {
     let by = |wanted: &[u16]| ports.iter().any(|port| wanted.contains(port));
     let head = Head {

@@ -3,7 +3,7 @@
 use super::{Certain, Confidence, Head, Likely, NeedMore, NoMatch, begins, best_of};
 use crate::signature::Toward;
 
-/// `SSH-2.0-…` (RFC 4253, section 4.2). Both sides send it.
+/// `SSH-2.0-…` (RFC 4253, section 4.2). Both sides send this line.
 pub fn ssh(head: &Head<'_>) -> Confidence {
     match head.bytes {
         [b'S', b'S', b'H', b'-', digit, ..] if digit.is_ascii_digit() => Certain,

@@ -78,7 +78,7 @@ fn take(bytes: &[u8], count: u64) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> Header<'a> {
-    /// Parses the first Initial packet in a datagram. Returns its header and the bytes after the packet.
+    /// Parses the first Initial packet in a datagram. Returns the header of this packet and the bytes after the packet.
     pub fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let &[first, a, b, c, d, ref rest @ ..] = bytes else {
             return None;
@@ -138,8 +138,8 @@ fn keys(version: &Version, id: &[u8]) -> Keys {
     keys
 }
 
-/// Decrypts a packet with the keys of a connection ID. Returns the length of its frames. `into` has space for [`PACKET`]
-/// bytes.
+/// Decrypts a packet with the keys of a connection ID. Returns the length of the packet's frames. `into` has space for
+/// [`PACKET`] bytes.
 pub(super) fn open(bytes: &[u8], header: &Header<'_>, id: &[u8], into: &mut [u8]) -> Option<usize> {
     let keys = keys(&header.version, id);
     let packet = bytes.get(..header.end)?;

@@ -19,7 +19,7 @@ impl FileHashes {
     /// No hashes.
     pub const NONE: Self = Self(0);
 
-    /// Adds the hash that a buffer holds. Other buffers have no effect.
+    /// Adds the hash that a buffer holds. Buffers without a hash have no effect.
     pub fn insert(&mut self, buffer: Buffer) {
         self.0 |= HASHES
             .iter()
@@ -64,7 +64,7 @@ struct Digests {
     md5: Md5,
     sha1: Sha1,
     sha256: Sha256,
-    /// The line end at the current end of the file. In a mail it may belong to the boundary that follows.
+    /// The line end at the current end of the file. In a mail, this line end may belong to the boundary that follows.
     line_end: ArrayVec<u8, 2>,
 }
 
@@ -161,8 +161,8 @@ impl Slots {
         }
     }
 
-    /// Hashes the new bytes of a file's window, starting at an offset. When the file is complete, its hashes are
-    /// stored.
+    /// Hashes the new bytes of a file's window, starting at an offset. When the file is complete, the hashes of the
+    /// file are stored.
     pub(in crate::protocols) fn file_grows(&mut self, handle: SlotHandle, from: usize) {
         let Some(Hashing { digests, wanted, work }) = &mut self.hashing else {
             return;

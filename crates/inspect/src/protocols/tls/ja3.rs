@@ -9,7 +9,7 @@ use md5::{Digest, Md5};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ja3 {
     text: Md5,
-    /// Number of lists begun. The first is ciphers, the second extensions.
+    /// Number of lists begun. The first list contains the ciphers, the second the extensions.
     lists: u8,
     between: bool,
     groups: ArrayVec<u16, 64>,
@@ -48,7 +48,7 @@ impl Ja3 {
     }
 
     /// Whether more groups or formats were offered than can be stored. The fingerprint then covers only the stored
-    /// ones.
+    /// groups and formats.
     pub fn is_cut(&self) -> bool {
         self.cut
     }

@@ -182,7 +182,8 @@ impl ServerFlight {
         }
     }
 
-    /// Handles bytes of the handshake, at most those of one field. Returns their number, and whether parsing ends.
+    /// Handles bytes of the handshake, at most those of one field. Returns the number of bytes handled, and whether
+    /// parsing ends.
     fn part<S: FnMut(Slot<'_>, MessageEvent)>(
         &mut self,
         bytes: &[u8],

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Maximum wait. It is longer than any expected delay.
+/// Maximum wait. The limit is longer than any expected delay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn watch(path: &Path, most: usize) -> (Watcher, Receiver<Vec<Change>>) {
