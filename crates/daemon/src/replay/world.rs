@@ -294,8 +294,7 @@ impl<'m> World<'m> {
         self.wires.iter().for_each(|wires| wires.set_room(bytes));
     }
 
-    /// The frame, readdressed to the port's MAC if the configuration sets no MAC or the capture has no link-layer
-    /// header.
+    /// The frame, readdressed to the port's MAC if the configuration sets no MAC or the capture has no link-layer header.
     pub fn addressed(&self, port: PortIndex, frame: &[u8]) -> Vec<u8> {
         let mut bytes = frame.to_vec();
         if let (Some(&(own, is_any)), Some(destination)) =
@@ -325,8 +324,7 @@ impl<'m> World<'m> {
         self.wires.iter().flat_map(|wires| wires.take_sent()).collect()
     }
 
-    /// Run a single worker until no packet is queued, and discard the sent frames. All ports must be bridged, since
-    /// neighbours are not resolved.
+    /// Run a single worker until no packet is queued, and discard the sent frames. All ports must be bridged, since neighbours are not resolved.
     pub fn drain_bridges(&mut self) {
         loop {
             self.round();

@@ -483,8 +483,7 @@ impl<A: Address> Bindings<'_, A> {
                 Ok(lease)
             }
             _ => {
-                // A block at the end of the pool's port range may contain no usable port. The subscriber keeps it as an
-                // empty block.
+                // A block at the end of the pool's ports may have no usable port. The subscriber keeps it as an empty block.
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
                     subscriber.empty += 1;
                 }
