@@ -242,7 +242,7 @@ impl<F: Family> Default for Nat<F> {
     }
 }
 
-/// Limits of the gateway's own traffic: packets per second and burst size, by [`sluice_route::policer::Class`].
+/// Limits of the gateway's own traffic: packets per second and burst size, by [`sluice_route::policer::ControlClass`].
 pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
 /// Rate limit of redirects on an interface, per second, and burst size. A host needs one redirect for each destination.

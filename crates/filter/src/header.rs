@@ -69,7 +69,7 @@ pub struct Header<A: WordAddress> {
 }
 
 impl<A: Address> Header<A> {
-    /// Creates a header of a packet between two addresses. All fields other than the addresses are [`NONE`] if they
+    /// Creates a header of a packet between two addresses. All fields other than the addresses are [`NONE`](crate::NONE) if they
     /// permit this value, otherwise 0.
     pub fn new(source: A, destination: A) -> Self {
         let mut header = Self {
