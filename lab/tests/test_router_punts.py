@@ -110,8 +110,8 @@ def test_class_at_a_rate_of_nothing_does_not_come_to_the_host(topology, gateway,
     alice = topology.alice
     gateway.apply(hosted(limits={"other": {"rate": 0, "burst": 0}}))
     before = dropped(gateway, "punt-policed-other")
-    answered = alice.run("ping", "-n", "-c", "2", "-i", "0.1", "-s", "3000", "-W", "1", alice.gateway, check=False)
-    assert "0 received" in answered
+    output = alice.run("ping", "-n", "-c", "2", "-i", "0.1", "-s", "3000", "-W", "1", alice.gateway, check=False)
+    assert "0 received" in output
     # Each request is several fragments.
     gateway.wait_for_drop("punt-policed-other", before + 3)
     session()
