@@ -712,8 +712,8 @@ impl Snapshot {
             .is_some_and(|interface| interface.bridge.is_some())
     }
 
-    /// The context of a packet's flow. The context is that of the packet's site, if the packet comes from a site; otherwise it
-    /// is that of the interface, which includes the tags on a bridge.
+    /// The context of a packet's flow. If the packet comes from a site, the result is the site's context. Otherwise the result is
+    /// the interface's context, which includes the tags on a bridge.
     #[inline(always)]
     pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
         // A hairpinned packet is treated like a packet from outside.
@@ -826,7 +826,7 @@ impl Snapshot {
         self.chains.get(usize::from(router))?.as_deref()
     }
 
-    /// Keeps the counters and policers of chains of the previous snapshot, if they are unchanged. All routers share named policers.
+    /// Keeps the counters and policers of the previous snapshot's chains that are unchanged. All routers share named policers.
     pub fn adopt_chains(&mut self, before: &Self) {
         let mut named = NamedPolicers::default();
         for chains in before.chains.iter().flatten() {
@@ -845,7 +845,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the hosts of routers of the previous snapshot, if they are unchanged. The counters of hosts are always kept.
+    /// Keeps the previous snapshot's hosts that are unchanged. The counters of hosts are always kept.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);
