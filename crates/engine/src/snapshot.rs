@@ -870,7 +870,7 @@ impl Snapshot {
     }
 
     /// Source address of packets that the gateway sends to an IPv4 address through an interface. If the interface has no suitable
-    /// address, it is an address of another interface of its router.
+    /// address, the result is an address of another interface of the same router.
     pub fn source4(&self, interface: &Interface, address: u32) -> Option<u32> {
         let others = || self.interfaces.iter().filter(|other| other.router == interface.router);
         let own = interface.source4(address);

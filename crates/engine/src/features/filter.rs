@@ -95,8 +95,8 @@ impl<F: Family> FilterQueries<F> {
     }
 }
 
-/// Evaluates the filter for a single packet. A packet that waits for a neighbour is filtered and counted when it is unparked; it
-/// is parked only if it would pass.
+/// Evaluates the filter for a single packet. A packet that waits for a neighbour is filtered and counted when it is unparked.
+/// Such a packet is parked only if it would pass the filter.
 pub fn query<F: Family>(
     exit: &OutputContext<'_>,
     header: &Header<F::Number>,

@@ -311,7 +311,7 @@ pub(super) fn complete<F: Family>(
 }
 
 /// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the same uplink. If answers left through
-/// another uplink, its provider would drop them, because their source is the first uplink's outside address.
+/// another uplink, the provider would drop the answers, because their source is the first uplink's outside address.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
