@@ -258,7 +258,7 @@ pub const LIMITS: Limits = [
     (500, 100),
 ];
 
-/// Memory layouts of port allocations. The control plane sets the layouts.
+/// Memory layouts of port allocations. The control plane creates the layouts.
 #[derive(Clone, Debug, Default)]
 pub struct PortLayouts {
     /// Generation of the last commit that changed the layouts.
@@ -368,17 +368,17 @@ pub struct Snapshot {
     /// For each interface: the IPv4 and IPv6 gateways of its default routes, active or not. Answers to packets that arrived on
     /// the interface are sent to these gateways.
     pub uplinks: Vec<[Option<Address>; 2]>,
-    /// Pending echo requests for health checks. The control plane sets the requests.
+    /// Pending echo requests for health checks. The control plane creates the list of requests.
     pub probes: Arc<Probes>,
     /// Source-based routing tables. The numbers of the tables follow those of the routers.
     pub sources: Arc<SourceTables>,
     /// Whether outside hosts may connect to an inside host's own address if a source rule translates that address.
     pub passes_untranslated: bool,
-    /// Marks of sessions; `None` until rules set any. The control plane sets the table of marks.
+    /// Marks of sessions; `None` until rules set any. The control plane creates the table of marks.
     pub marks: Option<Arc<Marks>>,
-    /// Code points of sessions; `None` until rules set any. The control plane sets the table of code points.
+    /// Code points of sessions; `None` until rules set any. The control plane creates the table of code points.
     pub code_points: Option<Arc<Marks>>,
-    /// Flows to and from the gateway itself; `None` until input filter rules exist. The control plane sets the tables of these flows.
+    /// Flows to and from the gateway itself; `None` until input filter rules exist. The control plane creates the tables of these flows.
     pub local_flows: Option<Arc<GatewayFlows>>,
     /// Whether any interface clamps the MSS.
     pub limits_segments: bool,

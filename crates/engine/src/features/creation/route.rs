@@ -336,7 +336,7 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether a flow from outside to an inside host's own address needs a session, so that no source rule translates its reverse packets.
+/// Whether a flow from outside to an inside host's own address needs a session. Without one, a source rule would translate the answers.
 pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;
