@@ -668,7 +668,7 @@ impl Snapshot {
         seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
     }
 
-    /// Creates sessions for untranslated flows in the routers of some interfaces, because the packets of both directions must find them.
+    /// Requires sessions for untranslated flows in the routers of the wanted interfaces: packets of both directions look the sessions up.
     fn keep_sessions(&mut self, wanted: impl Fn(Context, u16) -> bool) {
         let routed = |interface: &&Interface| interface.bridge.is_none();
         let wanting = (0..).zip(&self.interfaces).filter(|(_, interface)| routed(interface));
