@@ -219,7 +219,7 @@ pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Numb
     filter.evaluate(header).verdict.passes()
 }
 
-/// Whether the first packet of a session with a mark would pass now. Rejections because of its application are ignored.
+/// Whether the first packet of a session with a mark would pass now. Rules with an application can't reject it.
 #[inline]
 pub fn passes<F: Family>(
     snapshot: &Snapshot,
@@ -246,7 +246,7 @@ pub fn is_tracked<F: Family>(
     may_begin(fate) && fate.verdict != Verdict::AcceptUntracked
 }
 
-/// Whether a flow passes. Rejections because of its application are ignored.
+/// Whether a flow passes. Rules with an application can't reject it.
 pub fn may_begin(fate: FilterResult) -> bool {
     fate.verdict.passes() || matches!(fate.by, DecidedBy::Application(_))
 }
