@@ -177,7 +177,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         Some(count)
     }
 
-    /// Put those of `count` buffers that were not accepted back into their entries. The first `taken` buffers were
+    /// Put the buffers among `count` that were not accepted back into their entries. The first `taken` buffers were
     /// accepted.
     #[inline(always)]
     fn settle(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {

@@ -135,8 +135,8 @@ pub enum InspectionMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UrgentPointer {
-    /// Forward it unchanged. The receiving host may then remove the urgent byte from a stream that was inspected with
-    /// this byte (RFC 6093).
+    /// Forward the urgent pointer unchanged. The receiving host may then remove the urgent byte from a stream that was
+    /// inspected with this byte (RFC 6093).
     Keep,
     /// Clear the urgent pointer and count the segment, so that the urgent byte is ordinary data.
     Clear,

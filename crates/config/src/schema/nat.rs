@@ -93,10 +93,10 @@ pub enum UnsolicitedSyn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UntranslatedInbound {
-    /// Forward them. Such a connection gets a session, and its replies keep the inside address of the host.
+    /// Forward such packets. Such a connection gets a session, and its replies keep the inside address of the host.
     #[default]
     Pass,
-    /// Drop them with the reason `untranslated-inbound`.
+    /// Drop such packets with the reason `untranslated-inbound`.
     Drop,
 }
 
@@ -217,7 +217,7 @@ pub enum HealthProtocol {
 pub struct StaticRule {
     /// Network of the inside hosts.
     pub inside: Prefix,
-    /// Network of their outside addresses. Both networks have the same size.
+    /// Network of the outside addresses. Both networks have the same size.
     pub outside: Prefix,
     /// Output interface. If omitted, any interface.
     #[serde(skip_serializing_if = "Option::is_none")]

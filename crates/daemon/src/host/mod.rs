@@ -193,7 +193,7 @@ impl Hosts {
             }
         };
         let old = || known.iter().flat_map(|(_, links)| links.keys().copied());
-        // Interfaces that remain keep their open TAP devices.
+        // Remaining interfaces keep their open TAP devices.
         let mut taps = self.shared.taps_of(old());
         let (links, wrong) = match links::settle(&namespace, &router, known.as_ref(), &mut taps) {
             Ok(settled) => settled,

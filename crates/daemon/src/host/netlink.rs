@@ -118,7 +118,7 @@ pub struct Link {
 /// An address in the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Interface index of its link.
+    /// Interface index of the link to which the address belongs.
     pub link: u32,
     /// Address and prefix length.
     pub address: (IpAddr, u8),

@@ -108,7 +108,7 @@ pub struct SeenInterface {
     pub name: String,
     /// Device as configured. For a bond, the members are listed.
     pub device: String,
-    /// Packets, including those of its VLANs.
+    /// Packets, including those of the interface's VLANs.
     pub packets: u64,
     /// Bytes of these packets.
     pub bytes: u64,

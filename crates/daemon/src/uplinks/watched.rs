@@ -9,7 +9,7 @@ use sluice_config::config::Uplink;
 /// Why an uplink is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The link of its interface is down.
+    /// The link of the uplink's interface is down.
     Link,
     /// No host replies.
     NoAnswer,

@@ -24,7 +24,7 @@ impl Sockets {
         opened
     }
 
-    /// Close those of the sockets that are still open. The sockets must no longer be in use.
+    /// Close all sockets of the list that are still open. The sockets must no longer be in use.
     pub(super) fn close(&mut self) {
         for (number, known) in self.0.drain(..) {
             if inode(number) == Some(known) {
