@@ -135,7 +135,8 @@ impl Difference {
         self.changes.is_empty()
     }
 
-    /// Changes that require a restart. If there are any, a running process rejects the whole configuration.
+    /// Changes that require a restart. If a change requires a restart, a running process rejects the whole
+    /// configuration.
     pub fn fixed(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| change.fixed.is_some())
     }

@@ -241,7 +241,7 @@ fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     tags.max()
 }
 
-/// Maximum number of tags of the sites whose access interface is on a device. `None` without sites.
+/// Maximum number of tags of the sites whose access interface is on a device. `None` if the device has no sites.
 fn site_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let rows = config.subscribers.iter().flat_map(|subscribers| &subscribers.rows);
     let tags = rows.filter(|row| row.interface == device).map(|row| match row.frames {

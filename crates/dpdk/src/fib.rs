@@ -93,8 +93,8 @@ impl Fib {
         }
     }
 
-    /// Bytes of DPDK memory that were allocated since the table was created. If nothing else allocates, they belong to
-    /// the table.
+    /// Bytes of DPDK memory that were allocated since the table was created. If no other component allocates memory,
+    /// these bytes belong to the table.
     pub fn bytes(&self) -> usize {
         // SAFETY: a table exists only if the EAL is running.
         unsafe { sys::sluice_heap_bytes() }.saturating_sub(self.before)

@@ -116,9 +116,8 @@ pub struct Header {
     pub destination: Side,
     /// `<>`: the rule matches in both directions.
     pub both_ways: bool,
-    /// Applications that the rule applies to (`service:http`, `metadata: service http`, or the protocol of the header).
-    /// Ports select the flows until the application is identified; afterwards the application does. Empty: only ports
-    /// select.
+    /// Applications that the rule applies to (`service:http`, `metadata: service http`, or the protocol of the header). Ports select
+    /// the flows until the application is identified; afterwards the application does. If the list is empty, only ports select rules.
     pub services: Box<[Service]>,
 }
 
@@ -194,7 +193,7 @@ pub struct Addresses {
     pub without: Arc<[IpNet]>,
 }
 
-/// A set of ports, as sorted ranges that are not adjacent. Empty: any port.
+/// A set of ports, as sorted ranges that are not adjacent. An empty set means any port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports(pub Arc<[RangeInclusive<u16>]>);
 

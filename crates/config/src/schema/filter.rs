@@ -49,7 +49,7 @@ pub struct NamedSet {
     pub kind: SetType,
     /// Maximum number of elements.
     pub size: u32,
-    /// Timeout of elements that are added at run time. If omitted, such elements remain until they are removed.
+    /// Timeout of elements that are added at run time. Without a timeout, elements remain until they are removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
     /// Initial elements. Initial elements have no timeout.

@@ -281,8 +281,8 @@ impl Check<'_> {
         })
     }
 
-    /// Check that no pool allocates the rule's ports. Such a port could otherwise belong to a session of an inside
-    /// host.
+    /// Check that no pool allocates the rule's ports. A port of the rule could otherwise belong to a session of an
+    /// inside host.
     fn forwards_lent_port(
         &mut self,
         k: usize,

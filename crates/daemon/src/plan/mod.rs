@@ -128,7 +128,7 @@ pub struct Chosen {
 
 /// Choose the placement for a configuration, given its cores and the generated carrier mix.
 ///
-/// This takes about a second and temporarily needs additional memory.
+/// The measurement takes about a second and temporarily needs additional memory.
 ///
 /// # Errors
 /// See [`PlanError`].

@@ -1,5 +1,5 @@
-//! Replies to sessions that another gateway translated. That gateway used other addresses and ports than this engine
-//! does, so the engine would drop the replies. Each such reply is therefore readdressed to a session of this engine
+//! Replies to sessions that another gateway translated. The other gateway used different addresses and ports than this
+//! engine, which would therefore drop the replies. Each such reply is therefore readdressed to a session of this engine
 //! with the same remote endpoint. If there are several such sessions, any of them can be used, since the cost is the
 //! same.
 

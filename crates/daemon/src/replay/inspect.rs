@@ -48,7 +48,7 @@ pub struct Inspect {
     pub dialect: SignatureDialect,
     /// Path of a `classification.config`.
     pub classes: Option<PathBuf>,
-    /// Networks of `$HOME_NET`. If empty, the private address ranges.
+    /// Networks of `$HOME_NET`. By default, the private address ranges.
     pub home: Vec<NetFilter>,
     /// Other variables of the rules. The names of variables are without `$`.
     pub variables: Vec<(String, String)>,

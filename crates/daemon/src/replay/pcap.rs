@@ -1,5 +1,5 @@
-//! Classic capture files. Such a file has one link type and timestamps in micro- or nanoseconds, in the byte order of
-//! the capturing machine (draft-ietf-opsawg-pcap).
+//! Classic capture files. A classic capture file has one link type and timestamps in micro- or nanoseconds, in the byte
+//! order of the capturing machine (draft-ietf-opsawg-pcap).
 
 use std::io::{Error, ErrorKind, Read};
 use std::time::Duration;

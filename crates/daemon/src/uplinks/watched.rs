@@ -72,7 +72,7 @@ pub struct Watched {
     pub contrary: u8,
     /// Hosts that are probed.
     pub targets: Vec<Target>,
-    /// Start of the current check. `None` if none is in progress.
+    /// Start of the current check. `None` if no check is in progress.
     began: Option<Duration>,
     /// Start of the next check.
     next: Duration,

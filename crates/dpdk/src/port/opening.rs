@@ -315,7 +315,8 @@ impl Opening<'_> {
                 multicasts: None,
             });
         }
-        // This is done before DPDK creates a device, because a failure after that would leave the device behind.
+        // Multicast addresses are taken before DPDK creates a device, because a later failure would leave the device
+        // behind.
         let multicasts = self.take_multicasts(device)?;
         let text = CString::new(format!("{}{arguments}", name.to_string_lossy())).unwrap_or_default();
         // SAFETY: the argument is a C string that DPDK copies.

@@ -138,8 +138,8 @@ impl<'m> Windows<'m> {
     }
 
     /// Whether blocks are available for bytes; `ahead` means that the bytes are beyond a gap. If the receiver was never
-    /// seen, no acknowledgements free blocks. In that case bytes older than the window are discarded, and later copies of
-    /// them can't be compared.
+    /// seen, no acknowledgements free blocks. Without acknowledgements, bytes older than the window are discarded, and
+    /// later copies of them can't be compared.
     pub(super) fn has_capacity(
         &mut self,
         side: &mut Half,

@@ -93,7 +93,7 @@ pub struct Turn<'a> {
 struct Standings {
     /// Number of mapped terminals.
     terminals: u32,
-    /// Mapped public address. Unspecified if there is none.
+    /// Mapped public address. The unspecified address if no public address is mapped.
     public: Ipv4Addr,
     /// Whether an announcement of the address is queued.
     announcing: bool,
