@@ -78,8 +78,8 @@ pub struct Selection {
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Output interfaces, as ranges from a first to a last one.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
-    /// Whether the rule applies to packets to the gateway itself. If `outgoing` is empty, the rule applies only to such
-    /// packets.
+    /// Whether the rule applies to packets to the gateway itself. If `outgoing` is empty, the rule applies only to
+    /// packets to the gateway itself.
     pub gateway: bool,
     /// Mark of the session, which earlier rules may have set.
     pub mark: Option<OrNot<Mark>>,

@@ -191,8 +191,8 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         }
     };
     let mut plan = PortPlan::new(&interface.name, device);
-    // A card may fail, or be unbound after a kernel update. The process must start with the other interfaces in that
-    // case.
+    // A card may fail, or be unbound after a kernel update. If a card fails, the process must start with the other
+    // interfaces.
     plan.required = !is_card(&plan.device);
     let bridged = bridged_tags(config, index);
     let tags = bridged.max(site_tags(config, index)).unwrap_or(0);

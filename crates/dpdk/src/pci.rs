@@ -13,8 +13,8 @@ pub use hugepages::{HugePages, reserve};
 
 use crate::device::PciAddress;
 
-/// Kernel drivers of bifurcated cards. DPDK uses such a card together with its kernel driver, to which the card stays
-/// bound.
+/// Kernel drivers of bifurcated cards. DPDK uses a bifurcated card together with its kernel driver, to which the card
+/// stays bound.
 const BIFURCATED: [&str; 4] = ["mlx4_core", "mlx5_core", "mana", "nfp"];
 
 /// VFIO's kernel module for PCI cards.

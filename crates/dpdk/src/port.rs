@@ -145,7 +145,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Open, configure and start a port. Only these workers get queues: `receivers` to receive, `senders` to send.
+    /// Open, configure and start a port. Only workers in `receivers` get receive queues, and only those in `senders` transmit queues.
     pub(crate) fn open(
         eal: &Eal,
         plan: &PortPlan,

@@ -311,8 +311,8 @@ impl Devices {
         Ok(pool)
     }
 
-    /// Remove the port at an index from the set. The port is closed when the returned value is dropped. Before that,
-    /// every worker must have renewed the port, because workers may use the port until then.
+    /// Remove the port at an index from the set. The port is closed when the returned value is dropped. Before the
+    /// value is dropped, every worker must have renewed the port, because workers may use the port until they renew it.
     pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
         self.pause(place, &port);

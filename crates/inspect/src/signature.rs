@@ -712,11 +712,11 @@ pub struct Base64Decode {
 /// How bits are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
-    /// These bits are set, and all other bits are clear.
+    /// The given bits are set, and all other bits are clear.
     Exactly,
-    /// At least these bits are set (`+`).
+    /// At least the given bits are set (`+`).
     All,
-    /// At least one of these bits is set (`*`).
+    /// At least one of the given bits is set (`*`).
     Any,
     /// None of these bits is set (`!`).
     None,

@@ -86,7 +86,7 @@ struct Receiver {
     prefers: Prefers,
     bytes: Vec<Option<(u8, i64)>>,
     end: Option<i64>,
-    /// Number of bytes in order. Later copies of these bytes are ignored.
+    /// Number of bytes in order. Later copies of bytes in order are ignored.
     ordered: usize,
 }
 

@@ -116,8 +116,8 @@ pub struct Nat {
     /// Ports and port blocks that were released without quarantine because too many were in quarantine
     /// (`quarantined-ports`).
     pub quarantine_overflows: u64,
-    /// Number of 64-port blocks that shards have borrowed after using up their own. Cards steer packets for these ports
-    /// to the shards that own the blocks.
+    /// Number of 64-port blocks that shards have borrowed after using up their own. Cards steer packets for borrowed
+    /// ports to the shards that own the blocks.
     #[serde(default)]
     pub borrowed_blocks: u64,
     /// Hosts over which destination rules balance flows.

@@ -95,8 +95,8 @@ impl Check<'_> {
         }
     }
 
-    /// Check a rule for packets of the router's host stack. Such packets have no input interface, and must not be
-    /// translated to the host stack itself.
+    /// Check a rule for packets of the router's host stack. Packets of the host stack have no input interface, and must
+    /// not be translated to the host stack itself.
     fn own_destination(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) {
         let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
@@ -138,8 +138,8 @@ impl Check<'_> {
         found
     }
 
-    /// Rules that translate to the gateway itself. Such rules are only for TCP and UDP, since the gateway answers echo
-    /// requests.
+    /// Rules that translate to the gateway itself. Rules to the gateway itself are only for TCP and UDP, since the
+    /// gateway answers echo requests.
     fn rules_to_gateway(
         &mut self,
         to: &[Step<'_>],

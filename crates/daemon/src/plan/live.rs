@@ -216,7 +216,7 @@ impl Live {
         Room::Left
     }
 
-    /// Count frames that the kernel dropped because they arrived too fast. The size of these frames is assumed to be
+    /// Count frames that the kernel dropped because they arrived too fast. The size of dropped frames is assumed to be
     /// the mean of the received frames.
     pub(super) fn missed(&mut self, port: PortIndex, frames: u64) {
         if let Some(seen) = self.interfaces.get(usize::from(port)) {

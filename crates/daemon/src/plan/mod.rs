@@ -231,7 +231,7 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
         }
     }
     // Receiving a handed-over packet fetches two cache lines that another core has written. Receiving into a returned
-    // buffer fetches one such line.
+    // buffer fetches one line that another core has written.
     costs.back = costs.hand_overs.map(|over| over.take / 2.0);
     let load = load(config, &measured, cores.len());
     Ok(Facts {

@@ -31,8 +31,8 @@ const ROOM: usize = 2_048;
 const MTU: u16 = 65_000;
 /// Number of frames between two progress reports.
 const PERIOD: u64 = 1 << 16;
-/// Frames captured within this interval may be searched together. The alerts of these frames then have the time of the
-/// first frame.
+/// Frames captured within this interval may be searched together. Alerts of frames that are searched together have the
+/// time of the first frame.
 const TOGETHER: Duration = Duration::from_micros(100);
 /// Length of a packet header in a capture file.
 const PACKET_HEADER: u64 = 16;

@@ -17,8 +17,8 @@ pub enum PatternChoice {
     Event,
 }
 
-/// Contents up to this length occur in most packets of any sender. A search that has to report all of these matches takes several
-/// times as long as a search without such contents.
+/// Contents up to this length occur in most packets of any sender. A search that reports all matches of frequent contents takes
+/// several times as long as a search without such contents.
 const SHORT_CONTENT: usize = 2;
 
 /// Maximum length of a literal. Longer literals take memory and don't reduce the number of candidates.

@@ -178,7 +178,7 @@ impl Layout {
         ])
     }
 
-    /// Layout for the messages of a TLS server. The certificate is stored in the space of the payload, which these messages
+    /// Layout for the messages of a TLS server. The certificate is stored in the space of the payload, which a TLS server's messages
     /// don't use.
     pub fn server() -> Self {
         Self::new(&[

@@ -26,7 +26,7 @@ const SLICE: u64 = 120_000;
 const EVEN: [u8; 2] = [10, 10];
 
 /// Weights for a control measurement: the victim's share is less than its traffic, so it must lose packets. Without
-/// such a control, the absence of loss with equal weights would prove nothing.
+/// this control measurement, the absence of loss with equal weights would prove nothing.
 const UNEVEN: [u8; 2] = [3, 10];
 
 struct Outcome {
