@@ -1,5 +1,5 @@
 //! rte_fib, DPDK's own IPv4 routing table, with DIR-24-8, as a reference for benchmarks. The data plane does not use
-//! it, and only programs that reference it load its library.
+//! rte_fib, and only programs that reference this module load DPDK's library for it.
 
 use std::ffi::CString;
 use std::ptr::{self, NonNull};

@@ -5,8 +5,8 @@
 //! arriving; a single frame is still delivered immediately. If the driver supports busy polling through a socket, the
 //! same settings leave polling to the worker (`Documentation/networking/napi.rst`).
 //!
-//! Virtual interfaces (veth) have no interrupts. A timer that polls them late would delay senders, so the worker
-//! coalesces frames instead ([`crate::coalescing`]).
+//! Virtual interfaces (veth) have no interrupts. A timer that polls virtual interfaces late would delay senders, so the
+//! worker coalesces frames instead ([`crate::coalescing`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -145,7 +145,8 @@ pub struct Port {
 }
 
 impl Port {
-    /// Open, configure and start a port. Only workers in `receivers` get receive queues, and only those in `senders` transmit queues.
+    /// Open, configure and start a port. Only workers in `receivers` get receive queues, and only workers in `senders`
+    /// get transmit queues.
     pub(crate) fn open(
         eal: &Eal,
         plan: &PortPlan,

@@ -218,7 +218,7 @@ impl Devices {
 
     /// Open a port at a free index. Workers use the new port after they have renewed the port
     /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)). While a set is being
-    /// opened, they need not renew it.
+    /// opened, workers need not renew the port.
     pub fn attach(&self, place: PortIndex, wanted: &PortPlan) -> Result<Arc<Port>, SetError> {
         let shared = &self.shared;
         let places = lock(&shared.ports).len();

@@ -94,7 +94,7 @@ impl RuleResult {
     }
 }
 
-/// Progress of a partial match. The evaluation can resume from it after the matched bytes have been discarded.
+/// Progress of a partial match. The evaluation can resume from this progress after the matched bytes have been discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartialMatch {
     /// Number of steps that hold.

@@ -28,7 +28,7 @@ pub struct Signature {
     pub message: Box<str>,
     /// Class (`trojan-activity`, …).
     pub class: Option<Box<str>>,
-    /// Priority; 1 is the most urgent. Specified by the rule, otherwise by its class, otherwise 3.
+    /// Priority; 1 is the most urgent. The priority is that of the rule, otherwise that of the rule's class, otherwise 3.
     pub priority: u8,
     /// References: (`url`, `example.org/…`), (`cve`, `2021-44228`), …
     pub references: Box<[(Box<str>, Box<str>)]>,

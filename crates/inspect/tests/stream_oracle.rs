@@ -3,9 +3,9 @@
 //!
 //! The oracle does not track streams. The oracle records every forwarded segment byte by byte. A receiver can use any
 //! copy of a byte that was forwarded before the receiver acknowledged that byte, so all these copies must be equal to
-//! each other and to the inspected bytes. If they are, every receiver gets the inspected bytes, whichever copy it
-//! prefers. As a check of the oracle itself, four receivers with different preferences assemble the segments that reach
-//! them.
+//! each other and to the inspected bytes. If all copies are equal, every receiver gets the inspected bytes, whichever
+//! copy it prefers. As a check of the oracle itself, four receivers with different preferences assemble the segments
+//! that reach them.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 //! Host stacks of virtual routers: network namespaces in which daemons run on behalf of a router.
 //!
-//! The host stack of a router is the namespace `sluice-NAME`. For each interface of the router it has a TAP interface
-//! with the same name, MAC address, addresses, MTU and carrier. Punted packets are written to the TAP interfaces, and
-//! packets that the kernel sends there go to the worker that sends for the gateway. Sluice forwards, resolves
-//! neighbours and answers echo requests; all other functions are left to the kernel and its daemons. ARP is disabled on
-//! TAP links: the kernel sends frames to the broadcast address, and Sluice resolves the neighbour.
+//! The host stack of a router is the namespace `sluice-NAME`. For each interface of the router, this namespace has a
+//! TAP interface with the same name, MAC address, addresses, MTU and carrier. Punted packets are written to the TAP
+//! interfaces, and packets that the kernel sends there go to the worker that sends for the gateway. Sluice forwards,
+//! resolves neighbours and answers echo requests; all other functions are left to the kernel and its daemons. ARP is
+//! disabled on TAP links: the kernel sends frames to the broadcast address, and Sluice resolves the neighbour.
 
 mod links;
 mod namespace;

@@ -65,7 +65,7 @@ impl Opening<'_> {
         choose(device, self.plan.mtu, 1, Some(wanted)).driver
     }
 
-    /// Probe a member in DPDK. Also returns DPDK's name of the member.
+    /// Probe a member in DPDK. Returns the member and DPDK's name of the member.
     fn member(&self, device: &Device) -> Result<(Member, CString), PortError> {
         let origin = Origin::of(device);
         let probed = self.probe(device, self.driver(device))?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// XDP sockets of this process. Each is stored with its inode, because descriptor numbers are reused.
+/// XDP sockets of this process. Each socket is stored with its inode, because descriptor numbers are reused.
 #[derive(Debug, Default)]
 pub(super) struct Sockets(Vec<(RawFd, u64)>);
 
