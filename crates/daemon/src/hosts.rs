@@ -1,4 +1,4 @@
-//! The routers that have host stacks, and the link states of these host stacks.
+//! The routers that have host stacks, and the link states of the host stacks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

@@ -99,7 +99,7 @@ pub fn port_plan(config: &Config, index: InterfaceIndex) -> Option<Result<PortPl
     port(config, index, config.interfaces.get(usize::from(index))?)
 }
 
-/// Receive queue of each shard: the queue of its owner. Another queue is used if the owner has none or only assists
+/// Receive queue of each shard: the queue of its owner. Another queue is used if the owner has no queue or only assists
 /// with the shard.
 pub fn table(setup: &StartParameters, queues: u16) -> Vec<u16> {
     let workers = setup.owners.iter().max().map_or(1, |last| usize::from(last) + 1);

@@ -34,7 +34,7 @@ pub struct BurstBuffers<B: RawBuffers> {
     source: B,
     /// Number of entries in use since the last end of a burst.
     length: usize,
-    /// Number of these entries that still hold a buffer.
+    /// Number of entries that still hold a buffer.
     held: usize,
     /// Buffer pointers. Null for entries without a buffer.
     buffers: [Buffer; BURST_BUFFERS],

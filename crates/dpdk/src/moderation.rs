@@ -17,7 +17,7 @@ const EMPTY_FETCHES: &str = "2";
 /// Nanoseconds between polls.
 const PAUSE: &str = "200000";
 
-/// Files of these settings in the interface's /sys directory, with the values that are written.
+/// Files of the changed settings in the interface's /sys directory, with the values that are written.
 const SETTINGS: [(&str, &str); 2] = [("napi_defer_hard_irqs", EMPTY_FETCHES), ("gro_flush_timeout", PAUSE)];
 
 /// Changed settings of an interface. The previous settings are restored when this value is dropped.

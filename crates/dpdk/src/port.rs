@@ -333,7 +333,7 @@ impl Port {
         self.offload
     }
 
-    /// MAC address. All zeros if the device has none.
+    /// MAC address. All zeros if the device has no MAC address.
     pub fn mac(&self) -> [u8; 6] {
         let mut mac = [0; 6];
         // SAFETY: the call writes six bytes.

@@ -263,7 +263,7 @@ pub enum Shortfall {
         given: usize,
         /// Length of the device's table.
         entries: usize,
-        /// Number of requested table entries that the device has replaced by different entries.
+        /// Number of requested entries for whose hash values the device uses a different queue.
         elsewhere: usize,
     },
     /// The device rejects the table.

@@ -99,7 +99,7 @@ impl RuleResult {
 pub(crate) struct PartialMatch {
     /// Number of steps that hold.
     pub steps: u8,
-    /// Buffer of the last of these steps.
+    /// Buffer of the last step that holds.
     pub buffer: Buffer,
     /// Offset at which the last match ended.
     pub end: i64,

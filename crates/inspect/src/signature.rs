@@ -419,7 +419,7 @@ pub enum Condition {
     IpProtocol {
         /// Protocol numbers.
         numbers: RangeInclusive<u8>,
-        /// The protocol must be none of these.
+        /// Whether the range excludes protocols instead of selecting them.
         negated: bool,
     },
     /// Flags of the fragment field: reserved 4, don't fragment 2, more fragments 1.
@@ -441,7 +441,7 @@ pub enum Condition {
     Window {
         /// Values.
         values: RangeInclusive<u16>,
-        /// The window must be none of these.
+        /// Whether the range excludes windows instead of selecting them.
         negated: bool,
     },
     /// Number of bytes sent so far in a direction of the stream. Numbers in rules include the SYN; this value does not.
@@ -459,7 +459,7 @@ pub enum Condition {
     XBits(XBits),
     /// A value is in a dataset.
     Dataset(DatasetTest),
-    /// One of these events has occurred.
+    /// One of the given events has occurred.
     Event(Box<[Event]>),
 }
 
@@ -523,7 +523,7 @@ pub struct Content {
 /// Use of a content as the rule's fast pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FastPattern {
-    /// The rule does not specify it.
+    /// The rule does not specify the use.
     #[default]
     Unspecified,
     /// The prefilter searches for this content.

@@ -149,7 +149,7 @@ impl StreamHandle {
 pub struct StreamView<'a> {
     /// The most recently released bytes, contiguous: at least the configured window, at most twice as much, including the whole last segment.
     pub bytes: &'a [u8],
-    /// Offset of the first of these bytes in the stream.
+    /// Offset in the stream of the first byte of `bytes`.
     pub offset: u64,
     /// Offset in the stream at which the current message begins. A message is what one side sends until the other side
     /// sends.
@@ -362,7 +362,7 @@ impl<'m> Streams<'m> {
         self.counters.count(exception);
     }
 
-    /// Counters of these streams.
+    /// Counters of the shard's streams.
     pub fn counters(&self) -> &StreamCounters {
         &self.counters
     }

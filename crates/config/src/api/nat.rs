@@ -55,7 +55,7 @@ pub struct Pool {
     pub used: ByProtocol,
     /// Number of subscribers with sessions.
     pub subscribers: u64,
-    /// Number of sessions of these subscribers.
+    /// Number of sessions of the pool's subscribers.
     pub sessions: u64,
     /// Port blocks, if the pool has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

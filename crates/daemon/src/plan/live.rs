@@ -110,7 +110,7 @@ pub struct SeenInterface {
     pub device: String,
     /// Packets, including those of the interface's VLANs.
     pub packets: u64,
-    /// Bytes of these packets.
+    /// Bytes of the counted packets.
     pub bytes: u64,
     /// Number of packets that are used for the measurement.
     pub kept: u64,

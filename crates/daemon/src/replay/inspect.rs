@@ -93,7 +93,7 @@ pub struct Uninspected {
 pub struct InspectSummary {
     /// Packets in the capture.
     pub packets: u64,
-    /// Bytes of these packets on the wire.
+    /// Bytes of the counted packets on the wire.
     pub bytes: u64,
     /// Flows.
     pub flows: u64,

@@ -79,7 +79,7 @@ const SERVICES: &[(&str, &[Service])] = &[
     ("xmpp", &[Service::Other("xmpp")]),
 ];
 
-/// Applications that carry files: `alert file` of Snort 3 applies to them.
+/// Applications that carry files: `alert file` of Snort 3 applies to files of these applications.
 const CARRY_FILES: &[Service] = &[
     Service::Http,
     Service::Http2,
