@@ -9,7 +9,7 @@ use crate::kernel::command::run;
 use crate::process::{await_some, end};
 use crate::rows::Failure;
 
-/// Maximum time until it has started.
+/// Maximum time until the daemon has started.
 const START: Duration = Duration::from_secs(60);
 
 /// Adds the name of the file or process that an error concerns to the error message.

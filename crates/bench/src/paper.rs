@@ -84,7 +84,7 @@ struct Line {
     #[serde(default)]
     paper: Said,
     ours: String,
-    /// Whether it is omitted if a value is missing.
+    /// Whether the line is omitted if a value is missing.
     #[serde(default)]
     optional: bool,
     /// Text to print in that case.

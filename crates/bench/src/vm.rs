@@ -4,8 +4,8 @@
 //! Generator and receiver are those of the `kernel` benchmark; they use two TAP interfaces outside the guest. In one
 //! guest, the rate is increased until packets are lost. In a second guest, whose clock counts instructions, the
 //! instructions per packet are counted. Emulation makes interrupts and accesses to card registers expensive and models
-//! no caches. So its times only show that both gateways can be measured in the same way, whereas instruction counts are
-//! valid for any processor.
+//! no caches. Therefore the times in a guest only show that both gateways can be measured in the same way, whereas
+//! instruction counts are valid for any processor.
 //!
 //! The folder `lab` contains the script that builds the guest (`lab/vm-image`). All components run in private
 //! namespaces, which are removed at the end.

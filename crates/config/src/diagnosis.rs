@@ -58,7 +58,7 @@ pub struct Complaint {
     pub text: String,
     /// Description of the problem.
     pub message: String,
-    /// What to do about it.
+    /// What to do about the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Whether the problem is only advice.

@@ -78,7 +78,7 @@ const FIXED: &[(&str, &str)] = &[
     ("control.capture-limit", "the memory of captures is taken at start"),
 ];
 
-/// Tables that can't be added or removed as a whole, with the reason. Keys within such tables may change.
+/// Tables that can't be added or removed as a whole, with the reason. Keys within the listed tables may change.
 const FIXED_AS_A_WHOLE: &[(&str, &str)] = &[("inspection", "what flows are inspected with is made at start")];
 
 /// How a key differs.
@@ -135,7 +135,8 @@ impl Difference {
         self.changes.is_empty()
     }
 
-    /// Changes that require a restart. If there are any, a running process rejects the whole configuration.
+    /// Changes that require a restart. If a change requires a restart, a running process rejects the whole
+    /// configuration.
     pub fn fixed(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| change.fixed.is_some())
     }

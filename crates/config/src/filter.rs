@@ -17,7 +17,7 @@ pub(crate) const ICMPV6: u8 = 58;
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterRule {
     /// Name of the rule, or its number counted from 1. For routers other than the default router, the router's name and
-    /// a slash precede it.
+    /// a slash precede the name.
     pub name: String,
     /// Router to whose packets the rule applies. `None` for all packets, if only the default router has a filter.
     pub router: Option<RouterIndex>,
@@ -46,7 +46,7 @@ pub struct FilterRule {
 /// An element set. The set can change at run time while rules refer to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSet {
-    /// Name of the set. For routers other than the default router, the router's name and a slash precede it.
+    /// Name of the set. For routers other than the default router, the router's name and a slash precede the name.
     pub name: String,
     /// Type, maximum size, timeout and initial elements of the set.
     pub settings: NamedSet,
@@ -78,8 +78,8 @@ pub struct Selection {
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Output interfaces, as ranges from a first to a last one.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
-    /// Whether the rule applies to packets to the gateway itself. If `outgoing` is empty, the rule applies only to such
-    /// packets.
+    /// Whether the rule applies to packets to the gateway itself. If `outgoing` is empty, the rule applies only to
+    /// packets to the gateway itself.
     pub gateway: bool,
     /// Mark of the session, which earlier rules may have set.
     pub mark: Option<OrNot<Mark>>,

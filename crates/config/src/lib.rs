@@ -62,7 +62,7 @@ pub struct Fault {
     pub key: Vec<String>,
     /// Description of the fault.
     pub what: String,
-    /// What to do about it.
+    /// What to do about the problem.
     pub hint: Option<String>,
 }
 

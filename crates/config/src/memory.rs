@@ -349,7 +349,7 @@ fn pool_addresses(document: &Document) -> u32 {
     u32::try_from(configured.saturating_add(document.nat.spare_addresses.into())).unwrap_or(u32::MAX)
 }
 
-/// Memory per address. If shards share ports, it includes the summaries and the owners of ports.
+/// Memory per address. If shards share ports, this memory includes the summaries and the owners of ports.
 fn with_shared(document: &Document, bytes: u64) -> u64 {
     match document.system.shards() {
         0..=2 => bytes,

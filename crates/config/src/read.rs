@@ -83,7 +83,7 @@ impl Places<'_> {
     }
 }
 
-/// Parse a text. The returned errors concern only its form; `validate` checks the values.
+/// Parse a text. The returned errors concern only the form of the text; `validate` checks the values.
 pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
     let (root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {

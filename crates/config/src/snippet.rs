@@ -97,7 +97,7 @@ impl Snippet {
         snippet
     }
 
-    /// Add a line. Returns the range after it is moved to the line's position in the excerpt.
+    /// Add a line. Returns the range after the range is moved to the line's position in the excerpt.
     fn push(&mut self, line: &str, place: Range<usize>) -> Range<usize> {
         let place = line.floor_char_boundary(place.start)..line.floor_char_boundary(place.end);
         let is_long = line.char_indices().nth(LONGEST).is_some();

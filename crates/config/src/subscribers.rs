@@ -16,7 +16,7 @@ use crate::value::{SiteTags, Tags};
 pub struct Subscribers {
     /// Prefix of virtual MACs, with at most three bytes. Empty if not configured.
     pub terminals: u32,
-    /// Whether messages from terminals may contain option 82. Such an option is replaced.
+    /// Whether messages from terminals may contain option 82. Option 82 in a message is replaced.
     pub virtual_mac_prefix: Vec<u8>,
     /// Whether messages from terminals may contain option 82, which is then replaced.
     pub trust_option_82: bool,

@@ -1,8 +1,8 @@
 //! Escapes texts from the network and from files for a terminal, a log or a JSON document.
 //!
 //! A host name in a lease, a server name or a rule message may contain escape sequences that manipulate a terminal,
-//! line ends that fake an additional row, and Unicode marks that reverse the text. Each such character is replaced by
-//! its JSON escape, such as `\u001b`. A JSON parser thus restores the exact value, and an operator sees which
+//! line ends that fake an additional row, and Unicode marks that reverse the text. Each matching character is replaced
+//! by its JSON escape, such as `\u001b`. A JSON parser thus restores the exact value, and an operator sees which
 //! characters were sent.
 
 use std::borrow::Cow;

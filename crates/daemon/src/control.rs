@@ -302,7 +302,7 @@ impl Control {
         lock(&self.hearings).standings(router)
     }
 
-    /// Update the interfaces of routers' namespaces. The route feeds use them to resolve kernel interfaces.
+    /// Update the interfaces of routers' namespaces. The route feeds use these interfaces to resolve kernel interfaces.
     pub(crate) fn know_links(&self, links: &[KernelLink]) {
         lock(&self.hearings).know(links);
     }

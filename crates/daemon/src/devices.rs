@@ -400,7 +400,8 @@ impl Control {
         Ok(port)
     }
 
-    /// Open the devices that only the new configuration has. With `dry_run`, only check whether they can be opened.
+    /// Open the devices that only the new configuration has. With `dry_run`, only check whether the devices can be
+    /// opened.
     ///
     /// # Errors
     /// Faults of the configuration: no port index is free, or a device can't be opened.

@@ -1,4 +1,4 @@
-//! The routers that have host stacks, and the link states of these host stacks.
+//! The routers that have host stacks, and the link states of the host stacks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) fn routers(config: &Config, policy: &Snapshot) -> Vec<HostRouter> {
                     .link
                     .addresses
                     .iter()
-                    // For these addresses, the DHCP relay of sites answers instead of the kernel.
+                    // For addresses of relays, the DHCP relay of sites answers instead of the kernel.
                     .filter(|(own, _)| !relays(config, index).iter().any(|relay| plain(*own) == *relay))
                     .map(|&(own, length)| (plain(own), length))
                     .collect(),

@@ -44,7 +44,7 @@ pub fn load_for_replay(path: &Path) -> Result<Loaded, DaemonError> {
 /// Highest core number, larger than any that a configuration may contain.
 pub(crate) const MOST_CORES: u16 = 1023;
 
-/// Read a file. Returns its name, as shown in messages, and its text.
+/// Read a file. Returns the file's name, as shown in messages, and the file's text.
 ///
 /// # Errors
 /// The file can't be read, or is not UTF-8 text.

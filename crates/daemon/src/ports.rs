@@ -99,7 +99,7 @@ pub fn port_plan(config: &Config, index: InterfaceIndex) -> Option<Result<PortPl
     port(config, index, config.interfaces.get(usize::from(index))?)
 }
 
-/// Receive queue of each shard: the queue of its owner. Another queue is used if the owner has none or only assists
+/// Receive queue of each shard: the queue of its owner. Another queue is used if the owner has no queue or only assists
 /// with the shard.
 pub fn table(setup: &StartParameters, queues: u16) -> Vec<u16> {
     let workers = setup.owners.iter().max().map_or(1, |last| usize::from(last) + 1);
@@ -191,8 +191,8 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         }
     };
     let mut plan = PortPlan::new(&interface.name, device);
-    // A card may fail, or be unbound after a kernel update. The process must start with the other interfaces in that
-    // case.
+    // A card may fail, or be unbound after a kernel update. If a card fails, the process must start with the other
+    // interfaces.
     plan.required = !is_card(&plan.device);
     let bridged = bridged_tags(config, index);
     let tags = bridged.max(site_tags(config, index)).unwrap_or(0);
@@ -241,7 +241,7 @@ fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     tags.max()
 }
 
-/// Maximum number of tags of the sites whose access interface is on a device. `None` without sites.
+/// Maximum number of tags of the sites whose access interface is on a device. `None` if the device has no sites.
 fn site_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let rows = config.subscribers.iter().flat_map(|subscribers| &subscribers.rows);
     let tags = rows.filter(|row| row.interface == device).map(|row| match row.frames {

@@ -268,7 +268,8 @@ pub(crate) fn waiting(config: &sluice_config::Config) -> IdlePolicy {
     }
 }
 
-/// Convert the error of a device that can't be opened. If the device is the cause, its place in the file is added.
+/// Convert the error of a device that can't be opened. If the device is the cause, the device's place in the file is
+/// added.
 fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     let text = error.to_string();
     let interface = loaded.checked.config.interfaces.iter().find(|interface| {

@@ -73,7 +73,7 @@ impl Workers {
         }
         self.threads.iter().for_each(Thread::ask_to_stop);
         for thread in self.threads {
-            // This can't fail, because a panic of a worker aborts the process.
+            // Stopping the thread can't fail, because a panic of a worker aborts the process.
             let _ = thread.stop();
         }
     }

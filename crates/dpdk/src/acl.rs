@@ -1,5 +1,5 @@
 //! rte_acl, DPDK's own packet classifier, over the IPv4 five-tuple, as a reference for benchmarks. The data plane does
-//! not use it, and only programs that reference it load its library.
+//! not use rte_acl, and only programs that reference this module load DPDK's library for it.
 
 use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;

@@ -70,7 +70,7 @@ pub unsafe trait RawBuffers: Send {
     /// be used.
     fn receive(&mut self, port: PortIndex, coming: IncomingBuffers<'_>, faults: &mut u64) -> usize;
 
-    /// Send buffers. Returns the number of buffers that were accepted, which are the first ones.
+    /// Send buffers. Returns the number of buffers that were accepted, which are the first buffers.
     ///
     /// # Safety
     /// The caller must own every buffer, and gives up ownership of the accepted buffers. Each window must lie within
@@ -86,7 +86,8 @@ pub unsafe trait RawBuffers: Send {
     /// Allocate as many buffers as the arrays hold, or none at all. Each buffer has an empty frame.
     fn allocate(&mut self, coming: IncomingBuffers<'_>) -> usize;
 
-    /// Hand buffers over to another worker. Returns the number of buffers that were accepted, which are the first ones.
+    /// Hand buffers over to another worker. Returns the number of buffers that were accepted, which are the first
+    /// buffers.
     ///
     /// # Safety
     /// As for [`transmit`](Self::transmit). In addition, `rooms` must contain the lengths of the buffers' memory.

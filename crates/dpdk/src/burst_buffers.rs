@@ -34,7 +34,7 @@ pub struct BurstBuffers<B: RawBuffers> {
     source: B,
     /// Number of entries in use since the last end of a burst.
     length: usize,
-    /// Number of these entries that still hold a buffer.
+    /// Number of entries that still hold a buffer.
     held: usize,
     /// Buffer pointers. Null for entries without a buffer.
     buffers: [Buffer; BURST_BUFFERS],
@@ -177,7 +177,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         Some(count)
     }
 
-    /// Put those of `count` buffers that were not accepted back into their entries. The first `taken` buffers were
+    /// Put the buffers among `count` that were not accepted back into their entries. The first `taken` buffers were
     /// accepted.
     #[inline(always)]
     fn settle(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {

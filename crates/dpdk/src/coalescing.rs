@@ -1,6 +1,6 @@
 //! Receive coalescing for interfaces that deliver frames without interrupts, such as veth and other virtual interfaces.
 //!
-//! Such an interface delivers each frame when it is sent. A worker that receives each frame immediately forwards a
+//! A virtual interface delivers each frame when it is sent. A worker that receives each frame immediately forwards a
 //! single frame per system call, and each call may also wake the receiver's core. Therefore, as long as frames keep
 //! arriving, the worker waits for a short time after a burst that was not full. A frame that arrives after a pause is
 //! received immediately.

@@ -1,5 +1,5 @@
 //! rte_fib, DPDK's own IPv4 routing table, with DIR-24-8, as a reference for benchmarks. The data plane does not use
-//! it, and only programs that reference it load its library.
+//! rte_fib, and only programs that reference this module load DPDK's library for it.
 
 use std::ffi::CString;
 use std::ptr::{self, NonNull};
@@ -93,8 +93,8 @@ impl Fib {
         }
     }
 
-    /// Bytes of DPDK memory that were allocated since the table was created. If nothing else allocates, they belong to
-    /// the table.
+    /// Bytes of DPDK memory that were allocated since the table was created. If no other component allocates memory,
+    /// these bytes belong to the table.
     pub fn bytes(&self) -> usize {
         // SAFETY: a table exists only if the EAL is running.
         unsafe { sys::sluice_heap_bytes() }.saturating_sub(self.before)

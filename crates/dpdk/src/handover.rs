@@ -79,7 +79,7 @@ pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
 
 impl WorkerRings {
     /// Hand buffers over to a worker. Returns the number of buffers that its ring has accepted, which are the first
-    /// ones.
+    /// buffers.
     ///
     /// # Safety
     /// The caller must own every buffer, and gives up ownership of the accepted buffers. Each window must lie within

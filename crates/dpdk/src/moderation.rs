@@ -5,8 +5,8 @@
 //! arriving; a single frame is still delivered immediately. If the driver supports busy polling through a socket, the
 //! same settings leave polling to the worker (`Documentation/networking/napi.rst`).
 //!
-//! Virtual interfaces (veth) have no interrupts. A timer that polls them late would delay senders, so the worker
-//! coalesces frames instead ([`crate::coalescing`]).
+//! Virtual interfaces (veth) have no interrupts. A timer that polls virtual interfaces late would delay senders, so the
+//! worker coalesces frames instead ([`crate::coalescing`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const EMPTY_FETCHES: &str = "2";
 /// Nanoseconds between polls.
 const PAUSE: &str = "200000";
 
-/// Files of these settings in the interface's /sys directory, with the values that are written.
+/// Files of the changed settings in the interface's /sys directory, with the values that are written.
 const SETTINGS: [(&str, &str); 2] = [("napi_defer_hard_irqs", EMPTY_FETCHES), ("gro_flush_timeout", PAUSE)];
 
 /// Changed settings of an interface. The previous settings are restored when this value is dropped.

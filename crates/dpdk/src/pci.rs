@@ -13,8 +13,8 @@ pub use hugepages::{HugePages, reserve};
 
 use crate::device::PciAddress;
 
-/// Kernel drivers of bifurcated cards. DPDK uses such a card together with its kernel driver, to which the card stays
-/// bound.
+/// Kernel drivers of bifurcated cards. DPDK uses a bifurcated card together with its kernel driver, to which the card
+/// stays bound.
 const BIFURCATED: [&str; 4] = ["mlx4_core", "mlx5_core", "mana", "nfp"];
 
 /// VFIO's kernel module for PCI cards.
@@ -199,8 +199,8 @@ pub struct Group {
     pub number: u32,
     /// Whether an IOMMU backs the group. Without an IOMMU, VFIO has created the group.
     pub has_iommu: bool,
-    /// Whether devices of drivers other than VFIO use IOMMU addresses instead of physical ones. Such devices do so if
-    /// the kernel was started without `iommu=pt`.
+    /// Whether devices of drivers other than VFIO use IOMMU addresses instead of physical ones. Devices use IOMMU
+    /// addresses if the kernel was started without `iommu=pt`.
     pub translates: bool,
     /// Other devices in the group.
     pub others: Vec<GroupDevice>,

@@ -145,7 +145,8 @@ pub struct Port {
 }
 
 impl Port {
-    /// Open, configure and start a port. Only these workers get queues: `receivers` to receive, `senders` to send.
+    /// Open, configure and start a port. Only workers in `receivers` get receive queues, and only workers in `senders`
+    /// get transmit queues.
     pub(crate) fn open(
         eal: &Eal,
         plan: &PortPlan,
@@ -332,7 +333,7 @@ impl Port {
         self.offload
     }
 
-    /// MAC address. All zeros if the device has none.
+    /// MAC address. All zeros if the device has no MAC address.
     pub fn mac(&self) -> [u8; 6] {
         let mut mac = [0; 6];
         // SAFETY: the call writes six bytes.

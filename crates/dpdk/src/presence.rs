@@ -22,7 +22,7 @@ extern "C" fn wanted_back(name: *const c_char) {
 }
 
 /// Register for the removal requests that DPDK forwards, and make accesses to removed cards harmless. If DPDK does not
-/// support this, such a card remains until the process ends.
+/// support the removal, a removed card remains until the process ends.
 pub(crate) fn watch() {
     // SAFETY: `wanted_back` is a static function that any thread may call.
     unsafe { sys::sluice_watch_removal(Some(wanted_back)) };

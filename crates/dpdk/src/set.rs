@@ -218,7 +218,7 @@ impl Devices {
 
     /// Open a port at a free index. Workers use the new port after they have renewed the port
     /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)). While a set is being
-    /// opened, they need not renew it.
+    /// opened, workers need not renew the port.
     pub fn attach(&self, place: PortIndex, wanted: &PortPlan) -> Result<Arc<Port>, SetError> {
         let shared = &self.shared;
         let places = lock(&shared.ports).len();
@@ -311,8 +311,8 @@ impl Devices {
         Ok(pool)
     }
 
-    /// Remove the port at an index from the set. The port is closed when the returned value is dropped. Before that,
-    /// every worker must have renewed the port, because workers may use the port until then.
+    /// Remove the port at an index from the set. The port is closed when the returned value is dropped. Before the
+    /// value is dropped, every worker must have renewed the port, because workers may use the port until they renew it.
     pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
         self.pause(place, &port);

@@ -255,15 +255,15 @@ pub enum Shortfall {
         /// Length of the device's table.
         entries: usize,
     },
-    /// The device's table is shorter than the requested one. Hash values beyond its length use entries from its
-    /// beginning.
+    /// The device's table is shorter than the requested one. Hash values beyond the table's length use entries from the
+    /// table's beginning.
     #[error("its RSS indirection table has {entries} entries, and {elsewhere} of the {given} requested ones differ")]
     TableFolded {
         /// Length of the requested table.
         given: usize,
         /// Length of the device's table.
         entries: usize,
-        /// Number of requested entries that differ from the entry that is used instead of them.
+        /// Number of requested entries for whose hash values the device uses a different queue.
         elsewhere: usize,
     },
     /// The device rejects the table.

@@ -70,7 +70,7 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
     );
 }
 
-/// Send frames on the spare port. Only the interface of that port receives and counts these frames.
+/// Send frames on the spare port. Only the interface of the spare port receives and counts the sent frames.
 fn exchange_by_kernel_loop(hand: &mut sluice_dpdk::DpdkIo) {
     let frames: Vec<_> = (0..32).map(|number| frame(number, 128)).collect();
     assert_eq!(32, send_some(hand, SPARE, &frames));

@@ -258,7 +258,7 @@ pub const LIMITS: Limits = [
     (500, 100),
 ];
 
-/// Memory layouts of port allocations. The control plane sets the layouts.
+/// Memory layouts of port allocations. The control plane creates the layouts.
 #[derive(Clone, Debug, Default)]
 pub struct PortLayouts {
     /// Generation of the last commit that changed the layouts.
@@ -368,17 +368,17 @@ pub struct Snapshot {
     /// For each interface: the IPv4 and IPv6 gateways of its default routes, active or not. Answers to packets that arrived on
     /// the interface are sent to these gateways.
     pub uplinks: Vec<[Option<Address>; 2]>,
-    /// Pending echo requests for health checks. The control plane sets the requests.
+    /// Pending echo requests for health checks. The control plane creates the list of requests.
     pub probes: Arc<Probes>,
     /// Source-based routing tables. The numbers of the tables follow those of the routers.
     pub sources: Arc<SourceTables>,
     /// Whether outside hosts may connect to an inside host's own address if a source rule translates that address.
     pub passes_untranslated: bool,
-    /// Marks of sessions; `None` until rules set any. The control plane sets the table of marks.
+    /// Marks of sessions; `None` until rules set any. The control plane creates the table of marks.
     pub marks: Option<Arc<Marks>>,
-    /// Code points of sessions; `None` until rules set any. The control plane sets the table of code points.
+    /// Code points of sessions; `None` until rules set any. The control plane creates the table of code points.
     pub code_points: Option<Arc<Marks>>,
-    /// Flows to and from the gateway itself; `None` until input filter rules exist. The control plane sets the tables of these flows.
+    /// Flows to and from the gateway itself; `None` until input filter rules exist. The control plane creates the tables of these flows.
     pub local_flows: Option<Arc<GatewayFlows>>,
     /// Whether any interface clamps the MSS.
     pub limits_segments: bool,
@@ -668,7 +668,7 @@ impl Snapshot {
         seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
     }
 
-    /// Creates sessions for untranslated flows in the routers of some interfaces, because the packets of both directions must find them.
+    /// Requires sessions for untranslated flows in the routers of the wanted interfaces: packets of both directions look the sessions up.
     fn keep_sessions(&mut self, wanted: impl Fn(Context, u16) -> bool) {
         let routed = |interface: &&Interface| interface.bridge.is_none();
         let wanting = (0..).zip(&self.interfaces).filter(|(_, interface)| routed(interface));
@@ -712,8 +712,8 @@ impl Snapshot {
             .is_some_and(|interface| interface.bridge.is_some())
     }
 
-    /// The context of a packet's flow. The context is that of the packet's site, if the packet comes from a site; otherwise it
-    /// is that of the interface, which includes the tags on a bridge.
+    /// The context of a packet's flow. If the packet comes from a site, the result is the site's context. Otherwise the result is
+    /// the interface's context, which includes the tags on a bridge.
     #[inline(always)]
     pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
         // A hairpinned packet is treated like a packet from outside.
@@ -826,7 +826,7 @@ impl Snapshot {
         self.chains.get(usize::from(router))?.as_deref()
     }
 
-    /// Keeps the counters and policers of chains of the previous snapshot, if they are unchanged. All routers share named policers.
+    /// Keeps the counters and policers of the previous snapshot's chains that are unchanged. All routers share named policers.
     pub fn adopt_chains(&mut self, before: &Self) {
         let mut named = NamedPolicers::default();
         for chains in before.chains.iter().flatten() {
@@ -845,7 +845,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the hosts of routers of the previous snapshot, if they are unchanged. The counters of hosts are always kept.
+    /// Keeps the previous snapshot's hosts that are unchanged. The counters of hosts are always kept.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);
@@ -870,7 +870,7 @@ impl Snapshot {
     }
 
     /// Source address of packets that the gateway sends to an IPv4 address through an interface. If the interface has no suitable
-    /// address, it is an address of another interface of its router.
+    /// address, the result is an address of another interface of the same router.
     pub fn source4(&self, interface: &Interface, address: u32) -> Option<u32> {
         let others = || self.interfaces.iter().filter(|other| other.router == interface.router);
         let own = interface.source4(address);

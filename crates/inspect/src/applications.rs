@@ -1,9 +1,9 @@
 //! Identifies the application of a flow from its first packets, with nDPI.
 //!
 //! Every core has one [`ApplicationDetector`]. A flow under identification occupies an entry of a fixed pool (some
-//! kilobytes) until nDPI identifies its application or gives up. Afterwards only the pair of protocol numbers remains,
-//! which the flow record keeps. nDPI allocates from an arena of fixed size: if the arena is exhausted, identification
-//! of the current flow is given up; other flows are not affected.
+//! kilobytes) until nDPI identifies its application or gives up. After identification, only the pair of protocol
+//! numbers remains, which the flow record keeps. nDPI allocates from an arena of fixed size: if the arena is exhausted,
+//! identification of the current flow is given up; other flows are not affected.
 
 use sluice_wire::Direction;
 

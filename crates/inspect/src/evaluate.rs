@@ -94,12 +94,12 @@ impl RuleResult {
     }
 }
 
-/// Progress of a partial match. The evaluation can resume from it after the matched bytes have been discarded.
+/// Progress of a partial match. The evaluation can resume from this progress after the matched bytes have been discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartialMatch {
     /// Number of steps that hold.
     pub steps: u8,
-    /// Buffer of the last of these steps.
+    /// Buffer of the last step that holds.
     pub buffer: Buffer,
     /// Offset at which the last match ended.
     pub end: i64,

@@ -224,8 +224,8 @@ impl<'m> Inspector<'m> {
         })
     }
 
-    /// Creates a flow. If the table is full, it evicts the oldest flow whose client has not answered yet, because such flows
-    /// may be a flood with spoofed sources. `None` if there is no such flow.
+    /// Creates a flow. If the table is full, it evicts the oldest flow whose client has not answered yet, because such flows may be a flood
+    /// with spoofed sources. `None` if the table is full and no flow can be evicted.
     pub fn create_flow(&mut self, tcp: bool) -> Option<FlowHandle> {
         if let Some(oldest) = self.flows.eviction_candidate() {
             self.limits.add(Limit::FlowsEvicted as usize);
@@ -465,7 +465,7 @@ impl<'m> Inspector<'m> {
         verdict
     }
 
-    /// Inspects the next bytes of a stream. If these bytes are part of the current packet, packet rules are evaluated, too.
+    /// Inspects the next bytes of a stream. If the next bytes are part of the current packet, packet rules are evaluated, too.
     fn inspect_in_order(
         &mut self,
         handle: FlowHandle,
@@ -814,7 +814,7 @@ impl<'m> Inspector<'m> {
 enum StreamData {
     /// Bytes of the packet, as offsets in its segment.
     Packet { from: usize, to: usize, ends: bool },
-    /// The last bytes of the direction's view. These bytes arrived before the current packet and were queued beyond a gap, or they are the
+    /// The last bytes of the direction's view. The bytes arrived before the current packet and were queued beyond a gap, or they are the
     /// rest of the current packet.
     Reassembled { length: usize, ends: bool },
 }

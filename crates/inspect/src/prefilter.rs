@@ -231,8 +231,8 @@ impl Prefilter {
         of_protocol.map_or(&[], |(_, rules)| rules)
     }
 
-    /// Indices of the rules that must be evaluated for all data of a class on their ports without a pattern match; sorted. The
-    /// patterns of these rules are unknown, or too short to search for.
+    /// Indices of the rules that must be evaluated for all data of a class on their ports without a pattern match; sorted. Rules
+    /// in the list have unknown patterns, or patterns too short to search for.
     pub fn unsearched(&self, class: PatternClass) -> &[u32] {
         &self.unsearched[class.index()]
     }

@@ -210,7 +210,7 @@ impl OrderedRules {
 }
 
 impl Ruleset {
-    /// All rules in evaluation order. The number of a rule is its index.
+    /// All rules in evaluation order. The number of a rule is its index in the list.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }

@@ -179,7 +179,7 @@ impl Header {
         self.is_anywhere() || self.source.ports.contains(from) && self.destination.ports.contains(to)
     }
 
-    /// Whether the header selects by the application alone.
+    /// Whether the application is the only condition of the header.
     pub fn is_application_only(&self) -> bool {
         self.protocol == Protocol::Application
     }

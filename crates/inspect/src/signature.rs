@@ -28,7 +28,7 @@ pub struct Signature {
     pub message: Box<str>,
     /// Class (`trojan-activity`, …).
     pub class: Option<Box<str>>,
-    /// Priority; 1 is the most urgent. Specified by the rule, otherwise by its class, otherwise 3.
+    /// Priority; 1 is the most urgent. The priority is that of the rule, otherwise that of the rule's class, otherwise 3.
     pub priority: u8,
     /// References: (`url`, `example.org/…`), (`cve`, `2021-44228`), …
     pub references: Box<[(Box<str>, Box<str>)]>,
@@ -116,9 +116,8 @@ pub struct Header {
     pub destination: Side,
     /// `<>`: the rule matches in both directions.
     pub both_ways: bool,
-    /// Applications that the rule applies to (`service:http`, `metadata: service http`, or the protocol of the header).
-    /// Ports select the flows until the application is identified; afterwards the application does. Empty: only ports
-    /// select.
+    /// Applications that the rule applies to (`service:http`, `metadata: service http`, or the protocol of the header). Ports select
+    /// the flows until the application is identified; afterwards the application does. If the list is empty, only ports select rules.
     pub services: Box<[Service]>,
 }
 
@@ -194,7 +193,7 @@ pub struct Addresses {
     pub without: Arc<[IpNet]>,
 }
 
-/// A set of ports, as sorted ranges that are not adjacent. Empty: any port.
+/// A set of ports, as sorted ranges that are not adjacent. An empty set means any port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports(pub Arc<[RangeInclusive<u16>]>);
 
@@ -420,7 +419,7 @@ pub enum Condition {
     IpProtocol {
         /// Protocol numbers.
         numbers: RangeInclusive<u8>,
-        /// The protocol must be none of these.
+        /// Whether the range excludes protocols instead of selecting them.
         negated: bool,
     },
     /// Flags of the fragment field: reserved 4, don't fragment 2, more fragments 1.
@@ -442,7 +441,7 @@ pub enum Condition {
     Window {
         /// Values.
         values: RangeInclusive<u16>,
-        /// The window must be none of these.
+        /// Whether the range excludes windows instead of selecting them.
         negated: bool,
     },
     /// Number of bytes sent so far in a direction of the stream. Numbers in rules include the SYN; this value does not.
@@ -460,7 +459,7 @@ pub enum Condition {
     XBits(XBits),
     /// A value is in a dataset.
     Dataset(DatasetTest),
-    /// One of these events has occurred.
+    /// One of the given events has occurred.
     Event(Box<[Event]>),
 }
 
@@ -524,7 +523,7 @@ pub struct Content {
 /// Use of a content as the rule's fast pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FastPattern {
-    /// The rule does not specify it.
+    /// The rule does not specify the use.
     #[default]
     Unspecified,
     /// The prefilter searches for this content.
@@ -713,11 +712,11 @@ pub struct Base64Decode {
 /// How bits are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
-    /// These bits are set, and all other bits are clear.
+    /// The given bits are set, and all other bits are clear.
     Exactly,
-    /// At least these bits are set (`+`).
+    /// At least the given bits are set (`+`).
     All,
-    /// At least one of these bits is set (`*`).
+    /// At least one of the given bits is set (`*`).
     Any,
     /// None of these bits is set (`!`).
     None,

@@ -28,8 +28,8 @@
 //! the session may time out sooner. A reset with exactly the sequence number that its receiver expects frees the blocks of both directions, except 64
 //! KiB of each, so that retransmissions from the reset's receiver still pass and are answered. A retransmission of released bytes that were discarded
 //! with these blocks is [`Exception::BeyondWindow`]. Discarded queued bytes are from then on beyond the end of the stream, [`Exception::BeyondEnd`].
-//! A SYN with another initial sequence number is forwarded; the acknowledgement of the other side decides which of the two is valid. Until then no
-//! segment beyond a gap passes, because it is unknown which stream it belongs to.
+//! A SYN with another initial sequence number is forwarded; the acknowledgement of the other side decides which of the two is valid. Until that
+//! acknowledgement, no segment beyond a gap passes, because it is unknown which stream it belongs to.
 //!
 //! Memory: 128 bytes per connection (one cache line per direction); a window of twice the configured bytes for each direction that has sent data;
 //! 2,368 bytes for each block of 2,048 data bytes; 4 bytes for each of these objects; and 4 to 8 bytes for each block in its hash table. All memory
@@ -149,7 +149,7 @@ impl StreamHandle {
 pub struct StreamView<'a> {
     /// The most recently released bytes, contiguous: at least the configured window, at most twice as much, including the whole last segment.
     pub bytes: &'a [u8],
-    /// Offset of the first of these bytes in the stream.
+    /// Offset in the stream of the first byte of `bytes`.
     pub offset: u64,
     /// Offset in the stream at which the current message begins. A message is what one side sends until the other side
     /// sends.
@@ -362,7 +362,7 @@ impl<'m> Streams<'m> {
         self.counters.count(exception);
     }
 
-    /// Counters of these streams.
+    /// Counters of the shard's streams.
     pub fn counters(&self) -> &StreamCounters {
         &self.counters
     }

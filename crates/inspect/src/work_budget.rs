@@ -47,8 +47,8 @@ struct Account {
 }
 
 /// Work budget of the current packet. Each shard has one, and the components of the shard hold clones of it. Only the worker
-/// that processes the packet uses it. Its fields are atomics only so that they can be shared; they are accessed like plain
-/// words.
+/// that processes the packet uses it. The budget's fields are atomics only so that they can be shared; the worker accesses them
+/// like plain words.
 #[derive(Clone, Debug)]
 pub struct WorkBudget(Arc<Account>);
 

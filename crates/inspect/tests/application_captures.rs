@@ -215,7 +215,7 @@ fn listed(path: &Path) -> Names {
             "[Subject: ",
             "[Issuer: ",
         ] {
-            // Segments of these servers are out of order or missing, so their fields are not compared.
+            // Segments of the listed servers are out of order or missing, so their fields are not compared.
             let is_server = ["[JA3S: ", "[Certificate SHA-1: ", "[Subject: ", "[Issuer: "].contains(&key);
             let disordered = ["http_ipv6", "tls_multiple_synack"]
                 .iter()

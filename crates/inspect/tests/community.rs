@@ -189,8 +189,8 @@ fn said(name: &str, signature: &Signature) -> Option<usize> {
     }
 }
 
-/// Options that select the buffer or position of other options. Another test checks that the two dialects agree on
-/// them.
+/// Options that select the buffer or position of other options. Another test checks that the two dialects agree on such
+/// options.
 const PLACES: &[&str] = &[
     "offset",
     "distance",

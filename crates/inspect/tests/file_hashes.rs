@@ -195,7 +195,7 @@ fn file_of_ftp_ends_with_its_sender() {
             fired(&mut lab, 21, CONTROL, step);
             assert_eq!(expected, fired(&mut lab, 4_097, &[(Client, file)], step));
         }
-        // If both sides send data, it is not a file.
+        // If both sides of a data connection send data, the data is not a file.
         fired(&mut lab, 21, CONTROL, step);
         let mixed: &[(Toward, &[u8])] = &[(Client, b"some "), (Server, b"x"), (Client, b"file")];
         assert_eq!(Vec::<u32>::new(), fired(&mut lab, 4_097, mixed, step));

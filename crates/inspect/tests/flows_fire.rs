@@ -48,7 +48,7 @@ fn over(protocol: u8, port: u16) -> Wire {
     wire
 }
 
-/// Names of a buffer in Suricata, Snort 2 (as modifier after a content) and Snort 3. Empty if the dialect has no such buffer.
+/// Names of a buffer in Suricata, Snort 2 (as modifier after a content) and Snort 3. Empty if the dialect does not have the buffer.
 type Names<'n> = [&'n str; 3];
 
 fn looks_in(dialect: Dialect, names: Names, content: &str) -> Option<String> {

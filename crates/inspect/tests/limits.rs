@@ -112,8 +112,8 @@ const POOLS: [(&str, u32, Feed, Exception); 10] = [
     ("connections of HTTP/2", 400, http2, Exception::ParserFull),
 ];
 
-/// Returns the number of connections of a client that got an entry, and the verdict on the first connection that got
-/// none.
+/// Returns the number of connections of a client that got an entry, and the verdict on the first connection that got no
+/// entry.
 fn fill(lab: &mut Lab, client: IpAddr, most: u16, feed: Feed) -> (usize, Option<Verdict>) {
     for number in 0..most {
         let mut connection = Connection::of(lab, client, [1024 + number, 443]);

@@ -109,7 +109,7 @@ fn rules_are_searched_for_in_the_data_that_they_are_about() {
     assert_eq!(vec![5, 6, 7], rules_in(&prefilter, PatternClass::Datagram, b"a text"));
     assert_eq!([8], *prefilter.unconditional(Protocol::Icmp));
     assert!(prefilter.unconditional(Protocol::Tcp).is_empty());
-    // All of these rules have the same pattern, which is stored once.
+    // All rules of this test have the same pattern, which is stored once.
     assert!(prefilter.groups().all(|group| group.patterns() == 1));
 }
 

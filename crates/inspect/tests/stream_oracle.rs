@@ -3,8 +3,9 @@
 //!
 //! The oracle does not track streams. The oracle records every forwarded segment byte by byte. A receiver can use any
 //! copy of a byte that was forwarded before the receiver acknowledged that byte, so all these copies must be equal to
-//! each other and to the inspected bytes. Then every receiver gets the inspected bytes, whichever copy it prefers. As a
-//! check of the oracle itself, four receivers with different preferences assemble the segments that reach them.
+//! each other and to the inspected bytes. If all copies are equal, every receiver gets the inspected bytes, whichever
+//! copy it prefers. As a check of the oracle itself, four receivers with different preferences assemble the segments
+//! that reach them.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +86,7 @@ struct Receiver {
     prefers: Prefers,
     bytes: Vec<Option<(u8, i64)>>,
     end: Option<i64>,
-    /// Number of bytes in order. Later copies of these bytes are ignored.
+    /// Number of bytes in order. Later copies of bytes in order are ignored.
     ordered: usize,
 }
 

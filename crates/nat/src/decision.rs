@@ -142,9 +142,9 @@ impl Decision {
         }
     }
 
-    /// Whether packets of this direction go to the side that sees translated addresses. If the source is translated,
-    /// these are the forward packets. If only a destination rule applies, they are the reverse packets (RFC 4787,
-    /// REQ-6).
+    /// Whether packets of this direction go to the side that sees translated addresses. If the source is translated, the
+    /// result is true for forward packets. If only a destination rule applies, the result is true for reverse packets
+    /// (RFC 4787, REQ-6).
     #[inline(always)]
     pub fn outbound(self, direction: Direction) -> bool {
         (self.flags & (SOURCE | DESTINATION) == DESTINATION) == (direction == Direction::Reverse)

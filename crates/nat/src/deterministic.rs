@@ -32,7 +32,7 @@ pub struct Deterministic<A> {
     /// Number of port shares of an outside address that are reserved for blocks on demand (variable D).
     pub dynamic: u16,
     /// Maximum number of ports of an inside address in each class, including blocks on demand (variable M). If `None`,
-    /// only the number of blocks limits it.
+    /// an inside address has as many ports as its blocks contain.
     pub most: Option<u32>,
     /// Algorithm that assigns inside addresses to outside addresses and port ranges (variable A).
     pub algorithm: Algorithm,

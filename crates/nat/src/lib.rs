@@ -4,8 +4,8 @@
 //! allocates an outside port, and [`decision::translate`] creates the reverse key and the [`Decision`]. The fast path
 //! translates packets: [`rewrite`] needs only the two keys of the session and the decision.
 //!
-//! All code is generic over the address family ([`family::Tuple`]): it translates IPv4 to IPv4, and IPv6 to IPv6 with
-//! ports.
+//! All code is generic over the address family ([`family::Tuple`]). IPv4 is translated to IPv4, and IPv6 to IPv6 with
+//! port translation.
 #![forbid(unsafe_code)]
 
 pub mod behaviour;

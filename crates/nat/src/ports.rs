@@ -52,7 +52,8 @@ impl PortClass {
     pub const ALL: [PortClass; CLASSES] = [PortClass::Tcp, PortClass::Udp, PortClass::Query];
 
     /// The class of a parsed packet. `None` if it has none, such as ICMP messages other than queries. A later fragment
-    /// has no ICMP header; it belongs to a query if virtual reassembly has set an identifier in its port fields.
+    /// has no ICMP header. Such a fragment belongs to a query if its port fields contain an identifier, which virtual
+    /// reassembly sets.
     #[inline(always)]
     pub fn of_layers(layers: &Layers) -> Option<Self> {
         let bits = if layers.class == Class::Ipv4 { 32 } else { 128 };

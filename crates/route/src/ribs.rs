@@ -97,10 +97,11 @@ impl Ribs {
         true
     }
 
-    /// Replaces the interface and configured routes of each router by those in `wanted`. Routers beyond its length are
-    /// removed with all of their routes. Learned routes remain, except for the routers in `others`: a different router
-    /// reuses the number of a removed one. If there are too many next hops, nothing changes. Gateways that are reachable
-    /// only by learned routes are resolved afterwards; [`Ribs::fib_full`] counts those for which there is no space.
+    /// Replaces the interface and configured routes of each router by those in `wanted`. Routers without an element
+    /// in `wanted` are removed with all of their routes. Learned routes remain, except those of the routers in `others`,
+    /// whose numbers now belong to different routers. If there are too many next hops, nothing changes. Gateways that
+    /// are reachable only by learned routes are resolved afterwards. If the forwarding table has no space for a change,
+    /// [`Ribs::fib_full`] counts the change.
     ///
     /// # Errors
     /// The next hops of `wanted` don't fit in the next-hop table.

@@ -357,7 +357,7 @@ fn device(config: &Config, interface: &Interface) -> String {
     }
 }
 
-/// Virtual router of an interface, as text. An interface in a bridge has none.
+/// Virtual router of an interface, as text. An interface in a bridge has no virtual router.
 fn router(config: &Config, interface: &Interface) -> String {
     let router = config.routers.get(usize::from(interface.router));
     let router = router.filter(|_| interface.bridge.is_none());

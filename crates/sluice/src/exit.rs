@@ -37,7 +37,7 @@ pub enum CommandError {
     /// The file to import is not a listing of a supported format.
     #[error(transparent)]
     Listing(#[from] sluice_daemon::config::import::ImportError),
-    /// Lines of a listing that were not imported. Empty if these lines are reported elsewhere.
+    /// Lines of a listing that were not imported. Empty if unconverted lines are reported elsewhere.
     #[error("{}", .0.join("\n"))]
     Leftovers(Vec<String>),
     /// The card can't be bound.

@@ -39,7 +39,7 @@ pub fn top(socket: &Path, top: &Top, output: &mut dyn Write) -> Result<(), Comma
     }
 }
 
-/// Pass snapshots to `each` until it returns that no more are needed.
+/// Pass snapshots to `each` until `each` requests the end.
 fn snapshots(
     socket: &Path,
     interval: Duration,

@@ -269,7 +269,7 @@ fn frames_that_a_snap_length_cut_are_replayed_where_their_headers_are_there_and_
         frame.macs(HOST, INSIDE).build()
     };
     let whole = [datagram(400), datagram(30), datagram(400)];
-    // The second frame is complete. The third frame is truncated within its UDP header.
+    // The second frame is complete. The third frame is truncated within the UDP header.
     let header = PcapHeader {
         snaplen: 96,
         ..PcapHeader::default()

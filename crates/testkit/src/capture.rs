@@ -40,7 +40,7 @@ impl Capture {
         self.frames.push((at, frame.to_vec()));
     }
 
-    /// Write the file now. Returns its path.
+    /// Write the file now. Returns the file's path.
     pub fn write(&self) -> Result<PathBuf, PcapError> {
         let folder = folder();
         std::fs::create_dir_all(&folder).map_err(PcapError::IoError)?;

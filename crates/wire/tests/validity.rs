@@ -176,7 +176,7 @@ fn faulty() -> Vec<(Fault, Vec<u8>)> {
 
 #[test]
 fn validity_of_faulty_frames_names_the_fault() {
-    // Bytes of the header were changed after its checksum was computed. Compute the checksum again, unless it is the fault.
+    // Header bytes were changed after the checksum was computed. Except in tests of bad header checksums, compute it again.
     for (fault, bytes) in faulty() {
         let capture = sluice_testkit::capture::on_failure("validity-of-faulty-frames", [&bytes]);
         let mut bytes = bytes;

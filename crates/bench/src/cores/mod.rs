@@ -111,7 +111,7 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
     if counts.iter().any(|&count| count == 0 || count > on.len()) {
         return Err(format!("this process may use {} cores: {on:?}", on.len()).into());
     }
-    // This must happen before DPDK pins this process.
+    // Linux must be measured before DPDK pins this process.
     if arguments.only != Some(Part::Sluice)
         && let Err(error) = linux(run, &counts, &on)
     {

@@ -2,8 +2,8 @@
 //! this setup. Source and sink run on a second core, so that the engine's core only runs the engine; with a single
 //! core, that core runs both.
 //!
-//! The source must be faster than the engine. So it copies prepared headers and writes a timestamp at the end of each
-//! frame; the bytes in between remain in the buffers from an initial pass that wrote all bytes.
+//! The source must be faster than the engine. Therefore the source copies prepared headers and writes a timestamp at
+//! the end of each frame; the bytes in between remain in the buffers from an initial pass that wrote all bytes.
 
 use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::workers::Worker;

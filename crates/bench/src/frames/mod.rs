@@ -136,7 +136,7 @@ pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure
             (run.row)(row.figure("mpps", &[rate]).figure("gbps", &[gbps(rate, bytes)]));
         }
     }
-    // This must happen before DPDK pins this process.
+    // Linux must be measured before DPDK pins this process.
     if wanted(Part::Iptables)
         && let Err(error) = linux(run, arguments)
     {

@@ -8,7 +8,7 @@
 //! | `bytes N` | none; sends frames of N bytes from now on, including the frame check sequence |
 //! | `stop` | `sent N`: number of packets that the interface has accepted since the start |
 //!
-//! With `--answers`, it acts as the server: it sends packets of the flows from which it has received packets.
+//! With `--answers`, the generator acts as the server: it sends packets of the flows from which it has received packets.
 //!
 //! | line | answer |
 //! | --- | --- |

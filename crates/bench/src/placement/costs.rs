@@ -95,7 +95,7 @@ pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Fa
         over.take = beside(frames.paced(0, SLOW), &placement, &alone[part..])?;
     }
     // In the earlier runs, the core that hands over also received into buffers that the other core had sent. A core
-    // that sends its packets itself does not receive into such buffers.
+    // that sends its packets itself does not receive into the other core's buffers.
     let returns = of([0, 1, 1, 0])?;
     let [_, first, _, last] = by_part;
     let there_and_back = beside(frames.paced(SLOW, 0), &returns, &[alone[0], alone[3]])?;

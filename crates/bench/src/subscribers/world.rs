@@ -1,5 +1,5 @@
 //! Everything except the gateway: the terminals and their DHCP server, which writes a lease file like Kea's, the
-//! operator's DHCP server, and the receiver of the packets. All of these run in one process, so that they share a
+//! operator's DHCP server, and the receiver of the packets. All components run in one process, so that they share a
 //! clock.
 
 use std::fs::{File, OpenOptions};

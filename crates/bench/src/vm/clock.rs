@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub now: u64,
-    /// Idle time of the guest until then, in nanoseconds.
+    /// Idle time of the guest until the reading, in nanoseconds.
     pub idle: u64,
 }
 

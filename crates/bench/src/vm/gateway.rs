@@ -111,7 +111,7 @@ fn start_linux(guest: &mut Guest, case: Case, rules: u32, card: Card, more: &str
     if !more.is_empty() {
         guest.run(more)?;
     }
-    // After its interface is set up, an e1000e card takes some time until its link is up.
+    // An e1000e card takes some time until its link is up.
     guest.run(&format!(
         "for name in {INSIDE} {OUTSIDE}; do until [ \"$(cat /sys/class/net/$name/carrier)\" = 1 ]; do usleep 20000; done; done"
     ))?;

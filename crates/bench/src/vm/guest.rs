@@ -14,7 +14,7 @@ use crate::kernel::machine::Cores;
 use crate::process::{Background, await_some};
 use crate::rows::Failure;
 
-/// Maximum time until its shell is ready.
+/// Maximum time until the guest's shell is ready.
 const BOOT: Duration = Duration::from_secs(180);
 
 /// Memory of the guest in MiB, and number of 2-MiB huge pages that are reserved in it.

@@ -80,7 +80,7 @@ pub struct GraphStep {
     /// Number of counted packets: those that passed, matched, exceeded the rate or were copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
-    /// Frame bytes of these packets.
+    /// Frame bytes of the counted packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }

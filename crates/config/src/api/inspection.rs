@@ -152,7 +152,7 @@ pub struct AppliedRules {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SearchMade {
-    /// Whether it was loaded from the cache. Otherwise the database was compiled.
+    /// Whether the database was loaded from the cache. Otherwise the database was compiled.
     pub loaded: bool,
     /// Why the cache did not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -184,7 +184,7 @@ pub struct RefusedSignature {
     pub file: String,
     /// Line number.
     pub line: u32,
-    /// Signature ID, if it could be read.
+    /// Signature ID, if the ID could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<u32>,
     /// Why the rule is rejected.

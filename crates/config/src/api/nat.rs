@@ -55,7 +55,7 @@ pub struct Pool {
     pub used: ByProtocol,
     /// Number of subscribers with sessions.
     pub subscribers: u64,
-    /// Number of sessions of these subscribers.
+    /// Number of sessions of the pool's subscribers.
     pub sessions: u64,
     /// Port blocks, if the pool has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,8 +116,8 @@ pub struct Nat {
     /// Ports and port blocks that were released without quarantine because too many were in quarantine
     /// (`quarantined-ports`).
     pub quarantine_overflows: u64,
-    /// Number of 64-port blocks that shards have borrowed after using up their own. Cards steer packets for these ports
-    /// to the shards that own the blocks.
+    /// Number of 64-port blocks that shards have borrowed after using up their own. Cards steer packets for borrowed
+    /// ports to the shards that own the blocks.
     #[serde(default)]
     pub borrowed_blocks: u64,
     /// Hosts over which destination rules balance flows.

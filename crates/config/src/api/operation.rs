@@ -121,7 +121,7 @@ macro_rules! operations {
             ///
             /// Prints three lists: the computed ports of inside addresses in deterministic pools (RFC 7422; only with an address), the
             /// port blocks of subscribers, and the mappings of sessions. With --config, the ports are computed from a configuration
-            /// file: an old configuration tells which subscriber had a port at that time.
+            /// file: an old configuration tells which subscriber had a port when the configuration was in use.
             pages Mappings "/v1/mappings" MappingFilter => Mapping, several "mapping";
             /// Remove mappings that match all given filters, and their sessions; the hosts get new mappings
             post ClearMappings "/v1/mappings/clear" MappingFilter => Cleared;

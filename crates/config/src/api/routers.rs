@@ -46,7 +46,7 @@ pub struct RouteFilter {
 pub struct Router {
     /// Name of the router.
     pub name: String,
-    /// Names of its interfaces.
+    /// Names of the router's interfaces.
     pub interfaces: Vec<String>,
     /// Number of IPv4 and IPv6 routes, including connected ones.
     pub routes: [u64; 2],
@@ -56,7 +56,7 @@ pub struct Router {
     pub pools: Vec<String>,
     /// Number of translation rules.
     pub nat_rules: u64,
-    /// Whether its packets are filtered.
+    /// Whether the router's packets are filtered.
     pub filter: bool,
     /// Limits of the router.
     pub limits: RouterLimits,
@@ -65,9 +65,9 @@ pub struct Router {
     pub weight: Option<u8>,
     /// Number of sessions that count towards the limits. Zero without limits.
     pub limited_sessions: u64,
-    /// Packets received on its interfaces.
+    /// Packets received on the router's interfaces.
     pub received: u64,
-    /// Packets sent on its interfaces.
+    /// Packets sent on the router's interfaces.
     pub sent: u64,
     /// Packets dropped that were received on its interfaces.
     pub dropped: u64,
@@ -229,17 +229,17 @@ impl RouteTeller {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RouterHost {
-    /// Name of its network namespace.
+    /// Name of the host stack's network namespace.
     pub namespace: String,
     /// Packets that were punted to it, for each class. ARP packets are counted, but Sluice answers them itself.
     pub punted: Vec<Counter>,
-    /// Punted packets that its kernel accepted.
+    /// Punted packets that the host stack's kernel accepted.
     pub delivered: u64,
-    /// Punted packets that its kernel rejected.
+    /// Punted packets that the host stack's kernel rejected.
     pub undelivered: u64,
-    /// Packets that it has sent.
+    /// Packets that the host stack has sent.
     pub sent: u64,
-    /// Packets that it has sent but that were lost because the worker's queue was full.
+    /// Packets that the host stack has sent but that were lost because the worker's queue was full.
     pub lost: u64,
 }
 

@@ -417,7 +417,7 @@ pub struct Core {
     pub state: String,
     /// Stages that the worker performs. For run-to-completion: `receive+parse+session+transmit`.
     pub parts: String,
-    /// Number of shards that it owns.
+    /// Number of shards that the worker owns.
     pub shards: u16,
     /// Number of sessions in these shards.
     pub sessions: u64,

@@ -210,7 +210,7 @@ pub struct DhcpStatus {
 pub struct LeaseServerStatus {
     /// Name in `[subscribers.dhcp]`.
     pub name: String,
-    /// Path of its lease file.
+    /// Path of the server's lease file.
     pub source: String,
     /// Whether the file exists.
     pub there: bool,

@@ -39,7 +39,7 @@ pub struct Pool {
     pub deterministic: Option<schema::Deterministic>,
     /// Whether the gateway replaces the IP ID of datagrams that are not atomic (RFC 6864).
     pub rewrite_ip_id: bool,
-    /// Protocols without ports. In packets of such protocols, only the address is translated.
+    /// Protocols without ports. In packets of protocols without ports, only the address is translated.
     pub protocols: Vec<u8>,
     /// Limits of each subscriber.
     pub subscriber: schema::SubscriberLimits,

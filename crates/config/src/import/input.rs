@@ -70,7 +70,8 @@ fn remarks(decisions: &[Decision], said: &mut Said) {
 }
 
 /// Removes the output interface from decisions. In nft, a decision with an output interface never matches packets to
-/// the gateway. In iptables, such a decision matches only if the interface is excluded.
+/// the gateway. In iptables, a decision with an output interface matches packets to the gateway only if the interface
+/// is excluded.
 fn without_way_out(decisions: Vec<Decision>, listing: &Listing, said: &mut Said) -> Vec<Decision> {
     let known = listing.interfaces.len();
     let matches = |mut decision: Decision| {

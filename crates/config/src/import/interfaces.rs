@@ -25,7 +25,7 @@ fn open(packets: &Packets, known: usize) -> Vec<Field> {
 /// The loopback interface, from which Sluice receives no packets.
 const LOOPBACK: &str = "lo";
 
-/// Note for lines that match the loopback interface. Forwarded packets never match such lines.
+/// Note for lines that match the loopback interface. Forwarded packets never match lines for the loopback interface.
 pub const NOT_FORWARDED: &str = "nothing is forwarded from the loopback interface, or to it";
 
 /// Removes the loopback interface from decisions. Decisions that match only the loopback interface are removed with the

@@ -170,7 +170,7 @@ fn four(number: u128) -> Ipv4Addr {
     Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Transport protocols of the packets: TCP, UDP, both of them, or any.
+/// Transport protocols of the packets: TCP, UDP, both TCP and UDP, or any protocol.
 fn transports(packets: &Packets) -> Result<Vec<Option<Transport>>, String> {
     let Some(protocols) = packets.get(Field::Protocol) else {
         return Ok(vec![None]);

@@ -216,7 +216,7 @@ impl Packets {
         rest
     }
 
-    /// Whether all of these packets are in another set.
+    /// Whether all packets of this set are in another set.
     pub fn within(&self, other: &Self) -> bool {
         self.without(other).is_empty()
     }

@@ -168,7 +168,7 @@ pub fn bare(action: &Action) -> FilterRule {
         Action::Count => (schema::Action::Count, None),
         Action::Log => (schema::Action::Log, None),
         Action::AddToSet(_) => (schema::Action::AddToSet, None),
-        // These actions do not occur, because NAT tables are converted separately and have no chains for forwarded
+        // Other actions do not occur, because NAT tables are converted separately and have no chains for forwarded
         // packets.
         _ => (schema::Action::Drop, None),
     };
@@ -316,7 +316,7 @@ fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
     Ok(())
 }
 
-/// Add address conditions of both families, or of a single one. In the latter case, a condition must determine the
+/// Add address conditions of both families, or of a single one. For a single family, a condition must determine the
 /// family.
 fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
     let families = [false, true].into_iter().zip(twins);

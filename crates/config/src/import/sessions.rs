@@ -52,7 +52,8 @@ pub fn sessions(
     (true, decisions.into_iter().filter_map(opens).collect())
 }
 
-/// Whether all TCP packets in state `INVALID` are rejected. With sessions, such packets are always rejected.
+/// Whether all TCP packets in state `INVALID` are rejected. With sessions, packets in state `INVALID` are always
+/// rejected.
 pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bool {
     [false, true].into_iter().all(|six| {
         let invalid = Packets::all(six)
@@ -73,7 +74,7 @@ pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bo
 /// Note for lines that reject packets of flows to the gateway itself.
 const OF_FLOWS: &str = "not about answers to what the gateway's host has begun, nor about later packets of a flow that is let in: these pass";
 
-/// Decisions of input chains on packets that open flows. Later packets of such flows pass without a rule. `ends`
+/// Decisions of input chains on packets that open flows. Later packets of an open flow pass without a rule. `ends`
 /// contains the lines of the policies, for each family.
 pub fn of_input(
     decisions: Vec<Decision>,

@@ -222,7 +222,7 @@ pub fn length(text: &str) -> Result<Ranges, String> {
     ports(text, '-')
 }
 
-/// Parse an ECN code point: `ect0`, or its number.
+/// Parse an ECN code point: `ect0`, or the number of a code point.
 pub fn ecn(text: &str) -> Result<Ranges, String> {
     let named = text.parse::<Ecn>().ok().map(|Ecn(number)| number);
     let number = named.or_else(|| text.parse().ok().filter(|&number: &u8| number < 4));

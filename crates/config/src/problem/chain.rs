@@ -57,7 +57,7 @@ pub enum ChainProblem {
         "write \"sessions\" before \"forward\", or `sessions = false` in the filter, which then matches packet by packet"
     ))]
     PastTheFilter,
-    /// A chain uses `sessions`, but the router has none.
+    /// A chain uses `sessions`, but the router has no sessions.
     #[error("`sessions` has no effect: the router has no NAT, stateful filter or inspection")]
     #[diagnostic(help("remove it"))]
     NoSessions,

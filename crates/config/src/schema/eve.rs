@@ -26,10 +26,10 @@ pub struct Eve {
     /// Interval between `stats` records.
     pub stats_interval: Period,
     /// Maximum number of queued records per worker (alerts excluded), and maximum number of lines that wait to be
-    /// written. Further ones are counted as lost.
+    /// written. Further lines are counted as lost.
     pub records: u32,
-    /// Maximum size of the file in bytes. Before the file exceeds it, it is renamed to `FILE.1`, an older `FILE.1` to
-    /// `FILE.2`, and so on. If omitted, the file grows until another program moves it and sends SIGHUP.
+    /// Maximum size of the file in bytes. Before the file exceeds this size, the file is renamed to `FILE.1`, an older
+    /// `FILE.1` to `FILE.2`, and so on. If omitted, the file grows until another program moves it and sends SIGHUP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_bytes: Option<u64>,
     /// Number of old files that are kept.

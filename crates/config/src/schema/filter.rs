@@ -15,8 +15,8 @@ use crate::value::{Addresses, FieldValues, OneOrMore, Period, Ports, SetElement,
 pub struct Filter {
     /// Verdict on packets for which no rule has a verdict.
     pub default: Verdict,
-    /// Whether only the first packet of a flow is filtered. In that case, later packets in both directions and related
-    /// ICMP errors pass. Otherwise every packet is filtered.
+    /// Whether only the first packet of a flow is filtered. If only first packets are filtered, later packets in both
+    /// directions and related ICMP errors pass. Otherwise every packet is filtered.
     pub sessions: bool,
     /// Algorithm of the matcher.
     pub matcher: Matcher,
@@ -49,7 +49,7 @@ pub struct NamedSet {
     pub kind: SetType,
     /// Maximum number of elements.
     pub size: u32,
-    /// Timeout of elements that are added at run time. If omitted, such elements remain until they are removed.
+    /// Timeout of elements that are added at run time. Without a timeout, elements remain until they are removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
     /// Initial elements. Initial elements have no timeout.

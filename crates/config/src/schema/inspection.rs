@@ -70,10 +70,10 @@ pub struct Inspection {
     pub depth: u64,
     /// What happens to connections that are encrypted in both directions.
     pub encrypted: Encrypted,
-    /// Maximum number of alerts per worker that wait to be logged. Further ones are counted as lost.
+    /// Maximum number of alerts per worker that wait to be logged. Further alerts are counted as lost.
     pub alerts: u32,
-    /// Maximum number of datagrams that each worker reassembles at the same time. Each such datagram takes 64 KiB of
-    /// memory. Fragments wait at most for `timeout` in `[fragments]`.
+    /// Maximum number of datagrams that each worker reassembles at the same time. Each datagram in reassembly takes 64
+    /// KiB of memory. Fragments wait at most for `timeout` in `[fragments]`.
     pub fragments: u32,
     /// Maximum number of bytes of waiting fragments per worker.
     pub fragment_bytes: u32,
@@ -135,8 +135,8 @@ pub enum InspectionMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UrgentPointer {
-    /// Forward it unchanged. The receiving host may then remove the urgent byte from a stream that was inspected with
-    /// this byte (RFC 6093).
+    /// Forward the urgent pointer unchanged. The receiving host may then remove the urgent byte from a stream that was
+    /// inspected with this byte (RFC 6093).
     Keep,
     /// Clear the urgent pointer and count the segment, so that the urgent byte is ordinary data.
     Clear,
@@ -187,8 +187,8 @@ pub struct OverloadClass {
     /// Ports. The source or the destination port must be among them.
     #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
     pub ports: PortRanges,
-    /// Networks. The source or the destination must be in one of them. For inside hosts, the address before translation
-    /// counts.
+    /// Networks. The source or the destination must be in one of the networks. For inside hosts, the address before
+    /// translation counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Prefix>,
     /// Action under overload.
@@ -209,8 +209,8 @@ pub struct BypassClass {
     /// Ports. The source or the destination port must be among them.
     #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
     pub ports: PortRanges,
-    /// Networks. The source or the destination must be in one of them. For inside hosts, the address before translation
-    /// counts.
+    /// Networks. The source or the destination must be in one of the networks. For inside hosts, the address before
+    /// translation counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Prefix>,
 }

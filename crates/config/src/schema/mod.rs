@@ -81,7 +81,7 @@ pub struct Document {
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
-    /// Uplinks by name. Routes refer to uplinks by these names.
+    /// Uplinks by name. Routes refer to uplinks by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub uplinks: IndexMap<String, Uplink>,
     /// Neighbour tables (ARP and neighbour discovery).
@@ -133,8 +133,8 @@ pub struct Route {
     /// link-local address is appended, as in `fe80::1%wan` (RFC 4007), or specified with `interface`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<ScopedAddress>,
-    /// Whether the gateway is resolved recursively with the router's other routes, except the default route. If these
-    /// routes change, the gateway is resolved again.
+    /// Whether the gateway is resolved recursively with the router's other routes, except the default route. If the
+    /// other routes change, the gateway is resolved again.
     #[serde(default, skip_serializing_if = "is_default")]
     pub recursive: bool,
     /// Whether the gateway is on the link of `interface` although it is in none of the interface's networks.
@@ -155,7 +155,7 @@ pub struct Route {
     /// Weight relative to other next hops for the same network, 1 to 255. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
-    /// Administrative distance, 1 to 255. Default: 1. Among static and learned routes to a network, the usable ones
+    /// Administrative distance, 1 to 255. Default: 1. Among static and learned routes to a network, the usable routes
     /// with the lowest distance are selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distance: Option<u8>,

@@ -24,11 +24,11 @@ pub struct Nat {
     /// Maximum number of port blocks, over all subscribers. Memory is reserved at start.
     pub port_blocks: u32,
     /// Maximum number of ports and port blocks in quarantine (`quarantine` of a pool). If this number is reached,
-    /// released ports are free immediately; such releases are counted.
+    /// released ports are free immediately; releases without quarantine are counted.
     pub quarantined_ports: u32,
     /// Reply to an inbound SYN that matches no session or mapping (RFC 5382, REQ-4).
     pub unsolicited_syn: UnsolicitedSyn,
-    /// Maximum number of unsolicited SYNs that wait for their reply (see `tcp-incoming-syn`). Further ones are dropped.
+    /// Maximum number of unsolicited SYNs that wait for their reply (see `tcp-incoming-syn`). Further SYNs are dropped.
     pub unsolicited_syns: u32,
     /// What happens to packets from outside that are addressed to the untranslated address of an inside host whose
     /// source is translated.
@@ -93,10 +93,10 @@ pub enum UnsolicitedSyn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UntranslatedInbound {
-    /// Forward them. Such a connection gets a session, and its replies keep the inside address of the host.
+    /// Forward such packets. Such a connection gets a session, and its replies keep the inside address of the host.
     #[default]
     Pass,
-    /// Drop them with the reason `untranslated-inbound`.
+    /// Drop such packets with the reason `untranslated-inbound`.
     Drop,
 }
 
@@ -217,7 +217,7 @@ pub enum HealthProtocol {
 pub struct StaticRule {
     /// Network of the inside hosts.
     pub inside: Prefix,
-    /// Network of their outside addresses. Both networks have the same size.
+    /// Network of the outside addresses. Both networks have the same size.
     pub outside: Prefix,
     /// Output interface. If omitted, any interface.
     #[serde(skip_serializing_if = "Option::is_none")]

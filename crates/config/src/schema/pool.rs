@@ -13,7 +13,7 @@ pub struct Pool {
     /// output interface of the pool's rules, since the gateway opens no TCP or UDP connections from it.
     pub addresses: Vec<AddressRange>,
     /// Ports and ICMP identifiers to allocate, as a range or a list of ranges. Ports that destination rules forward
-    /// must be outside of these ranges, or reserved.
+    /// must be outside of the ranges to allocate, or reserved.
     #[serde(default = "unprivileged")]
     pub ports: PortRanges,
     /// Ports in `ports` that are not allocated.
@@ -53,9 +53,9 @@ pub struct Pool {
     /// different hosts that share an address are never reassembled together (RFC 6864, section 5.3.1).
     #[serde(default = "yes")]
     pub rewrite_ip_id: bool,
-    /// Protocols without ports, such as `["gre", "esp", "sctp"]`. Only the address of their packets is translated;
-    /// packets of other protocols without ports are dropped. Two hosts that share an outside address can't use such a
-    /// protocol to the same remote host at the same time.
+    /// Protocols without ports, such as `["gre", "esp", "sctp"]`. In packets of these protocols, only the address is
+    /// translated; packets of other protocols without ports are dropped. Two hosts that share an outside address can't
+    /// use a protocol without ports to the same remote host at the same time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protocols: Vec<Protocol>,
     /// Limits of each subscriber.

@@ -197,8 +197,8 @@ pub struct Fpm {
     /// Addresses of peers that may connect and change the router's routes. Other connections are rejected.
     #[serde(default = "loopback")]
     pub peers: Vec<IpAddr>,
-    /// Files with the TCP-MD5 keys of peers (RFC 2385), by peer address. The kernel drops unsigned segments of these
-    /// peers. A file contains one line of 1 to 80 bytes, and only its owner may have access.
+    /// Files with the TCP-MD5 keys of peers (RFC 2385), by peer address. The kernel drops unsigned segments of peers
+    /// with keys. A file contains one line of 1 to 80 bytes, and only its owner may have access.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub md5_key_files: IndexMap<IpAddr, String>,
     /// Path of a Unix socket, for daemons that support FPM over a Unix socket. FRR 8 does not.

@@ -34,8 +34,8 @@ macro_rules! rules {
             import: $import:tt
         }
     )+) => {
-        /// `[[filter.rules]]`: a rule. Conditions that are omitted match everything. If a key has several values, one of them must
-        /// match. All keys must match. If all values of a key begin with `!`, none of them may match.
+        /// `[[filter.rules]]`: a rule. Conditions that are omitted match everything. If a key has several values, one value must
+        /// match. All keys must match. If all values of a key begin with `!`, none of the values may match.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct FilterRule {
@@ -164,8 +164,7 @@ macro_rules! rules {
             pub const GUIDE: [(&str, &str); [$(stringify!($key)),+].len()] = [$((stringify!($key), $guide)),+];
         }
 
-        /// Packets that match, by the keys of a filter rule. If a key has several values, one of them must match. All keys must
-        /// match.
+        /// Packets that match, by the keys of a filter rule. If a key has several values, one value must match. All keys must match.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
         pub struct Class {

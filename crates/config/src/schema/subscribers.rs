@@ -28,7 +28,7 @@ pub struct Subscribers {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_mac_prefix: Option<MacPrefix>,
     /// Whether terminals, or bridges and relays within sites, may add option 82. An added option is replaced. Otherwise
-    /// such messages are dropped.
+    /// messages with option 82 are dropped.
     #[serde(rename = "trust-option-82")]
     pub trust_option_82: bool,
     /// Site groups by name. The name of a site with tags consists of the group's name and the tags: `homes-100.7`.

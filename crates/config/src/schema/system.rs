@@ -282,7 +282,7 @@ pub struct Sessions {
     pub ipv4: u32,
     /// Maximum number of IPv6 sessions. Memory is reserved at start.
     pub ipv6: u32,
-    /// Idle timeouts of sessions. Pools may override these timeouts.
+    /// Idle timeouts of sessions. Pools may override the timeouts of sessions.
     pub timeouts: Timeouts,
 }
 

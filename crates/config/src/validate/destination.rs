@@ -95,8 +95,8 @@ impl Check<'_> {
         }
     }
 
-    /// Check a rule for packets of the router's host stack. Such packets have no input interface, and must not be
-    /// translated to the host stack itself.
+    /// Check a rule for packets of the router's host stack. Packets of the host stack have no input interface, and must
+    /// not be translated to the host stack itself.
     fn own_destination(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) {
         let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
@@ -138,8 +138,8 @@ impl Check<'_> {
         found
     }
 
-    /// Rules that translate to the gateway itself. Such rules are only for TCP and UDP, since the gateway answers echo
-    /// requests.
+    /// Rules that translate to the gateway itself. Rules to the gateway itself are only for TCP and UDP, since the
+    /// gateway answers echo requests.
     fn rules_to_gateway(
         &mut self,
         to: &[Step<'_>],
@@ -281,8 +281,8 @@ impl Check<'_> {
         })
     }
 
-    /// Check that no pool allocates the rule's ports. Such a port could otherwise belong to a session of an inside
-    /// host.
+    /// Check that no pool allocates the rule's ports. A port of the rule could otherwise belong to a session of an
+    /// inside host.
     fn forwards_lent_port(
         &mut self,
         k: usize,

@@ -262,7 +262,8 @@ impl Check<'_> {
         true
     }
 
-    /// Interface on whose link a neighbour is. If the neighbour specifies an interface, it must be the same.
+    /// Interface on whose link a neighbour is. If the neighbour specifies an interface, both interfaces must be the
+    /// same.
     pub(super) fn on_link(
         &mut self,
         at: &[Step<'_>],

@@ -100,7 +100,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Type in ICMP or ICMPv6. `None` if the protocol has no such type.
+    /// Type in ICMP or ICMPv6. `None` if the protocol does not have the type.
     pub fn kind(&self, six: bool) -> Option<u8> {
         self.types[usize::from(six)]
     }

@@ -194,8 +194,8 @@ impl Serve for operation::ClearNeighbours {
     }
 }
 
-/// Counter of address conflicts: another host used one of the gateway's addresses. The control plane counts them; the
-/// list shows the count in the row of the worker that owns the neighbour tables.
+/// Counter of address conflicts: another host used one of the gateway's addresses. The control plane counts conflicts;
+/// the list shows the count in the row of the worker that owns the neighbour tables.
 const NEIGHBOUR_CONFLICTS: &str = "neighbour-conflicts";
 
 impl Serve for operation::Cores {

@@ -122,7 +122,7 @@ struct Lister<'p> {
     from: Option<Prefix>,
     now: Time,
     all: bool,
-    /// Whether the request looks up a single address. Such a lookup shows routes of every kind.
+    /// Whether the request looks up a single address. A lookup of a single address shows routes of every kind.
     is_lookup: bool,
 }
 

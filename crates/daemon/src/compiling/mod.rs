@@ -66,7 +66,7 @@ pub enum CompileError {
 /// How the compiled rules were obtained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// Why the cache could not be used. `None` if the rules were loaded from it.
+    /// Why the cache could not be used. `None` if the rules were loaded from the cache.
     pub compiled: Option<String>,
     /// Time taken.
     pub took: Duration,

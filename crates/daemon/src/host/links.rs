@@ -202,8 +202,8 @@ pub fn settle(
     })
 }
 
-/// Delay between creating links and setting addresses. FRR receives notifications about them on separate sockets, and
-/// discards an address whose link it does not know yet.
+/// Delay between creating links and setting addresses. FRR receives notifications about links and addresses on separate
+/// sockets, and discards an address whose link is not known yet.
 const NOTICED: Duration = Duration::from_millis(100);
 
 /// Create an interface in the namespace and set its link up, without addresses.

@@ -1,10 +1,10 @@
 //! Host stacks of virtual routers: network namespaces in which daemons run on behalf of a router.
 //!
-//! The host stack of a router is the namespace `sluice-NAME`. For each interface of the router it has a TAP interface
-//! with the same name, MAC address, addresses, MTU and carrier. Punted packets are written to the TAP interfaces, and
-//! packets that the kernel sends there go to the worker that sends for the gateway. Sluice forwards, resolves
-//! neighbours and answers echo requests; all other functions are left to the kernel and its daemons. ARP is disabled on
-//! these links: the kernel sends frames to the broadcast address, and Sluice resolves the neighbour.
+//! The host stack of a router is the namespace `sluice-NAME`. For each interface of the router, this namespace has a
+//! TAP interface with the same name, MAC address, addresses, MTU and carrier. Punted packets are written to the TAP
+//! interfaces, and packets that the kernel sends there go to the worker that sends for the gateway. Sluice forwards,
+//! resolves neighbours and answers echo requests; all other functions are left to the kernel and its daemons. ARP is
+//! disabled on TAP links: the kernel sends frames to the broadcast address, and Sluice resolves the neighbour.
 
 mod links;
 mod namespace;
@@ -140,7 +140,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Apply a different set of routers and interfaces. Unchanged ones are not disturbed, and those that no longer
+    /// Apply a different set of routers and interfaces. Unchanged routers are not disturbed, and routers that no longer
     /// exist are removed. Takes some milliseconds per changed host stack.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl Hosts {
             }
         };
         let old = || known.iter().flat_map(|(_, links)| links.keys().copied());
-        // Interfaces that remain keep their open TAP devices.
+        // Remaining interfaces keep their open TAP devices.
         let mut taps = self.shared.taps_of(old());
         let (links, wrong) = match links::settle(&namespace, &router, known.as_ref(), &mut taps) {
             Ok(settled) => settled,
@@ -235,7 +235,7 @@ impl Hosts {
     }
 
     /// Pass all frames from host stacks first to `taker`, with the index of the interface. Frames that `taker` consumes
-    /// are not processed further. Only one such callback can be set.
+    /// are not processed further. Only one callback `taker` can be set.
     pub fn divert(&self, taker: Diversion) {
         let _ = self.shared.diversion.set(taker);
     }
@@ -268,7 +268,7 @@ impl Hosts {
         self.shared.strays.load(Ordering::Relaxed)
     }
 
-    /// Number of panics of the serving thread. The thread continues after each of them.
+    /// Number of panics of the serving thread. The thread continues after each panic.
     pub fn panics(&self) -> u64 {
         self.shared.panics.load(Ordering::Relaxed)
     }

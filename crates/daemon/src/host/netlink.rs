@@ -39,7 +39,7 @@ const NO_DETECTION: u32 = 2;
 const GROUP: u32 = 0x534c;
 /// Protocol (`IFA_PROTO`) of addresses that Sluice sets. Addresses of daemons have other values.
 const ORIGIN: u8 = 0x53;
-/// Routing table that Linux uses last (`RT_TABLE_DEFAULT`). Routing daemons do not use it.
+/// Routing table that Linux uses last (`RT_TABLE_DEFAULT`). Routing daemons do not use this table.
 const LAST_TABLE: u8 = 253;
 /// Priority of the rule for the routing table `RT_TABLE_DEFAULT`. All other rules have precedence.
 const LAST_RULE: u32 = 32_767;
@@ -118,7 +118,7 @@ pub struct Link {
 /// An address in the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Interface index of its link.
+    /// Interface index of the link to which the address belongs.
     pub link: u32,
     /// Address and prefix length.
     pub address: (IpAddr, u8),

@@ -18,8 +18,8 @@ use sluice_wire::{ndp, validity};
 
 use super::{LoweringError, relays};
 
-/// Ports of a configuration, each with the interface that has its device. At the start of the process they are numbered
-/// without gaps, in the order of the file.
+/// Ports of a configuration, each with the interface that has its device. At the start of the process, interfaces are
+/// numbered without gaps, in the order of the file.
 pub fn ports(config: &Config) -> Vec<(PortIndex, InterfaceIndex)> {
     let named = (0..).zip(config.numbering.ports.names());
     named
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(vec!["lan", "wan"], outside_of(&source("")));
         assert_eq!(vec!["lan", "wan"], outside_of(FORWARD));
         assert!(outside_of("").is_empty());
-        // A rule for an interface affects only that interface. Rules for the router's host stack affect none.
+        // A rule for an interface affects only that interface. Rules for the router's host stack affect no interface.
         let of_wan = "[[nat.destination]]\nin = \"wan\"\nprotocol = \"tcp\"\nport = 80\nto = \"10.0.0.5\"\n";
         assert_eq!(vec!["wan"], outside_of(of_wan));
         let own = "[routers.default]\ndaemon = true\n[[nat.destination]]\nlocal = true\nto = \"10.0.0.5\"\n";

@@ -277,7 +277,7 @@ pub(crate) fn timeouts(timeouts: &Timeouts) -> sluice_nat::Timeouts {
     }
 }
 
-/// Maximum number of interfaces added at run time. Every worker has counters for each such interface.
+/// Maximum number of interfaces added at run time. Every worker has counters for each added interface.
 const SPARE_INTERFACES: usize = 1024;
 
 /// Worker that receives from devices with a single queue.

@@ -102,7 +102,7 @@ pub struct RefusedRule {
     pub file: PathBuf,
     /// Line number.
     pub line: u32,
-    /// Signature ID, if it could be read.
+    /// Signature ID, if the ID could be read.
     pub id: Option<Id>,
     /// Option that is not supported, and the reason.
     pub why: String,

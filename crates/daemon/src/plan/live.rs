@@ -108,9 +108,9 @@ pub struct SeenInterface {
     pub name: String,
     /// Device as configured. For a bond, the members are listed.
     pub device: String,
-    /// Packets, including those of its VLANs.
+    /// Packets, including those of the interface's VLANs.
     pub packets: u64,
-    /// Bytes of these packets.
+    /// Bytes of the counted packets.
     pub bytes: u64,
     /// Number of packets that are used for the measurement.
     pub kept: u64,
@@ -216,7 +216,7 @@ impl Live {
         Room::Left
     }
 
-    /// Count frames that the kernel dropped because they arrived too fast. The size of these frames is assumed to be
+    /// Count frames that the kernel dropped because they arrived too fast. The size of dropped frames is assumed to be
     /// the mean of the received frames.
     pub(super) fn missed(&mut self, port: PortIndex, frames: u64) {
         if let Some(seen) = self.interfaces.get(usize::from(port)) {

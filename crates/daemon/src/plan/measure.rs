@@ -23,7 +23,7 @@ const MOST_SESSIONS: u32 = 1 << 18;
 /// Maximum number of frames used from captures or live traffic.
 pub const MOST_FRAMES: usize = 1 << 16;
 
-/// Number of frames that are queued at the ports when a batch begins. The first of these frames have then left the
+/// Number of frames that are queued at the ports when a batch begins. The first queued frames have then left the
 /// innermost caches, like frames from a card.
 const WAITING: usize = 2048;
 

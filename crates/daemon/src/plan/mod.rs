@@ -128,7 +128,7 @@ pub struct Chosen {
 
 /// Choose the placement for a configuration, given its cores and the generated carrier mix.
 ///
-/// This takes about a second and temporarily needs additional memory.
+/// The measurement takes about a second and temporarily needs additional memory.
 ///
 /// # Errors
 /// See [`PlanError`].
@@ -231,7 +231,7 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
         }
     }
     // Receiving a handed-over packet fetches two cache lines that another core has written. Receiving into a returned
-    // buffer fetches one such line.
+    // buffer fetches one line that another core has written.
     costs.back = costs.hand_overs.map(|over| over.take / 2.0);
     let load = load(config, &measured, cores.len());
     Ok(Facts {

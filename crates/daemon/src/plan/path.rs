@@ -29,8 +29,8 @@ pub struct Path {
 /// A network behind an interface, and whether it is directly connected.
 type Behind = (InterfaceIndex, Ipv4Net, bool);
 
-/// Path of the packets that the first translating source rule matches. Without such a rule, the path between the first
-/// two interfaces. `None` if IPv4 packets can't be forwarded.
+/// Path of the packets that the first translating source rule matches. Without a translating rule, the path between the
+/// first two interfaces. `None` if IPv4 packets can't be forwarded.
 pub fn path(config: &Config) -> Option<Path> {
     let translates = |rule: &&SourceRule| !matches!(rule.action, SourceAction::Exempt);
     let rule = config.source.iter().find(translates);

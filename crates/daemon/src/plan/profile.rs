@@ -1,4 +1,4 @@
-//! Traffic profiles: distribution of frame sizes and packets per session. Also parses rates such as "10G sfr".
+//! Traffic profiles: distribution of frame sizes and packets per session. Rates are parsed, too, such as "10G sfr".
 
 use std::fmt;
 use std::str::FromStr;

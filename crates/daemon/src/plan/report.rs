@@ -32,7 +32,7 @@ pub struct PartCost {
     pub part: &'static str,
     /// Total cycles per packet.
     pub cycles: f64,
-    /// Number of these cycles that are assumed for the device driver. All other cycles are measured.
+    /// Number of the cycles that are assumed for the device driver. All other cycles are measured.
     pub assumed: f64,
 }
 
@@ -62,11 +62,11 @@ pub struct Candidate {
     pub bits_per_second: f64,
     /// Core that limits the rate.
     pub bottleneck: Core,
-    /// Cycles of that core for each packet that the gateway receives.
+    /// Cycles of the bottleneck core for each packet that the gateway receives.
     pub cycles: f64,
-    /// Part of packet processing that takes most of these cycles.
+    /// Part of packet processing that takes most of the bottleneck core's cycles.
     pub most: &'static str,
-    /// Utilisation of that core at the required rate. `None` if no rate is required.
+    /// Utilisation of the bottleneck core at the required rate. `None` if no rate is required.
     pub busy: Option<f64>,
 }
 

@@ -1,7 +1,7 @@
-//! Replies to sessions that another gateway translated. That gateway used other addresses and ports than this engine
-//! does, so the engine would drop the replies. Each such reply is therefore readdressed to a session of this engine
-//! with the same remote endpoint. If there are several such sessions, any of them can be used, since the cost is the
-//! same.
+//! Replies to sessions that another gateway translated. The other gateway used different addresses and ports than this
+//! engine, which would therefore drop the replies. Each reply of the other gateway is therefore readdressed to a
+//! session of this engine with the same remote endpoint. If several sessions have this endpoint, any session can be
+//! used, since the cost is the same.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;

@@ -203,8 +203,8 @@ impl Journal {
         }
     }
 
-    /// Write the alerts and records that were collected since the last call, and return them. Also write the
-    /// statistics, if their interval has passed or `ends` is true.
+    /// Write the alerts and records that were collected since the last call, and return them. The statistics are also
+    /// written, if their interval has passed or `ends` is true.
     ///
     /// # Errors
     /// A line can't be written.

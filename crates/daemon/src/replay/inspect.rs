@@ -31,8 +31,8 @@ const ROOM: usize = 2_048;
 const MTU: u16 = 65_000;
 /// Number of frames between two progress reports.
 const PERIOD: u64 = 1 << 16;
-/// Frames captured within this interval may be searched together. The alerts of these frames then have the time of the
-/// first frame.
+/// Frames captured within this interval may be searched together. Alerts of frames that are searched together have the
+/// time of the first frame.
 const TOGETHER: Duration = Duration::from_micros(100);
 /// Length of a packet header in a capture file.
 const PACKET_HEADER: u64 = 16;
@@ -48,7 +48,7 @@ pub struct Inspect {
     pub dialect: SignatureDialect,
     /// Path of a `classification.config`.
     pub classes: Option<PathBuf>,
-    /// Networks of `$HOME_NET`. If empty, the private address ranges.
+    /// Networks of `$HOME_NET`. By default, the private address ranges.
     pub home: Vec<NetFilter>,
     /// Other variables of the rules. The names of variables are without `$`.
     pub variables: Vec<(String, String)>,
@@ -93,7 +93,7 @@ pub struct Uninspected {
 pub struct InspectSummary {
     /// Packets in the capture.
     pub packets: u64,
-    /// Bytes of these packets on the wire.
+    /// Bytes of the counted packets on the wire.
     pub bytes: u64,
     /// Flows.
     pub flows: u64,

@@ -1,5 +1,5 @@
-//! Classic capture files. Such a file has one link type and timestamps in micro- or nanoseconds, in the byte order of
-//! the capturing machine (draft-ietf-opsawg-pcap).
+//! Classic capture files. A classic capture file has one link type and timestamps in micro- or nanoseconds, in the byte
+//! order of the capturing machine (draft-ietf-opsawg-pcap).
 
 use std::io::{Error, ErrorKind, Read};
 use std::time::Duration;
@@ -74,8 +74,8 @@ impl<R: Read> Reader<R> {
             unit,
             link: 0,
         };
-        // The upper half is the length of a frame check sequence after each frame. The length is ignored, because these
-        // bytes count as padding.
+        // The upper half is the length of a frame check sequence after each frame. The length is ignored, because a
+        // frame check sequence counts as padding.
         reader.link = reader.word(&header, 20) & 0xffff;
         Ok(Some(reader))
     }

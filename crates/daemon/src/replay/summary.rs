@@ -68,7 +68,7 @@ pub struct InterfaceSummary {
     pub parked: u64,
     /// Parked packets that were sent later.
     pub unparked: u64,
-    /// Whether frames to any destination MAC are accepted, because the interface has none configured.
+    /// Whether frames to any destination MAC are accepted, because the interface has no configured MAC.
     pub any_mac: bool,
 }
 

@@ -63,7 +63,7 @@ pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
     }
 }
 
-/// A socket that receives the route notifications of a namespace. Netlink sends datagrams, so it is used as a
+/// A socket that receives the route notifications of a namespace. Netlink sends datagrams, so its socket is used as a
 /// `UnixDatagram` although it is not a Unix socket.
 fn open(namespace: Option<&Path>) -> io::Result<Socket> {
     let socket = || -> io::Result<Socket> {

@@ -91,7 +91,7 @@ impl Settings {
 struct Tally {
     connections: AtomicU64,
     refused: Refusals,
-    /// Time of the last log message about a rejected peer. This time limits the rate of such messages.
+    /// Time of the last log message about a rejected peer. This time limits the rate of messages about rejected peers.
     complained: Mutex<Option<Duration>>,
     broken: AtomicU64,
     panics: AtomicU64,
@@ -157,7 +157,7 @@ struct State {
 /// Minimum interval between log messages about rejected peers.
 const COMPLAINTS: Duration = Duration::from_secs(10);
 
-/// Maximum number of routes that are removed without a pause. API requests are served between two such parts.
+/// Maximum number of routes that are removed without a pause. API requests are served between two parts of the removal.
 const SLICE: usize = 2_000;
 
 impl Shared {

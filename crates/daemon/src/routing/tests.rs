@@ -317,7 +317,7 @@ async fn connection_that_is_not_understood_is_ended_and_counted_and_another_one_
         end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) || world.hearing.standing().peer.is_none()
     );
     assert_eq!(1, world.hearing.standing().broken);
-    // Existing routes stay, as they do when a daemon disconnects.
+    // Existing routes stay, as after a disconnect of the daemon.
     world.until_routes(&["10.9.1.0/24"]).await;
     let mut daemon = world.connect().await;
     daemon.write_all(&route(2)).await.unwrap();

@@ -199,7 +199,7 @@ pub struct Request<'a> {
     pub seconds: u16,
     /// Broadcast flag. If the flag is set, the server must broadcast its replies.
     pub broadcast: bool,
-    /// Current address of the client. 0.0.0.0 if it has none.
+    /// Current address of the client. 0.0.0.0 if the client has no address.
     pub client: Ipv4Addr,
     /// Hardware address of the client.
     pub mac: Mac,

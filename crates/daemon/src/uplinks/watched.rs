@@ -9,7 +9,7 @@ use sluice_config::config::Uplink;
 /// Why an uplink is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The link of its interface is down.
+    /// The link of the uplink's interface is down.
     Link,
     /// No host replies.
     NoAnswer,
@@ -72,7 +72,7 @@ pub struct Watched {
     pub contrary: u8,
     /// Hosts that are probed.
     pub targets: Vec<Target>,
-    /// Start of the current check. `None` if none is in progress.
+    /// Start of the current check. `None` if no check is in progress.
     began: Option<Duration>,
     /// Start of the next check.
     next: Duration,

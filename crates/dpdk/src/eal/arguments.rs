@@ -48,7 +48,7 @@ const NO_CARD: &str = "ffff:ff:1f.7";
 /// Why hugepages are required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugepageReason {
-    /// The configuration requires them.
+    /// The configuration requires hugepages.
     Configured,
     /// This card uses physical addresses with its current driver.
     Card(PciAddress, Mode),

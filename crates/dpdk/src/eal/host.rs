@@ -99,7 +99,7 @@ pub(crate) fn capability_in(status: &str, number: u32) -> bool {
         .is_some_and(|mask| mask >> number & 1 == 1)
 }
 
-/// Check those requirements that can be checked before the start.
+/// Check the requirements that can be checked before DPDK starts.
 pub(super) fn check(needs: &EalRequirements) -> Result<(), EalError> {
     let allowed = allowed_cores();
     if let Some(&core) = needs.cores.iter().find(|core| !allowed.contains(core)) {

@@ -1,5 +1,5 @@
-//! DPDK's log. The log is kept in memory and not printed. Errors quote its last lines. With the environment variable
-//! `SLUICE_DPDK_LOG`, all of it is printed.
+//! DPDK's log. The log is kept in memory and not printed. Errors quote the last lines of the log. With the environment
+//! variable `SLUICE_DPDK_LOG`, all of it is printed.
 
 use std::collections::VecDeque;
 use std::ffi::c_char;

@@ -203,7 +203,7 @@ impl Port {
             })?;
         }
         if self.choice.driver == Driver::Bond {
-            // This must be done before LACP sends its first frame.
+            // The MAC address must be set before LACP sends its first frame.
             self.share_mac();
             // SAFETY: the port is a configured bond. If the bond rejects the period, the bond keeps its default of 10
             // ms.

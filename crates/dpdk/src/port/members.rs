@@ -11,8 +11,8 @@ use crate::interface::{AllMulticast, Interface};
 use crate::presence::Origin;
 use crate::sys;
 
-/// An open member. The member is stopped and closed when it is dropped. Before that, the bond must have removed it or
-/// must be closed.
+/// An open member. The member is stopped and closed when it is dropped. Before the member is dropped, the bond must
+/// have removed the member or must be closed.
 #[derive(Debug)]
 pub struct Member {
     number: u16,
@@ -65,7 +65,7 @@ impl Opening<'_> {
         choose(device, self.plan.mtu, 1, Some(wanted)).driver
     }
 
-    /// Probe a member in DPDK. Also returns DPDK's name of the member.
+    /// Probe a member in DPDK. Returns the member and DPDK's name of the member.
     fn member(&self, device: &Device) -> Result<(Member, CString), PortError> {
         let origin = Origin::of(device);
         let probed = self.probe(device, self.driver(device))?;
@@ -148,8 +148,8 @@ impl Port {
     }
 
     /// Members of the bond whose devices have been removed, whose removal is requested, or that have no carrier. DPDK
-    /// does not detect these cases, and would continue to send through these members. A member without a carrier is
-    /// kept if no other member has one.
+    /// does not detect such losses, and would continue to send through lost members. A member without a carrier is kept
+    /// if no other member has one.
     pub fn lost_members(&self) -> Vec<Device> {
         lost(&mut self.places()).map(|place| place.device.clone()).collect()
     }

@@ -50,7 +50,8 @@ impl Listener {
 }
 
 impl PortPlan {
-    /// Whether DPDK sets the MTU. For kernel interfaces the kernel sets it, and memif's slots hold a frame of any MTU.
+    /// Whether DPDK sets the MTU. For kernel interfaces, the kernel sets the MTU, and memif's slots hold a frame of any
+    /// MTU.
     pub(super) fn has_mtu_in_dpdk(&self) -> bool {
         self.interfaces().is_empty() && !matches!(self.device, Device::Tap { .. } | Device::Memif { .. })
     }
@@ -111,8 +112,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Whether to request receive interrupts. Not with UIO: its single interrupt line is raised endlessly, and the
-    /// kernel then disables it for all devices that share it.
+    /// Whether to request receive interrupts. Interrupts are not requested with UIO: the single interrupt line is
+    /// raised endlessly, and the kernel then disables it for all devices that share it.
     pub(super) fn interrupts(&self) -> bool {
         let by_uio = |device: &Device| match device {
             Device::Pci(address) => System::this()
@@ -315,7 +316,8 @@ impl Opening<'_> {
                 multicasts: None,
             });
         }
-        // This is done before DPDK creates a device, because a failure after that would leave the device behind.
+        // Multicast addresses are taken before DPDK creates a device, because a later failure would leave the device
+        // behind.
         let multicasts = self.take_multicasts(device)?;
         let text = CString::new(format!("{}{arguments}", name.to_string_lossy())).unwrap_or_default();
         // SAFETY: the argument is a C string that DPDK copies.

@@ -5,7 +5,7 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// XDP sockets of this process. Each is stored with its inode, because descriptor numbers are reused.
+/// XDP sockets of this process. Each socket is stored with its inode, because descriptor numbers are reused.
 #[derive(Debug, Default)]
 pub(super) struct Sockets(Vec<(RawFd, u64)>);
 
@@ -24,7 +24,7 @@ impl Sockets {
         opened
     }
 
-    /// Close those of the sockets that are still open. The sockets must no longer be in use.
+    /// Close all sockets of the list that are still open. The sockets must no longer be in use.
     pub(super) fn close(&mut self) {
         for (number, known) in self.0.drain(..) {
             if inode(number) == Some(known) {

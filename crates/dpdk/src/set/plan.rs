@@ -21,9 +21,9 @@ pub struct Plan {
     pub places: usize,
     /// Number of workers that poll the ports.
     pub workers: u16,
-    /// Workers that receive, in the order of their queues. If empty, all workers.
+    /// Workers that receive, in the order of their queues. If the list is empty, all workers are used.
     pub receivers: Vec<u16>,
-    /// Workers that send, in the order of their queues. If empty, all workers.
+    /// Workers that send, in the order of their queues. If the list is empty, all workers are used.
     pub senders: Vec<u16>,
     /// Number of buffers in the common pool. Ordinary ports receive into this pool, and workers allocate from it.
     pub buffers: u32,

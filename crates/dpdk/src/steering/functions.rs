@@ -39,7 +39,8 @@ impl Functions {
     pub const L4_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L4_SOURCE_ONLY);
     /// Hash only the destination port of the ports.
     pub const L4_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L4_DESTINATION_ONLY);
-    /// Functions that have no constant here. Such functions may be read from a device, but are never requested.
+    /// Functions that have no constant here. Functions without a constant may be read from a device, but are never
+    /// requested.
     pub const BEYOND: Self = Self(sys::SLUICE_HASH_BEYOND);
 
     const ADDRESSES: [Self; 2] = [

@@ -6,7 +6,7 @@ use super::{
 
 /// A device that selects receive queues by a hash.
 pub(crate) trait HashDevice {
-    /// Query its capabilities.
+    /// Query the capabilities of the device.
     fn capabilities(&self) -> Result<Capabilities, Refusal>;
     /// Set functions and a key. `None` keeps the key of the device.
     fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal>;

@@ -138,7 +138,7 @@ impl Revalidations {
     }
 
     /// Whether a packet of a session that was decided under an older snapshot is revalidated. After the first packet of a session
-    /// was admitted, all its packets in the burst are, so that they keep their order.
+    /// was admitted, all packets of the session in the burst are admitted, so that they keep their order.
     #[inline]
     pub fn admit(&mut self, shard: u16, index: RecordIndex, generation: u32) -> bool {
         let is_older = |overdue: u32| (generation.wrapping_sub(overdue) as i32) < 0;

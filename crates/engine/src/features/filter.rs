@@ -95,8 +95,8 @@ impl<F: Family> FilterQueries<F> {
     }
 }
 
-/// Evaluates the filter for a single packet. A packet that waits for a neighbour is filtered and counted when it is unparked; it
-/// is parked only if it would pass.
+/// Evaluates the filter for a single packet. A packet that waits for a neighbour is filtered and counted when it is unparked.
+/// Such a packet is parked only if it would pass the filter.
 pub fn query<F: Family>(
     exit: &OutputContext<'_>,
     header: &Header<F::Number>,
@@ -219,7 +219,7 @@ pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Numb
     filter.evaluate(header).verdict.passes()
 }
 
-/// Whether the first packet of a session with a mark would pass now. Rejections because of its application are ignored.
+/// Whether the first packet of a session with a mark would pass now. Rules with an application can't reject it.
 #[inline]
 pub fn passes<F: Family>(
     snapshot: &Snapshot,
@@ -246,7 +246,7 @@ pub fn is_tracked<F: Family>(
     may_begin(result) && result.verdict != Verdict::AcceptUntracked
 }
 
-/// Whether a flow passes. Rejections because of its application are ignored.
+/// Whether a flow passes. Rules with an application can't reject it.
 pub fn may_begin(result: FilterResult) -> bool {
     result.verdict.passes() || matches!(result.by, DecidedBy::Application(_))
 }

@@ -66,8 +66,8 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
     Ok(())
 }
 
-/// The hash of a fragmented datagram. Fragments to a group bypass virtual reassembly and have no IP ID here; a later fragment
-/// then gets the result of the last first fragment between its endpoints.
+/// The hash of a fragmented datagram. Fragments to a group bypass virtual reassembly and have no IP ID here. A later fragment of
+/// such a datagram gets the result of the newest first fragment between its endpoints.
 fn datagram<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, tuple: &F::Tuple) -> u64 {
     let ends = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
     let hash = F::hash_one(ctx.hasher, &F::make_key(ends, meta.layers.protocol));

@@ -37,9 +37,9 @@ pub struct Alert {
     pub rule: RuleNumber,
     /// The action taken because of the match.
     pub action: Action,
-    /// Number of packets of the session so far. The first element is that of the client.
+    /// Number of packets from the client and from the server so far.
     pub packets: [u64; 2],
-    /// Number of bytes of the session so far. The first element is that of the client.
+    /// Number of bytes from the client and from the server so far.
     pub bytes: [u64; 2],
 }
 

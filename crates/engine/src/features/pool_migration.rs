@@ -1,8 +1,8 @@
 //! Pool migration: after a change of pools, shards allocate from the new pools, and sessions end whose ports are in no pool any
 //! longer.
 //!
-//! The allocations of each shard are migrated before its next allocation, or otherwise in turn, one shard per round. After all
-//! shards, all sessions are checked, a few per round. The control plane permits the next change of pools only after these
+//! The allocations of each shard are migrated before its next allocation, or otherwise in turn, one shard per round. When all
+//! shards are migrated, all sessions are checked, a few per round. The control plane permits the next change of pools only after these
 //! checks, so that a port that a pool loses and regains is never allocated twice.
 
 use sluice_nat::pool::ValidPool;

@@ -145,8 +145,8 @@ pub enum TerminalFault {
     NotOurMac,
 }
 
-/// The current state of the terminal to which a packet's session belongs, and whether it sent the packet. `None` if the session
-/// belongs to no site.
+/// The current state of the terminal to which a packet's session belongs, and whether the terminal sent the packet. `None` if
+/// the session belongs to no site.
 #[inline(always)]
 pub fn terminal<F: Family>(
     session: &F::Session,

@@ -54,7 +54,7 @@ pub fn validate<F: Family>(
 }
 
 /// Handles a packet that arrived on another interface than earlier packets of its direction. The packet is dropped if it fails
-/// validation; otherwise the session is bound to the interface if source validation is enabled there.
+/// validation. Otherwise, if source validation is enabled on the interface, the session is bound to the interface.
 #[cold]
 pub fn rebind<F: Family>(
     exit: &OutputContext<'_>,

@@ -146,8 +146,8 @@ impl VirtualReassembly {
         Some(place)
     }
 
-    /// Processes a first fragment with these ports. Fragments that were parked for it are passed to `ready` until that is full;
-    /// [`VirtualReassembly::sweep`] passes the rest. `None` if the table is full.
+    /// Processes a first fragment with these ports. The parked fragments of its datagram are passed to `ready`. If `ready`
+    /// is full, [`VirtualReassembly::sweep`] passes the rest. `None` if the table is full.
     pub fn first(
         &mut self,
         key: &DatagramKey,

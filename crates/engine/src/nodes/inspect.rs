@@ -104,7 +104,7 @@ pub fn inspect<F: Family>(
     }
 }
 
-/// Inspects one packet. The verdict applies only to its slot.
+/// Inspects one packet. The verdict applies only to the slot of the packet.
 fn one<F: Family>(
     mut packet: Packet<'_, F>,
     batch: &mut Batch<'_, '_>,

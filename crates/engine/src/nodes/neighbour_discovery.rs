@@ -171,7 +171,7 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
             && (stands_in_for(interface, snapshot, address) || own())
 }
 
-/// Whether the gateway answers as a proxy for an address. The gateway does so only if every next hop of the address's route is on another interface.
+/// Whether the gateway answers as a proxy for an address. The condition is that every next hop of the address's route is on another interface.
 fn answers_as_proxy<F: Family>(interface: &Interface, forwarding: &ForwardingState, address: F::Address) -> bool {
     if !interface.neighbours.proxy[usize::from(F::IS_V6)] || !F::address(address).is_host() {
         return false;

@@ -491,7 +491,7 @@ fn keeps<F: Family>(
     })
 }
 
-/// The adjacency of a session: its present one as long as its route includes it, otherwise the one that the route now selects.
+/// The adjacency of a session: the present one, if the route still includes it; otherwise the one that the route now selects.
 fn keep<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,

@@ -418,7 +418,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         },
         false => None,
     };
-    // Checks that may stop the packet come before it is changed, because it is then answered or parked as it was received.
+    // Checks that may stop the packet come before any change, because a stopped packet is answered or parked as received.
     let next = if SITES { hop.without_terminal() } else { hop };
     let Some(way) = adjacencies.of(next, exit) else {
         if hop.is_bridge() {

@@ -15,7 +15,7 @@ pub enum Origin {
     /// The packet was received.
     #[default]
     Received,
-    /// The gateway itself made it. The TTL of such a packet is not decremented, and the packet is neither validated nor
+    /// The gateway itself made the packet. The TTL of such a packet is not decremented, and the packet is neither validated nor
     /// translated.
     Own,
     /// The packet was received from inside and is addressed to the outside address of an inside host. The packet is processed

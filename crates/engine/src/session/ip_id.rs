@@ -3,7 +3,7 @@
 //! A receiver reassembles fragments by source, destination, protocol and IP ID. Each host chooses its IP IDs independently, so
 //! two datagrams from behind one outside address to one receiver may have the same IP ID. The gateway therefore assigns an IP
 //! ID to whatever a receiver may have to reassemble: fragments, and datagrams that may still be fragmented. Unfragmented
-//! datagrams with the Don't Fragment flag are atomic; receivers ignore their IP ID, and they keep it.
+//! datagrams with the Don't Fragment flag are atomic. Receivers ignore their IP ID, so the gateway does not change it.
 //!
 //! - An unfragmented datagram gets its IP ID from the [`IpIds`] of its shard, which draws ranges of numbers from counters
 //!   shared by all shards. The numbers are below [`FRAGMENTS`]. The counter is selected by outside address, destination and

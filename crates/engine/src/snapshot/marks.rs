@@ -1,5 +1,5 @@
 //! Marks and code points of sessions, if filter rules set any. Marks are not part of the session records, so that sessions
-//! without them need no memory for them.
+//! without marks need no memory for marks.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -60,7 +60,7 @@ impl Marks {
     }
 }
 
-/// Encodes a traffic class as the mask of the bits that it sets and their values; 0 if it sets none.
+/// Encodes a traffic class as the mask of the bits that the class sets, and the values of these bits; 0 if it sets no bits.
 pub fn of_class(class: TrafficClass) -> u32 {
     let (value, mask) = class.parts();
     u16::from_be_bytes([mask, value]).into()

@@ -234,7 +234,7 @@ impl Shares {
         }
     }
 
-    /// Keeps the state of token buckets of the previous snapshot, if they are unchanged. Routers and interfaces keep their
+    /// Keeps the token buckets of the previous snapshot whose configuration is unchanged. Routers and interfaces keep their
     /// numbers as long as they exist.
     pub fn adopt(&mut self, before: &Self) {
         for (own, old) in self.routers.iter_mut().zip(&before.routers) {

@@ -1,8 +1,8 @@
 //! Stages: the workers of each part of packet processing, and what a worker therefore passes to other workers.
 //!
 //! If all workers have all parts, packets run to completion. If workers have different parts, a packet is handed over when its
-//! worker doesn't have the next part, through the rings that also serve other hand-offs. State has a single writer: sessions
-//! belong to the owner of their shard, and a device's queue belongs to one worker.
+//! worker doesn't have the next part. The rings are those of other hand-offs. State has a single writer: sessions belong to the
+//! owner of their shard, and a device's queue belongs to one worker.
 
 use crate::packet::io::WorkerIndex;
 use crate::placement::{Core, Part, Placement};

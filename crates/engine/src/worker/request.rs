@@ -287,11 +287,11 @@ pub enum Request {
         /// Memory for the listed items.
         into: BindingList,
     },
-    /// Add the allocations of IPv4 pools in the worker's shards to a [`BindingUsage`], whose size is that of the number of pools.
+    /// Add the allocations of IPv4 pools in the worker's shards to a [`BindingUsage`] that has an element for each pool.
     Use(Box<BindingUsage>),
     /// Start a trace. The reply contains the previous trace.
     Trace(Box<Tracer>),
-    /// End the trace. The reply contains it.
+    /// End the trace. The reply contains the trace.
     EndTrace,
     /// Start a capture. The reply contains the previous capture.
     Capture(Box<Tap>),

@@ -208,7 +208,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Number of packets after which the rings contain none of their earlier packets.
+    /// Number of packets after which all earlier packets in the rings are processed, even if the rings were full.
     fn in_rings(&self) -> usize {
         self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings())
     }

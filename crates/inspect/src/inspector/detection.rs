@@ -90,14 +90,14 @@ impl DetectionContext {
 /// Action for the remaining packets of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowAction {
-    /// Forward and inspect them.
+    /// Forward and inspect the remaining packets.
     #[default]
     Open,
-    /// Forward them without inspection, because of a pass rule.
+    /// Forward the remaining packets without inspection, because of a pass rule.
     Passed(Skipped),
-    /// Drop them, because of a rule or an exception.
+    /// Drop the remaining packets, because of a rule or an exception.
     Dropped,
-    /// Drop them, and notify both ends.
+    /// Drop the remaining packets, and notify both ends.
     Rejected,
 }
 

@@ -1,5 +1,5 @@
-//! Rules that matched in the current packet. The actions of these rules are applied at the end of the packet, so that a
-//! pass rule takes precedence over a drop rule regardless of the buffers that the two rules inspect.
+//! Rules that matched in the current packet. The actions of matched rules are applied at the end of the packet, so that
+//! a pass rule takes precedence over a drop rule regardless of the buffers that the two rules inspect.
 
 /// A set of rules with a list of its members, allocated for all rules in advance.
 #[derive(Debug)]

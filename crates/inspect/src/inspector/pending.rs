@@ -1,6 +1,6 @@
 //! Pending rules, which need more data of a message, and rules that have matched in the message. The flow stores a few
-//! rules inline. If there are more, they are stored in a list of the shard with a bit for each rule, so that no rule
-//! displaces another.
+//! rules inline. Further rules are stored in a list of the shard with a bit for each rule, so that no rule displaces
+//! another.
 
 use crate::evaluate::PartialMatch;
 use crate::source_quota::{SlotPool, Source};

@@ -1,5 +1,5 @@
-//! Rulesets of the flows of a shard, and their replacement. After a replacement, existing flows keep their ruleset for
-//! a limited time.
+//! Rulesets of the flows of a shard, and their replacement. After a replacement, existing flows keep the previous
+//! ruleset for a limited time.
 
 use std::sync::Arc;
 

@@ -116,7 +116,7 @@ impl Prefilter {
         Ok(())
     }
 
-    /// Loads a file that [`Prefilter::store`] wrote. The content of the file must equal the result of compiling these
+    /// Loads a file that [`Prefilter::store`] wrote. The content of the file must equal the result of compiling the
     /// signatures on this machine.
     pub fn load(path: &Path, expected: Fingerprint) -> Result<Prefilter, CacheError> {
         let file = read(path)?;

@@ -17,14 +17,14 @@ pub enum PatternChoice {
     Event,
 }
 
-/// Contents up to this length occur in most packets of any sender. A search that has to report all of these matches takes several
-/// times as long as a search without such contents.
+/// Contents up to this length occur in most packets of any sender. A search that reports all matches of frequent contents takes
+/// several times as long as a search without such contents.
 const SHORT_CONTENT: usize = 2;
 
 /// Maximum length of a literal. Longer literals take memory and don't reduce the number of candidates.
 const MAX_LITERAL: usize = 128;
 
-/// Chooses the content that the rule names (`fast_pattern`), otherwise the rarest content. For a rule without contents it chooses
+/// Chooses the content that the rule names (`fast_pattern`), otherwise the rarest content. For a rule without contents, the choice is
 /// bytes that every match of an expression contains.
 pub fn choice(signature: &Signature) -> PatternChoice {
     if is_of_event(signature) {
@@ -160,8 +160,8 @@ fn searched(bytes: &[u8]) -> &[u8] {
 }
 
 /// Score of a content in bits. Protocol buffers are a small part of the data, so they are scanned less often and contain a pattern by
-/// chance less often; the score adds the value of three letters for this. Bodies get no bonus, because they are nearly all of the
-/// data. Methods and status codes have few different values, regardless of their length.
+/// chance less often; the score adds the value of three letters for this. Bodies get no bonus, because nearly all data is in bodies.
+/// Methods and status codes have few different values, regardless of their length.
 fn score(content: &Content, part: &[u8]) -> u32 {
     let rarity = rarity::of(part, content.nocase);
     match content.buffer {

@@ -4,7 +4,7 @@
 /// search down.
 const MAX_BITS: u32 = 64;
 
-/// Strings that occur in nearly every message. Parts of such strings are poor patterns, regardless of their length.
+/// Strings that occur in nearly every message. Parts of frequent strings are poor patterns, regardless of their length.
 const COMMON: [&str; 16] = [
     "http://www.",
     "https://www.",

@@ -139,7 +139,7 @@ fn options(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     (!options.contains(&b'R')).then_some((on, &inside[end + 1..]))
 }
 
-/// The rest after a group; `None` for verbs and comments, which end differently.
+/// The text after a group; `None` for verbs and comments, which end differently.
 fn group(mut rest: &[u8]) -> Option<&[u8]> {
     if rest.starts_with(b"*") || rest.starts_with(b"?#") {
         return None;
@@ -168,7 +168,7 @@ fn group(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The rest after a character class.
+/// The text after a character class.
 fn class(rest: &[u8]) -> Option<&[u8]> {
     let rest = rest.strip_prefix(b"^").unwrap_or(rest);
     // A closing bracket in the first position is a member of the class.

@@ -280,8 +280,8 @@ impl Http {
         }
     }
 
-    /// Releases the slots of messages that have ended, after they were evaluated. The start of the next message releases
-    /// these slots, too.
+    /// Releases the slots of messages that have ended, after they were evaluated. The start of the next message also
+    /// releases the slots of ended messages.
     pub fn release_ended(&mut self, store: &mut ParserPools) {
         for side in [&mut self.request, &mut self.response] {
             if side.is_between() {

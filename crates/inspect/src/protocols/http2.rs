@@ -45,7 +45,7 @@ const PRIORITY: u8 = 0x20;
 struct Half {
     /// Remaining bytes of the preface.
     preface: usize,
-    /// The rest of this direction is not parsed.
+    /// Further data of this direction is not parsed.
     dead: bool,
     frame: ArrayVec<u8, 9>,
     kind: u8,

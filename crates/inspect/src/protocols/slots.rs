@@ -52,7 +52,7 @@ pub(super) const PARSED_BUFFERS: [Buffer; 38] = [
     Buffer::Payload,
 ];
 
-/// The buffers are in the order of their numbers, and the number of [`Buffer::Payload`] is higher than all of these.
+/// The buffers are in the order of their numbers, and the number of [`Buffer::Payload`] is higher than those of all listed buffers.
 const _: () = {
     let mut place = 0;
     while place + 1 < PARSED_BUFFERS.len() {
@@ -178,7 +178,7 @@ impl Layout {
         ])
     }
 
-    /// Layout for the messages of a TLS server. The certificate is stored in the space of the payload, which these messages
+    /// Layout for the messages of a TLS server. The certificate is stored in the space of the payload, which a TLS server's messages
     /// don't use.
     pub fn server() -> Self {
         Self::new(&[

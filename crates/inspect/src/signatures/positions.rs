@@ -251,7 +251,7 @@ fn is_relative(condition: &Condition) -> bool {
     }
 }
 
-/// Buffer of a condition, and whether the condition is relative. For a content, its positions determine whether it is
+/// Buffer of a condition, and whether the condition is relative. The positions of a content determine whether the content is
 /// relative.
 fn place(condition: &mut Condition) -> Option<(&mut Buffer, Option<&mut bool>)> {
     match condition {

@@ -79,7 +79,7 @@ const SERVICES: &[(&str, &[Service])] = &[
     ("xmpp", &[Service::Other("xmpp")]),
 ];
 
-/// Applications that carry files: `alert file` of Snort 3 applies to them.
+/// Applications that carry files: `alert file` of Snort 3 applies to files of these applications.
 const CARRY_FILES: &[Service] = &[
     Service::Http,
     Service::Http2,
@@ -104,8 +104,8 @@ pub(super) fn services(name: &str, dialect: Dialect) -> Result<Vec<Service>, Rul
         })
 }
 
-/// Applications of an option. Identification must be able to detect at least one of them, because otherwise the rule
-/// would never match.
+/// Applications of an option. Identification must be able to detect at least one application of the option, because
+/// otherwise the rule would never match.
 pub(super) fn identified_services(name: &str, dialect: Dialect) -> Result<Vec<Service>, RuleError> {
     let services = services(name, dialect)?;
     match services.iter().any(Service::is_identified) {

@@ -123,8 +123,8 @@ pub struct StreamCounters {
     pub rewritten: u64,
     /// Segments beyond a gap, which are forwarded and queued.
     pub ahead: u64,
-    /// Number of released bytes that had been queued beyond a gap, or were the later part of a long segment. Such bytes
-    /// are included in `released`.
+    /// Number of released bytes that had been queued beyond a gap, or were the later part of a long segment. The number
+    /// is included in `released`.
     pub kept: u64,
     /// Segments whose urgent pointer was cleared.
     pub urgent: u64,

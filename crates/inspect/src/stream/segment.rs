@@ -91,11 +91,11 @@ impl Header {
 }
 
 impl Streams<'_> {
-    /// Processes a segment: `segment` is its TCP header and data, without trailing bytes of the frame; its checksum was
+    /// Processes a segment: `segment` is the TCP header and the data, without trailing bytes of the frame; the checksum was
     /// verified. If bytes are rewritten, the checksum is updated as in RFC 1624.
     ///
-    /// `own`: the segment arrived on its sender's side of the gateway. If false, its acknowledgement, reset flag and window
-    /// are ignored.
+    /// `own`: the segment arrived on its sender's side of the gateway. Otherwise acknowledgement, reset flag and window of
+    /// the segment are ignored.
     #[inline]
     pub fn segment(
         &mut self,

@@ -74,7 +74,7 @@ impl<'m> Windows<'m> {
 
     /// Continues the stream after a gap. The bytes in the window do not precede its next byte any more.
     pub(super) fn skip_gap(&mut self, side: &mut Half, others: u32) {
-        // The result is ignored: if no block is free, later copies of these bytes can't be compared.
+        // The result is ignored: if no block is free, later copies of the released bytes can't be compared.
         let _ = self.spill(side, others, 0);
         side.filled = 0;
     }
@@ -138,8 +138,8 @@ impl<'m> Windows<'m> {
     }
 
     /// Whether blocks are available for bytes; `ahead` means that the bytes are beyond a gap. If the receiver was never
-    /// seen, no acknowledgements free blocks. In that case bytes older than the window are discarded, and later copies of
-    /// them can't be compared.
+    /// seen, no acknowledgements free blocks. Without acknowledgements, bytes older than the window are discarded, and
+    /// later copies of them can't be compared.
     pub(super) fn has_capacity(
         &mut self,
         side: &mut Half,

@@ -21,7 +21,7 @@ pub struct Message {
     pub questions: Vec<Question>,
     /// Answers.
     pub answers: Vec<Answer>,
-    /// The rest of the message was not parsed, because it is too long, truncated, or malformed.
+    /// The end of the message was not parsed, because it is too long, truncated, or malformed.
     pub is_cut: bool,
 }
 

@@ -54,8 +54,8 @@ impl Default for ServerHello {
 }
 
 impl ServerHello {
-    /// Parses the next bytes of the stream. Returns the version once it is known, or 0 if the stream does not begin
-    /// with a hello.
+    /// Parses the next bytes of the stream. Returns the selected version once it is known, or 0 if the stream does not
+    /// begin with a hello.
     pub fn bytes(&mut self, bytes: &[u8]) -> Option<u16> {
         for &byte in bytes {
             if self.step == Step::Done {

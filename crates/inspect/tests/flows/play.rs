@@ -65,7 +65,7 @@ pub fn in_parts(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
     parts.collect()
 }
 
-/// Plays a whole flow. Afterwards [`Lab::fired`] contains the rules that fired, once for each match.
+/// Plays a whole flow. [`Lab::fired`] then contains the rules that fired, once for each match.
 pub fn play(lab: &mut Lab, wire: &Wire, messages: &[Message]) {
     let tcp = wire.ip.protocol == 6;
     let handle = lab.inspector.create_flow(tcp).expect("there is room");

@@ -42,7 +42,7 @@ pub fn site(context: Context) -> u32 {
     context % MAX_SITES
 }
 
-/// Context of outside keys. For a site, it is the context of its router; otherwise it is the context itself.
+/// Context of outside keys. For a site's context, the result is the context of the router; other contexts are returned unchanged.
 #[inline(always)]
 pub fn outer(context: Context) -> Context {
     if is_site(context) {

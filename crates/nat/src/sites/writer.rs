@@ -186,7 +186,7 @@ impl SiteWriter {
     }
 
     /// Adds a terminal with an address. If an equal terminal exists, nothing changes. If the existing terminal with this address
-    /// differs in its MAC, interface or tags, it is replaced, and its sessions end.
+    /// has another MAC, interface or tags, the existing terminal is replaced, and its sessions end.
     ///
     /// # Errors
     /// The table is full.

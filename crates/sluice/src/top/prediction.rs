@@ -28,8 +28,8 @@ pub fn predict(hz: u64, loads: &[Load], carried: f64) -> Prediction {
         .iter()
         .zip(&workers)
         .filter_map(|(load, full)| full.map(|full| full / load.packets));
-    // The worker with the least headroom is the first to be fully busy. Its headroom limits the gateway, because
-    // packets of other workers also pass this worker.
+    // The worker with the least headroom is the first to be fully busy. The worker's headroom limits the gateway,
+    // because packets of other workers also pass this worker.
     let growth = growths.min_by(f64::total_cmp);
     Prediction {
         gateway: growth.filter(|_| carried > 0.0).map(|growth| growth * carried),

@@ -131,7 +131,7 @@ impl View {
         false
     }
 
-    /// Receive pending snapshots. Returns whether further ones can arrive.
+    /// Receive pending snapshots. Returns whether further snapshots can arrive.
     fn take(&mut self, news: &Receiver<News>) -> bool {
         match news.try_recv() {
             Ok(Ok(snapshot)) => (self.snapshot, self.trouble) = (Some(snapshot), None),

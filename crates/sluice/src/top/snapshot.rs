@@ -110,7 +110,7 @@ pub struct Assist {
     pub lent: u64,
     /// Packets that were waiting in the worker's assist queue in its last round.
     pub waiting: u64,
-    /// Packets of these shards per second.
+    /// Packets per second of the shards taken over.
     pub packets: f64,
     /// Number of times per second that the work on these shards was stopped because its time slice had ended.
     pub slices_ended: f64,

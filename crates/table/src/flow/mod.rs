@@ -137,8 +137,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         })
     }
 
-    /// Sets the reserve. When the table is full, it takes further parts from the reserve; their size is that of the
-    /// home part. Empty parts are returned to the reserve.
+    /// Sets the reserve. When the table is full, it takes further parts from the reserve. The further parts have the size
+    /// of the home part. Empty parts are returned to the reserve.
     pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, R>>>) {
         self.further.reserve(reserve.available());
         self.reserve = Some(reserve);

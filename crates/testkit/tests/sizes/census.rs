@@ -160,7 +160,7 @@ impl Census {
         census
     }
 
-    /// Counts a crate. The texts of its files are given with their paths in `src`.
+    /// Counts a crate. The texts of the source files are given with their paths in `src`.
     pub fn count(&mut self, package: &str, files: impl Iterator<Item = (String, String)>) {
         let mut interface = Interface::default();
         for (path, text) in files {

@@ -25,8 +25,8 @@ const SLICE: u64 = 120_000;
 /// Equal weights of victim and neighbour.
 const EVEN: [u8; 2] = [10, 10];
 
-/// Weights for a control measurement: the victim's share is less than its traffic, so it must lose packets. Otherwise,
-/// the absence of loss with equal weights would prove nothing.
+/// Weights for a control measurement: the victim's share is less than its traffic, so it must lose packets. Without
+/// this control measurement, the absence of loss with equal weights would prove nothing.
 const UNEVEN: [u8; 2] = [3, 10];
 
 struct Outcome {

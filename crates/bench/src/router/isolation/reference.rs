@@ -1,4 +1,4 @@
-//! Current cost of a packet. Offered rates are relative to it, because the speed of a shared machine varies.
+//! Current cost of a packet. Offered rates are relative to this cost, because the speed of a shared machine varies.
 
 use sluice_dpdk::tsc;
 

@@ -57,7 +57,8 @@ impl Check<'_> {
         (rate, written.burst.unwrap_or(rate))
     }
 
-    /// Check a rule that accepts without a session. Such a rule can't have conditions that require a session.
+    /// Check a rule that accepts without a session. A rule without a session can't have conditions that require a
+    /// session.
     fn untracked(&mut self, at: &[Step<'_>], written: &schema::FilterRule) {
         if written.action != Action::Accept {
             let (key, action) = ("track", "accept");

@@ -214,7 +214,7 @@ impl Check<'_> {
         MacSelection { not, of }
     }
 
-    /// Names of applications. The daemon checks whether they exist, because it has nDPI's list of names.
+    /// Names of applications. The daemon checks whether the names exist, because it has nDPI's list of names.
     fn named_applications(&mut self, at: &[Step<'_>], names: &OneOrMore<schema::Name>) -> Vec<String> {
         if names.is_empty() {
             return Vec::new();

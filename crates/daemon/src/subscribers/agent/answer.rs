@@ -167,8 +167,8 @@ impl Agent {
         self.arm(site, due);
     }
 
-    /// Renewal time T1 and rebinding time T2 in seconds. The server's values are used if they are plausible. T1 is
-    /// reduced by up to a sixteenth, so that sites that started together do not renew at the same time.
+    /// Renewal time T1 and rebinding time T2 in seconds. The server's values are used if the values are plausible. T1
+    /// is reduced by up to a sixteenth, so that sites that started together do not renew at the same time.
     fn times(&mut self, site: u32, reply: &Reply, grant: Grant, now: Nanoseconds) -> (u32, u32) {
         let lease = grant.lease;
         let share = |eighths: u64| (u64::from(lease) * eighths / 8) as u32;

@@ -67,7 +67,7 @@ pub struct Agent {
     macs: HashMap<Mac, u32>,
     /// Site of each address in use. Offered addresses that are not yet acknowledged are not included.
     addresses: HashMap<Ipv4Addr, u32>,
-    /// Leases from before a restart. The sites of these leases have not requested an address yet.
+    /// Leases from before a restart. The sites of the kept leases have not requested an address yet.
     kept: HashMap<Mac, Lease>,
     schedule: Schedule,
     bucket: TokenBucket,

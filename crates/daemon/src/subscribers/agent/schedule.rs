@@ -86,8 +86,8 @@ impl Schedule {
         }
     }
 
-    /// The next site that may send. `probes` limits the messages that will probably not be answered. `None` means no
-    /// such limit.
+    /// The next site that may send. `probes` limits the messages that will probably not be answered. `None` means that
+    /// these messages are not limited.
     pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut TokenBucket>) -> Option<u32> {
         let may_probe = probes.as_ref().is_none_or(|bucket| bucket.has_token(now));
         let sends = |class: &Class| !self.queues[*class as usize].is_empty() && (may_probe || !class.is_probe());

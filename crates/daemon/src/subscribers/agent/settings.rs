@@ -45,9 +45,9 @@ pub struct Settings {
     pub host_name: Option<String>,
     /// Whether servers must broadcast replies to a site without an address.
     pub broadcast: bool,
-    /// Servers whose replies are accepted. If empty, all servers.
+    /// Servers whose replies are accepted. If the list is empty, all servers are accepted.
     pub servers: Vec<Ipv4Addr>,
-    /// Networks to which public addresses must belong. If empty, any address is accepted.
+    /// Networks to which public addresses must belong. If the list is empty, any address is accepted.
     pub prefixes: Vec<Ipv4Net>,
     /// Time for which offers are collected before the best is selected. If zero, the first offer is selected.
     pub window: Duration,

@@ -77,7 +77,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Open the files. `None` if no file exists, or if the server is rotating them.
+    /// Open the files. `None` if no file exists, or if the server is rotating its files.
     pub fn open(format: Format, path: &Path) -> io::Result<Option<Self>> {
         let before = names(format, path)?;
         let earlier = earlier(format, path)?;

@@ -46,7 +46,7 @@ impl Lines {
         self.number
     }
 
-    /// Number of the incomplete line. `None` if there is none.
+    /// Number of the incomplete line. `None` if all lines are complete.
     pub fn begun(&self) -> Option<u64> {
         (self.skipping || !self.pending.is_empty()).then_some(self.number + 1)
     }

@@ -103,7 +103,7 @@ impl RelayInformation {
 pub enum Lost {
     /// The lease expired.
     Expired,
-    /// The terminal released it, or the server withdrew it.
+    /// The terminal released the lease, or the server withdrew the lease.
     Released,
     /// The terminal found that another host uses its address.
     Declined,

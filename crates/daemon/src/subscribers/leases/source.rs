@@ -200,7 +200,7 @@ impl Source {
         self.drain(now, changes)?;
         match named {
             Some(named) if named == identity => Ok(()),
-            // The file may be created again. The leases of the file remain until then.
+            // The file may be created again. The leases of the file remain until it is created again.
             None => Ok(()),
             Some(_) if self.format == Format::Kea && Identity::at(&rotated(&self.path))? == Some(identity) => {
                 self.go_on(now, changes)

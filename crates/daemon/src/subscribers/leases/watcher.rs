@@ -13,8 +13,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::watch::Watch;
 use super::{Change, Counts, Format, Lost, Now, Reason, Source};
 
-/// Interval between checks without a notification. Such checks are needed because leases expire, and because inotify
-/// may be unavailable.
+/// Interval between checks without a notification. Checks without a notification are needed because leases expire, and
+/// because inotify may be unavailable.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Maximum pause after a panic.

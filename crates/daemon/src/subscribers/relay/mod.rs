@@ -131,7 +131,7 @@ impl Relay {
     }
 
     /// Relay a server's message at a time in nanoseconds. The message for the terminal is written to `out`. `home`
-    /// finds a site by its circuit ID.
+    /// finds a site by the site's circuit ID.
     ///
     /// # Errors
     /// On failure, returns the reason for which the message is dropped and which has been counted.

@@ -16,7 +16,7 @@ use crate::subscribers::leases::Lease;
 pub struct SiteView {
     /// Number that identifies the site.
     pub site: Site,
-    /// Index of its group.
+    /// Index of the group of the site.
     pub group: usize,
     /// Context of the site's sessions.
     pub context: Context,

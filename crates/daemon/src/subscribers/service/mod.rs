@@ -93,7 +93,7 @@ pub struct Turn<'a> {
 struct Standings {
     /// Number of mapped terminals.
     terminals: u32,
-    /// Mapped public address. Unspecified if there is none.
+    /// Mapped public address. The unspecified address if no public address is mapped.
     public: Ipv4Addr,
     /// Whether an announcement of the address is queued.
     announcing: bool,
@@ -130,8 +130,8 @@ pub struct Service {
     book: Book,
     /// State of each site.
     standings: Vec<Standings>,
-    /// Terminals for which an observed reply indicates a different site than the lease file. An entry is kept until the
-    /// lease file must have confirmed the reply: time of this check, server and address, ordered by time.
+    /// Terminals for which an observed reply indicates a different site than the lease file. Each entry
+    /// consists of the deadline for a confirmation by the lease file, the server and the address; ordered by deadline.
     doubts: VecDeque<(Nanoseconds, usize, Ipv4Addr)>,
     /// State that a failed service has left.
     remains: Remains,

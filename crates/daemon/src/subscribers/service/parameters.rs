@@ -94,7 +94,7 @@ impl Parameters {
             .map(|interface| interface.router)
     }
 
-    /// Whether a router's host stack has an address. Packets to such an address are sent through the kernel.
+    /// Whether a router's host stack has an address. Packets to an address of a host stack are sent through the kernel.
     pub fn is_of_host(&self, router: u16, address: Ipv4Addr) -> bool {
         let own = |interface: &&Interface| interface.host && interface.router == router;
         let mut interfaces = self.interfaces.iter().filter(own);

@@ -82,7 +82,8 @@ impl Client {
     fn frame(&self, transmit: &Transmit) -> Option<Frame> {
         let (destination_mac, destination) = match transmit.destination {
             Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
-            // The MAC of a server is unknown until its first acknowledgement. Until then, frames are broadcast.
+            // The MAC of a server is unknown until its first acknowledgement. Before this acknowledgement, frames to
+            // the server are broadcast.
             Destination::Unicast { address, .. } => (self.ways.get(&address).copied().unwrap_or(BROADCAST), address),
         };
         let datagram = Datagram {

@@ -1,4 +1,4 @@
-//! Queue of frames from routers' host stacks to DHCP relays. These frames are the replies of servers that run in a host
+//! Queue of frames from routers' host stacks to DHCP relays. The frames are the replies of servers that run in a host
 //! stack.
 
 use std::collections::HashSet;

@@ -52,7 +52,7 @@ pub struct Task {
     settled: bool,
     /// Persistent storage of the leases of each DHCP client.
     stores: Vec<Option<Store>>,
-    /// Numbers of frames that could not be sent. Such frames are not yet in the service's counters.
+    /// Numbers of frames that could not be sent. The numbers are not yet in the service's counters.
     lost: [(Count, u64); 2],
     buffer: Vec<u8>,
     next: Option<u64>,
@@ -235,7 +235,7 @@ impl Task {
         }
     }
 
-    /// Perform all pending work. Returns whether more may be pending.
+    /// Perform all pending work. Returns whether more work may be pending.
     fn turn(&mut self) -> bool {
         let present = self.shared.present();
         let (mut out, mut more) = (Output::default(), false);
@@ -271,7 +271,7 @@ impl Task {
         more
     }
 
-    /// Apply changes of lease files. Returns whether more are pending.
+    /// Apply changes of lease files. Returns whether more changes are pending.
     fn apply(&mut self, service: &mut Service, turn: &mut Turn<'_>) -> bool {
         // Check the watchers before the queue is drained, so that all changes of their first reading are included.
         let looked = !self.settled
@@ -299,7 +299,7 @@ impl Task {
         false
     }
 
-    /// Process frames from workers and host stacks. Returns whether more may be queued.
+    /// Process frames from workers and host stacks. Returns whether more frames may be queued.
     fn hear(&mut self, service: &mut Service, turn: &mut Turn<'_>) -> bool {
         let mut more = false;
         for queue in &mut self.queues.to_subscribers {

@@ -311,7 +311,7 @@ pub(super) fn complete<F: Family>(
 }
 
 /// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the same uplink. If answers left through
-/// another uplink, its provider would drop them, because their source is the first uplink's outside address.
+/// another uplink, the provider would drop the answers, because their source is the first uplink's outside address.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -336,7 +336,7 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether a flow from outside to an inside host's own address needs a session, so that no source rule translates its reverse packets.
+/// Whether a flow from outside to an inside host's own address needs a session. Without one, a source rule would translate the answers.
 pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;

@@ -1,7 +1,7 @@
 //! Decides when an I/O worker borrows a shard, which one, and when it is returned.
 //!
-//! A session worker is overloaded while more packets than the threshold wait for it. While a session worker is overloaded, one
-//! of its shards is borrowed, and another one after the first has arrived, as long as the I/O worker keeps up with its shards.
+//! A session worker is overloaded while more packets than the threshold wait for it. While a session worker is overloaded, an
+//! I/O worker borrows shards of it, one after another, as long as the I/O worker can process their packets without delay.
 //! A shard is returned when almost no packets have waited anywhere for some time, or when the I/O worker is overloaded and the
 //! session worker is not. While the number of packets is between the low mark and the threshold, nothing changes.
 

@@ -18,9 +18,9 @@ const SETTLED: u32 = 16;
 /// Minimum budget in packets, so that some packets of every router pass.
 const LEAST: usize = 8;
 
-/// Budget of a queue: the number of packets of a burst that pass while the worker is overloaded. Dropping the others costs almost
-/// nothing, so bursts are no longer full when the budget is small enough. When bursts are no longer full, the budget grows again,
-/// packet by packet.
+/// Budget of a queue: the number of packets of a burst that pass while the worker is overloaded. Dropping the other
+/// packets costs almost nothing, so bursts are no longer full when the budget is small enough. When bursts are no longer full, the
+/// budget grows again, packet by packet.
 #[derive(Clone, Copy, Debug)]
 pub struct BurstLimit {
     /// State of the distribution of the queue's budget.

@@ -95,7 +95,7 @@ impl Drop for Memory {
     }
 }
 
-/// Bytes for libgcrypt. The ciphers and digests of one QUIC packet take about a third of them.
+/// Bytes for libgcrypt. The ciphers and digests of one QUIC packet take about a third of this memory.
 const CIPHERS: usize = 64 << 10;
 
 /// Arenas of a core.

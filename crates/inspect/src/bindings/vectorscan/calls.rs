@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Scans in order, with their data. For measurements only, because recording allocates.
+/// Scans in order, with their data. The log is for measurements only, because recording allocates memory.
 #[derive(Debug, Default)]
 pub struct ScanLog {
     calls: Vec<ScanRecord>,

@@ -21,7 +21,7 @@ fn encoded(content: &[u8], quality: i32, window: i32) -> Vec<u8> {
 /// How decoding ended, the output, and the number of unread input bytes.
 type Outcome = (Stop, Vec<u8>, usize);
 
-/// Decodes segments of `piece` bytes into buffers of `room` bytes. Checks that no step exceeds its work limit.
+/// Decodes segments of `piece` bytes into buffers of `room` bytes. Checks that no decoding step exceeds its work limit.
 fn decoded(bytes: &[u8], piece: usize, room: usize) -> Outcome {
     let (mut pages, mut brotli) = (Pages::new(FEW), Box::new(Brotli::new()));
     brotli.reset(&mut pages);

@@ -507,7 +507,7 @@ impl Side {
         true
     }
 
-    /// Handles an invalid chunk header. The rest is treated as body. Returns false, because the current byte belongs to the body.
+    /// Handles an invalid chunk header. The data after the header is treated as body. Returns false, because the current byte belongs to the body.
     fn bad_chunk<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) -> bool {
         w.anomaly(Anomaly::BadChunk);
         self.step = Step::UntilClose;

@@ -33,8 +33,8 @@ enum Phase {
 pub(super) struct Target {
     phase: Phase,
     escape: ArrayVec<u8, 6>,
-    /// A percent escape was decoded to a percent sign. The value is 1 plus the number of hexadecimal digits after that
-    /// sign.
+    /// A percent escape was decoded to a percent sign. The value is 1 plus the number of hexadecimal digits after the
+    /// percent sign.
     percent: u8,
     /// The target contains a host, which takes precedence over the `Host` field (RFC 9112, section 3.2.2).
     pub names_host: bool,

@@ -52,7 +52,7 @@ pub(super) enum Progress {
     /// No byte was received.
     #[default]
     Begins,
-    /// These hashes cover all bytes received so far.
+    /// The hashes cover all bytes received so far.
     Open(FileHashes),
     /// The hashes are complete, or can't be computed.
     Over,

@@ -108,7 +108,7 @@ pub struct KernelTable {
 }
 
 /// A change that was reported before its prefix was dumped. Normally the dump includes the change. The dump does not
-/// include the change if the kernel had already read that part of its table and sent it later.
+/// include the change if the kernel had read this prefix before the change and sent it after the change.
 #[derive(Debug)]
 struct Early {
     /// State after the last change: whether the route exists, its metric, and its first next hop.
