@@ -50,8 +50,8 @@ class Lane:
         # By -W, ping would wait no longer than two round trips for the last answer once one has come.
         return self.client.run("ping", "-n", "-c", count, "-i", "0.05", "-w", seconds, *options, address, check=check)
 
-    def ping_in_vain(self, count):
-        """Send `count` requests of which none is to be answered; by -w, ping would end at the first ICMP error."""
+    def ping_unanswered(self, count):
+        """Send `count` requests and require that none is answered. With -w, ping would end at the first ICMP error."""
         output = self.client.run("ping", "-n", "-c", count, "-i", "0.05", "-W", "1", SERVER, check=False)
         assert " 0 received" in output, output
 

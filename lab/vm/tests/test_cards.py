@@ -123,7 +123,7 @@ def test_link_that_goes_takes_its_routes_along_and_brings_them_back(guest, gatew
     try:
         waiting.until(lambda: gateway.links()[lane.outside.name] == "down", "the link to be down")
         waiting.until(lambda: not has_route(), "its route to go")
-        lane.ping_in_vain(2)
+        lane.ping_unanswered(2)
     finally:
         guest.set_link(lane.outside, True)
     waiting.until(lambda: gateway.links()[lane.outside.name] == "up", "the link to be up")

@@ -65,7 +65,7 @@ def test_card_that_is_pulled_is_down_until_it_is_back_and_others_go_on(guest, la
         pings = Pings(bystander)
         pull(guest, gateway, lane)
         before = sum(gateway.drops().values())
-        lane.ping_in_vain(3)
+        lane.ping_unanswered(3)
         waiting.until(lambda: sum(gateway.drops().values()) >= before + 3, "what can't leave to be dropped under a name")
         guest.plug(lane.outside)
         guest.bind(guest.way, lane.outside)
