@@ -66,8 +66,9 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
     Ok(())
 }
 
-/// The hash of a fragmented datagram. Fragments to a group bypass virtual reassembly and have no IP ID here. A later fragment of
-/// such a datagram gets the result of the newest first fragment between its endpoints.
+/// The hash of a fragmented datagram. Fragments to a multicast group bypass virtual reassembly, so their IP ID is not
+/// part of the hash. A later fragment to a group gets the result of the newest first fragment with the same source and
+/// group.
 fn datagram<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, tuple: &F::Tuple) -> u64 {
     let ends = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
     let hash = F::hash_one(ctx.hasher, &F::make_key(ends, meta.layers.protocol));
@@ -165,14 +166,15 @@ fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     );
     let answer = F::make_key(answers, F::protocol(&key));
     let (hash, seconds) = (F::hash_one(ctx.hasher, &answer), timeout::<F>(snapshot, &answer));
-    // A flow that a remote host has started stays in the table of accepted flows, so that it is evaluated again when rules change.
+    // A flow that a remote host has started stays in the table of accepted flows, so that the flow is evaluated again
+    // when rules change.
     let is_others = !meta.layers.flags.has(Flags::ICMP_QUERY) && flows.admitted.is_known(hash, ctx.now, seconds);
     if !is_others && may_begin(&meta.layers) {
         flows.begun.note(hash, ctx.now, snapshot.generation);
     }
 }
 
-/// Whether a packet that a host sends may belong to a flow that it started. ICMP errors don't.
+/// Whether a packet that a host sends may belong to a flow that it started. ICMP errors never belong to such a flow.
 fn may_be_of_flow(layers: &Layers) -> bool {
     match is_icmp(layers.protocol) {
         true => layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY),
@@ -180,8 +182,9 @@ fn may_be_of_flow(layers: &Layers) -> bool {
     }
 }
 
-/// Whether a packet of an unknown flow may be part of a flow that its sender started. Midstream packets are included. A reset or
-/// SYN-ACK is excluded, because a host may send it in response to packets that rules reject.
+/// Whether a packet of an unknown flow may be part of a flow that its sender started. The result is true for midstream
+/// packets. The result is false for a reset or SYN-ACK, because a host may send one in response to packets that rules
+/// reject.
 fn may_begin(layers: &Layers) -> bool {
     layers.protocol != TCP || layers.tcp_flags & RST == 0 && layers.tcp_flags & (SYN | ACK) != SYN | ACK
 }

@@ -18,7 +18,7 @@ use crate::packet::reason::Own;
 use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 
-/// Whether a packet that the gateway must answer came from a terminal of a site.
+/// Whether a terminal of a site sent the packet to which the gateway sends an answer.
 #[inline(always)]
 pub fn came_from(snapshot: &Snapshot, meta: &Meta) -> bool {
     meta.origin == Origin::Received && snapshot.is_access(meta.interface)
@@ -120,7 +120,7 @@ fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Directi
         Direction::Forward => session.reverse(),
         Direction::Reverse => session.forward(),
     };
-    // In the other case the packet goes to the terminal.
+    // If the key is not in a site's context, the packet goes to the terminal.
     let (upstream, own, answer, hop) = if is_site(key.context()) {
         (true, key, other, session.adjacency(direction.opposite()))
     } else if is_site(other.context()) {

@@ -1,4 +1,4 @@
-//! Source validation of every packet of a session, not only of the first (BCP 38, RFC 3704).
+//! Source validation of every packet of a session, in addition to its first packet (BCP 38, RFC 3704).
 //!
 //! Each direction of a session is bound to an interface. For a packet that arrives on this interface, validation is a single
 //! comparison. A packet that arrives on another interface is validated like the first packet of a flow; then the session is bound

@@ -2,7 +2,7 @@
 
 use super::Core;
 
-/// Distance between two workers, according to the path of cache lines between them.
+/// Distance between two workers, measured by the path of cache lines between their cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum Distance {
@@ -109,8 +109,8 @@ impl Topology {
         f64::from(far) / f64::from(all.max(1))
     }
 
-    /// This machine with `more` additional cores, for predictions about larger machines. The new cores are in the socket and
-    /// cache of the last core, and have no hyperthreads.
+    /// This machine with `more` additional cores, for predictions about larger machines. The new cores are in the
+    /// socket and share the cache of the last core, and have no hyperthreads.
     pub fn extended(&self, more: u16) -> Self {
         let mut larger = self.clone();
         let Some(&last) = self.cores.last() else { return larger };

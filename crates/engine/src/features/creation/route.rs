@@ -160,7 +160,7 @@ pub(super) fn route_flow<F: Family>(
     }
     let destination = match inside.filter(|_| !comes_back) {
         None => ctx.forwarding.find::<F>(lookup, address, flow),
-        // Terminals of a site need no resolution, because their leases are known.
+        // Terminals of a site need no neighbour resolution, because their DHCP leases contain their MACs.
         Some(context) => match sites::hop::<F>(ctx.snapshot, context, address) {
             Some(hop) => ForwardingDecision::Hop(hop),
             None => return Err(FlowDecision::Drop(Own::SiteAddressLost.into())),
@@ -310,8 +310,9 @@ pub(super) fn complete<F: Family>(
     })
 }
 
-/// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the same uplink. If answers left through
-/// another uplink, the provider would drop the answers, because their source is the first uplink's outside address.
+/// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the uplink
+/// of the request. The provider of another uplink would drop the answers, because their source is an outside address of
+/// the first uplink.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -336,7 +337,8 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether a flow from outside to an inside host's own address needs a session. Without one, a source rule would translate the answers.
+/// Whether a flow from outside to an inside host's own address needs a session. Without a session, a source rule would
+/// translate the answers.
 pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;
@@ -375,8 +377,8 @@ pub(super) fn is_examined(snapshot: &Snapshot, meta: &Meta, protocol: u8, there:
         || is_identified(snapshot, meta, protocol, there)
 }
 
-/// Whether a session is created for a flow because of application identification. No session is created for midstream
-/// connections, and for protocols that determine the application.
+/// Whether application identification requires a session for a flow. Midstream connections and protocols that already
+/// determine the application require no session.
 fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     snapshot.identifies([meta.interface, there.interface() as u16])
         && !is_icmp(protocol)

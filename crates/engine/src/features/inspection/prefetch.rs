@@ -1,5 +1,5 @@
-//! Prefetches the flow states of the packets of a burst. The state of a flow takes a dozen cache lines, some of which refer to
-//! others, and the caches can't hold the states of all flows.
+//! Prefetches the flow states of the packets of a burst. A flow state occupies about a dozen cache lines that are
+//! linked by references, and the CPU caches are too small for the states of all flows.
 
 use arrayvec::ArrayVec;
 use sluice_inspect::inspector::{FlowHandle, Inspector};
