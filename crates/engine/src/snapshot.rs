@@ -114,8 +114,7 @@ pub struct StartParameters {
 pub struct EventSettings {
     /// The kinds of events to record.
     pub wanted: EventKinds,
-    /// Capacity of each worker's queue. Events beyond the capacity are counted as lost. With capacity 0, there is no
-    /// queue.
+    /// Capacity of each worker's queue. Events beyond the capacity are counted as lost. With capacity 0, there is no queue.
     pub most: usize,
 }
 
@@ -204,8 +203,7 @@ pub struct Nat<F: Family> {
     pub sites: Option<Arc<Sites>>,
     /// Networks of inside hosts to which outside hosts may connect. The snapshot derives these networks.
     pub inside: InsideHosts<F::Address>,
-    /// Whether a rule translates on any interface, so that interfaces used by inside hosts count as outside, too. The
-    /// snapshot derives this flag.
+    /// Whether a rule translates on any interface, so that interfaces with inside hosts also count as outside. Derived from the rules.
     pub everywhere: bool,
 }
 
@@ -269,8 +267,8 @@ pub struct PortLayouts {
     pub four: Layout<u32>,
     /// Layout of IPv6 pools.
     pub six: Layout<[u64; 2]>,
-    /// IPv4 and IPv6 pools whose allocation scheme (mapping, selection or distribution of ports) has changed, each with the
-    /// generation of the change.
+    /// IPv4 and IPv6 pools with a changed allocation scheme (mapping, selection or distribution of ports), each with
+    /// the generation of the change.
     pub reshaped: Arc<[Vec<(PoolIndex, u32)>; 2]>,
 }
 
@@ -328,7 +326,7 @@ pub struct Router {
 pub struct Quotas {
     /// Maximum number of learned routes.
     pub routes: Option<usize>,
-    /// Maximum number of neighbours, including those that are being resolved.
+    /// Maximum number of neighbours, including neighbours that are being resolved.
     pub neighbours: Option<u32>,
     /// Maximum number of packets that each worker parks: for neighbours, fragments, stream reassembly and unsolicited SYNs.
     pub buffers: Option<u32>,
@@ -337,8 +335,7 @@ pub struct Quotas {
 /// The configuration of a commit.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Generation of the snapshot. Every commit increments the generation, and so does every published change of
-    /// individual rules and routes.
+    /// Generation of the snapshot. Each commit and each published change of individual rules or routes increments the generation.
     pub generation: u32,
     /// Generation of the last commit. Later generations have only changes of individual rules and routes.
     pub committed: u32,
@@ -358,24 +355,22 @@ pub struct Snapshot {
     pub(crate) links: Arc<[Link]>,
     /// Interfaces that send router advertisements. [`Self::link`] sets the field.
     pub(crate) advertising: Arc<[u16]>,
-    /// For each interface: rate limit of redirects; empty if no interface sends redirects. [`Self::link`] sets the
-    /// field.
+    /// For each interface: rate limit of redirects; empty if no interface sends redirects. [`Self::link`] sets the field.
     redirects: Arc<[SharedTokenBucket]>,
-    /// Interfaces whose addresses are announced. [`Self::link`] sets the field.
+    /// Interfaces that announce their addresses. [`Self::link`] sets the field.
     pub(crate) announcing: Arc<[u16]>,
     /// For each interface: its router.
     router_of: Vec<RouterIndex>,
     /// For each router: its interfaces.
     interfaces_of: Arc<Vec<Vec<u16>>>,
-    /// Whether unsolicited SYNs are answered after a delay. If the flag is not set, unsolicited SYNs are dropped
-    /// immediately.
+    /// Whether unsolicited SYNs are answered after a delay. If the flag is not set, unsolicited SYNs are dropped immediately.
     pub answers_syns: bool,
     /// For each interface: the IPv4 and IPv6 gateways of its default routes, active or not. Answers to packets that arrived on
     /// the interface are sent to these gateways.
     pub uplinks: Vec<[Option<Address>; 2]>,
     /// Pending echo requests for health checks. The control plane creates the list of requests.
     pub probes: Arc<Probes>,
-    /// Source-based routing tables. The numbers of the tables follow those of the routers.
+    /// Source-based routing tables. The tables are numbered after the routers.
     pub sources: Arc<SourceTables>,
     /// Whether outside hosts may connect to an inside host's own address if a source rule translates that address.
     pub passes_untranslated: bool,
@@ -517,8 +512,7 @@ impl Snapshot {
         }
     }
 
-    /// The interface that receives a port's frames with these tags. Frames with only priority tags count as untagged
-    /// (IEEE 802.1Q, 6.9).
+    /// The interface that receives a port's frames with these tags. Frames with only priority tags count as untagged (IEEE 802.1Q, 6.9).
     #[inline]
     pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         match tags.iter().flatten().all(|tag| tag.is_priority()) {
@@ -546,8 +540,7 @@ impl Snapshot {
         self.nat6.find_inside_hosts(&self.interfaces);
     }
 
-    /// Derives data for workers from all interfaces, so that workers need not search the interfaces. Must be called
-    /// after all other changes of the snapshot.
+    /// Derives worker data from all interfaces, so that workers need not search them. Must be called after all other changes.
     pub(crate) fn link(&mut self) {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
@@ -585,8 +578,7 @@ impl Snapshot {
     #[inline(always)]
     pub fn sender(&self, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
         let senders = self.senders.get(port as usize)?;
-        // All workers use the same sender for a port. If a shard moves, its flows therefore keep their sender and their
-        // packet order.
+        // All workers use the same sender for a port. If a shard moves, its flows therefore keep their sender and their packet order.
         let sender = *senders.get(usize::from(port).checked_rem(senders.len())?)?;
         (!senders.contains(&own)).then_some(sender)
     }
@@ -676,8 +668,7 @@ impl Snapshot {
         seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
     }
 
-    /// Requires sessions for untranslated flows in the routers of the selected interfaces, so that session lookup
-    /// processes packets of both directions.
+    /// Requires sessions for untranslated flows in the routers of the selected interfaces, so that all packets look up sessions.
     fn keep_sessions(&mut self, wanted: impl Fn(Context, u16) -> bool) {
         let routed = |interface: &&Interface| interface.bridge.is_none();
         let wanting = (0..).zip(&self.interfaces).filter(|(_, interface)| routed(interface));
@@ -776,7 +767,7 @@ impl Snapshot {
         (0..self.interfaces.len()).map(|number| self.router_of(number as u16))
     }
 
-    /// Whether another packet of an interface may be parked. `counters` are those of the worker.
+    /// Whether another packet of an interface may be parked. `counters` are the counters of the worker.
     pub fn may_wait(&self, interface: u16, counters: &WorkerCounters) -> bool {
         let router = usize::from(self.router_of(interface));
         let Some(most) = self.routers.get(router).and_then(|router| router.quotas.buffers) else {
@@ -788,8 +779,7 @@ impl Snapshot {
         waiting.fold(0, u64::wrapping_add) < u64::from(most)
     }
 
-    /// Prepares the ports of pools that shards share. If the snapshot `before` contains an address, its ports keep
-    /// their owners.
+    /// Prepares the ports of pools that shards share. If the snapshot `before` contains an address, its ports keep their owners.
     pub(crate) fn share_ports(&mut self, before: Option<&Self>, start: &StartParameters) {
         let shards = start.steering.shards();
         self.nat4.pools.share(before.map(|before| &before.nat4.pools), shards);

@@ -63,8 +63,7 @@ mod watch;
 pub use shard_moves::MAX_HELD;
 
 /// Maximum number of passes through the nodes in one burst. A packet that creates a session needs two passes.
-/// Inspection, identification and an ICMP error each need one additional pass. A hairpinned packet creates two
-/// sessions.
+/// Inspection, identification and an ICMP error each need one additional pass. A hairpinned packet creates two sessions.
 const ROUNDS: usize = 8 * inter_router_link::MAX_PASSES as usize;
 
 /// Components from which a worker is created.
@@ -145,8 +144,7 @@ pub struct Worker<'m> {
     moving: Moving<'m>,
     /// State for taking over shards from other workers; `None` if the worker does not assist.
     assisting: Option<Box<Assisting>>,
-    /// Number of packets in consecutive full bursts from devices. It is a lower bound of the number of packets that
-    /// have waited in the devices.
+    /// Number of packets in consecutive full bursts from devices: a lower bound of the number of packets that waited there.
     behind: u64,
     /// Fair division of received packets among routers.
     receiving: SideState,
@@ -187,8 +185,7 @@ struct State<'m> {
 enum ResumeReason {
     /// The event for which the packet waited has occurred.
     Ready,
-    /// The packet is a fragment that inspection had parked. The values are the results of virtual reassembly, and
-    /// whether the fragment was inspected.
+    /// The packet is a fragment parked by inspection, with the results of virtual reassembly, and whether it was inspected.
     Fragment(FragmentNote, bool),
     /// The packet came over an inter-router link.
     Crossed,
@@ -356,8 +353,7 @@ impl<'m> Worker<'m> {
         self.requests.is_answering() || self.parts.migrating.is_under_way() || is_moving || self.is_behind
     }
 
-    /// Stops receiving. Later rounds process the remaining packets, and complete the release of a shard that the
-    /// control thread has started.
+    /// Stops receiving. Later rounds process the remaining packets, and complete a release of a shard that has already started.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
         self.give_soon();

@@ -20,7 +20,7 @@ use sluice_table::token_bucket::TokenRate;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
-/// In-memory devices whose allocations are not counted.
+/// In-memory devices. Their allocations are not counted.
 struct Uncounted(MemoryIo);
 
 fn paused<R>(run: impl FnOnce() -> R) -> R {

@@ -91,7 +91,7 @@ fn plan() -> Plan {
     }
 }
 
-/// The frames that leave through the other interface. Asserts that none leave through the interface of arrival.
+/// The frames that leave through the peer interface. Asserts that no frame leaves through the interface of arrival.
 #[track_caller]
 fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut sent = rig.send(interface, frame);

@@ -80,7 +80,7 @@ impl Dice {
 struct Traffic {
     rig: Rig,
     dice: Dice,
-    /// For each shard: the worker whose device receives its packets.
+    /// For each shard: the worker that receives the shard's packets from its device.
     table: Vec<usize>,
     next: Vec<u32>,
     got: BTreeMap<Vec<u8>, Vec<u32>>,

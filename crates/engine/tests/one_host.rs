@@ -123,7 +123,7 @@ fn of_one_address(behaviour: Behaviour, change_pool: fn(&mut Pool<u32>), ports_t
     rig
 }
 
-/// The worker whose queue a NIC selects for an answer, according to its RSS key.
+/// The worker to which a NIC delivers an answer, according to the RSS key.
 fn card(rig: &Rig, public: SocketAddrV4) -> usize {
     let input = [&public.ip().octets()[..], &public.port().to_be_bytes()].concat();
     let start = rig.plane.start_parameters();

@@ -108,8 +108,7 @@ pub enum ControlPlaneError {
         /// Memory in bytes that is reserved.
         reserved: usize,
     },
-    /// A pool has mappings, subscribers or computed ports. These pools require that all flows of an inside host belong
-    /// to one shard.
+    /// A pool has mappings, subscribers or computed ports. These pools require that all flows of an inside host belong to one shard.
     #[error(
         "steering distributes the flows of a host over shards, but a pool or a destination rule needs them in one shard"
     )]
@@ -160,9 +159,8 @@ pub struct ControlPlane {
     now: Now,
 }
 
-/// Minimum interval, in nanoseconds, between two generations published for changes of individual rules and routes. This
-/// interval and the maximum delay of revalidation together stay below one second, so a session that is no longer
-/// permitted ends within a second.
+/// Minimum interval, in nanoseconds, between two generations published for changes of individual rules and routes. This interval and
+/// the maximum delay of revalidation together stay below one second, so a session that is no longer permitted ends within a second.
 pub const FOLLOW: u64 = 400_000_000;
 
 /// Marks the interfaces that are point-to-point links and therefore have a single neighbour.
@@ -419,9 +417,8 @@ impl ControlPlane {
         })))
     }
 
-    /// Applies a new snapshot and new routes of all routers as one commit, or rejects both. The memory reserved at
-    /// start, sized for the interfaces and pools of the first snapshot with some reserve, limits later snapshots. The
-    /// function sets the generation, the port layouts and the owner of the snapshot.
+    /// Applies a new snapshot and new routes of all routers as one commit, or rejects both. The memory reserved at start
+    /// limits the number of interfaces and the pools. Sets the generation, the port layouts and the owner of the snapshot.
     pub fn commit(&mut self, mut snapshot: Snapshot, routes: &[RouteSet]) -> Result<u32, ControlPlaneError> {
         let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if snapshot.interfaces.len() > most {
@@ -493,9 +490,8 @@ impl ControlPlane {
         Ok(generation)
     }
 
-    /// Updates a port whose device has changed. `change` modifies the interfaces of the newest snapshot and the worker
-    /// that transmits on the port. `routes` are the routes of all routers, with link-local addresses derived from the
-    /// new MAC addresses.
+    /// Updates a port after its device has changed. `change` modifies the interfaces of the newest snapshot and the worker that
+    /// transmits on the port. `routes` are the routes of all routers, with link-local addresses derived from the new MAC addresses.
     pub fn change_device(
         &mut self,
         change: impl FnOnce(&mut Snapshot),
@@ -518,8 +514,7 @@ impl ControlPlane {
         edit(self.snapshot.current().nat::<F>())
     }
 
-    /// Records an added or removed filter rule. New flows match the changed rule immediately; existing sessions are
-    /// revalidated after [`ControlPlane::follow_changes`].
+    /// Records an added or removed filter rule, which new flows match immediately. [`ControlPlane::follow_changes`] revalidates sessions.
     pub fn filter_changed(&mut self, rule: &CompiledRule) {
         self.edited = true;
         let [four, six] = &mut self.filter_changed;
@@ -542,9 +537,8 @@ impl ControlPlane {
         self.snapshot.publish(snapshot);
     }
 
-    /// Publishes a generation at most every [`FOLLOW`] nanoseconds, so that workers revalidate sessions after changes
-    /// of individual rules and routes. The control thread must call this function periodically. Returns the generation
-    /// if one was published.
+    /// Publishes a generation at most every [`FOLLOW`] nanoseconds, so that workers revalidate sessions after changes of individual
+    /// rules and routes. The control thread must call this function periodically. Returns the generation if one was published.
     pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
         self.now = now;
         if !(self.edited || self.fib.has_changed()) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
@@ -629,9 +623,8 @@ impl ControlPlane {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
     }
 
-    /// Sets the link state of an interface; an interface is initially up. Routes through an interface that is down are
-    /// not used, but the interface keeps its addresses. Sessions are revalidated after
-    /// [`ControlPlane::follow_changes`]. Returns `false` if the state is unchanged.
+    /// Sets the link state of an interface, which is initially up. Routes through an interface that is down are not used, but its
+    /// addresses remain. [`ControlPlane::follow_changes`] then revalidates sessions. Returns `false` if the state is unchanged.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(interface);
@@ -650,8 +643,7 @@ impl ControlPlane {
         is_news
     }
 
-    /// Sets whether routes may use the uplink gateway with this interface and address. Returns `false` if the state is
-    /// unchanged.
+    /// Sets whether routes may use the uplink gateway with this interface and address. Returns `false` if the state is unchanged.
     pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(gateway.0);

@@ -112,7 +112,7 @@ impl Generations {
         }
     }
 
-    /// Oldest generation whose sessions are not overdue; `None` if no session is overdue.
+    /// Oldest generation with sessions that are not overdue; `None` if no session is overdue.
     #[inline(always)]
     pub fn overdue(&self, now: u64) -> Option<u32> {
         let old = |entry: &&(u32, u64)| now.saturating_sub(entry.1) > OVERDUE;
@@ -123,7 +123,7 @@ impl Generations {
 /// The sessions that a burst may revalidate.
 #[derive(Debug, Default)]
 pub struct Revalidations {
-    /// Oldest generation whose sessions are not overdue; `None` if no session is overdue.
+    /// Oldest generation with sessions that are not overdue; `None` if no session is overdue.
     overdue: Option<u32>,
     sessions: ArrayVec<(u16, RecordIndex), MAX_REVALIDATIONS>,
 }

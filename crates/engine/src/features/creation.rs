@@ -85,7 +85,7 @@ pub struct FlowTranslation<F: Family> {
 }
 
 impl<F: Family> FlowTranslation<F> {
-    /// Context of the reverse direction of a flow whose forward direction has the context `context`.
+    /// Context of the reverse direction of a flow, if its forward direction has the context `context`.
     #[inline(always)]
     pub fn answers(&self, context: Context) -> Context {
         self.answers.unwrap_or(context)

@@ -157,7 +157,7 @@ fn error_of(with: RejectKind, is_segment: bool) -> IcmpError {
     }
 }
 
-/// The rejection of a packet whose session's application is denied by a rule.
+/// The rejection of a packet, because a rule denies the application of its session.
 pub fn denied(with: Option<RejectKind>, layers: &Layers) -> Rejection {
     let is_segment = layers.protocol == TCP && layers.fragment != Fragment::Later;
     // No ICMP error is sent in response to an ICMP error (RFC 1122, 3.2.2).

@@ -18,7 +18,7 @@ use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 use crate::snapshot::gateway_flows::GatewayFlows;
 
-/// Converts the filter query of a forwarded packet to that of a packet to the gateway itself.
+/// Converts the filter query of a forwarded packet to the filter query of a packet to the gateway itself.
 pub fn header<A: sluice_filter::Address>(header: Header<A>) -> Header<A> {
     header.with(Field::Outgoing, NONE)
 }
@@ -97,7 +97,7 @@ fn admit_whole<F: Family>(
     {
         let (hash, seconds) = (F::hash_one(ctx.hasher, &flow), timeout::<F>(snapshot, &flow));
         let (query, reply) = (layers.flags.has(Flags::ICMP_QUERY), layers.flags.has(Flags::ICMP_REPLY));
-        // Both endpoints may use the same identifier for queries. The ICMP type determines to whose query the packet belongs.
+        // Both endpoints may use one identifier for queries. The ICMP type determines which endpoint sent the query of a packet.
         if (!query || reply) && flows.begun.is_known(hash, ctx.now, seconds) {
             return Ok(());
         }
@@ -166,8 +166,7 @@ fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     );
     let answer = F::make_key(answers, F::protocol(&key));
     let (hash, seconds) = (F::hash_one(ctx.hasher, &answer), timeout::<F>(snapshot, &answer));
-    // A flow that a remote host has started stays in the table of accepted flows, so that the flow is evaluated again
-    // when rules change.
+    // A flow that a remote host has started stays in the table of accepted flows, so that the flow is evaluated again when rules change.
     let is_others = !meta.layers.flags.has(Flags::ICMP_QUERY) && flows.admitted.is_known(hash, ctx.now, seconds);
     if !is_others && may_begin(&meta.layers) {
         flows.begun.note(hash, ctx.now, snapshot.generation);

@@ -1,8 +1,9 @@
 //! Unsolicited SYNs from outside, and the responses to them (RFC 5382, REQ-4).
 //!
-//! An inside host may be about to open the same connection (simultaneous open). An unsolicited SYN is therefore parked for at
-//! least 6 seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender gets an ICMP
-//! port unreachable error, subject to the rate limit of ICMP errors. Retransmissions are dropped in the meantime.
+//! An inside host may be about to open the same connection (simultaneous open). An unsolicited SYN is therefore parked
+//! for at least 6 seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender
+//! gets an ICMP port unreachable error, subject to the rate limit of ICMP errors. Until then, retransmissions are
+//! dropped.
 //!
 //! Each worker stores the SYNs of its shards, and each shard has the same capacity, independent of the number of
 //! workers. SYNs beyond the capacity are dropped silently. Parked SYNs are also dropped silently if their shard moves
@@ -91,7 +92,7 @@ impl PendingSyns {
         );
     }
 
-    /// Removes and returns the next SYN whose waiting time is over.
+    /// Removes and returns the next SYN with an expired waiting time.
     pub fn take_due(&mut self, now: u64) -> Option<(WaitingPacket, Reason)> {
         let entry = match self.entries.front() {
             Some(entry) if entry.due <= now => self.entries.pop_front()?,
@@ -112,7 +113,7 @@ impl PendingSyns {
     }
 }
 
-/// Answers a SYN whose waiting time is over, unless its connection has a session by now.
+/// Answers a SYN at the end of its waiting time, unless its connection has a session by now.
 pub fn answer(slot: BufferIndex, reason: Reason, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let opened = match batch.meta(slot).layers.class {
         Class::Ipv6 => has_session::<V6>(slot, batch, ctx, &ctx.snapshot.nat6),

@@ -50,8 +50,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
         let has = pool.is_some_and(|pool| pool.index_of(address).is_some());
         return if has { PortOwner::Pool(then) } else { PortOwner::Nobody };
     }
-    // The NIC delivers the answers to the port's new shard, so the session loses a port that now belongs to another
-    // shard. A shared port can be kept.
+    // A session loses a port that now belongs to another shard, because that shard gets the answers. A shared port can be kept.
     let shards = snapshot.leases.four.shards();
     let stays = |pool: &ValidPool<F::Address>| pool.keeps(shards, shard.into(), address, port);
     let includes = |pool: &ValidPool<F::Address>| {

@@ -28,7 +28,8 @@ pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, addr
         || sites::is_own::<F>(snapshot, context, address)
 }
 
-/// Validates the source of a packet of a known session, like that of a first packet. `context` is the context of its key.
+/// Validates the source of a packet of a known session like the source of a first packet. `context` is the context of
+/// the packet's key.
 pub fn validate<F: Family>(
     exit: &OutputContext<'_>,
     meta: &Meta,

@@ -1,5 +1,5 @@
-//! bridge: forwards frames between the two interfaces of a bridge. Tags, EtherType and hop limit don't change, except that the
-//! tags of a VLAN interface are popped and those of the outgoing VLAN interface are pushed.
+//! bridge: forwards frames between the two interfaces of a bridge. Tags, EtherType and hop limit don't change, except
+//! that the tags of the ingress VLAN interface are popped and the tags of the egress VLAN interface are pushed.
 
 use std::ops::Range;
 
@@ -114,8 +114,7 @@ pub fn receive(
     tally.flush(ctx);
 }
 
-/// Receives those packets of a slot mask that have the tags of a bridge's interface. All packets arrived on `port`.
-/// Returns the mask of the remaining packets.
+/// Receives the packets of a mask, all from `port`, if they have the tags of a bridge's interface. Returns the remaining mask.
 #[inline(never)]
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,
@@ -129,8 +128,7 @@ pub fn receive_tagged(
     })
 }
 
-/// Moves packets to the bridge list if the tags of their interface and of its bridge peer differ. Returns the mask of
-/// the remaining packets.
+/// Moves packets to the bridge list if their interface and its peer have different tags. Returns the mask of the remaining packets.
 fn gather(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -172,8 +170,7 @@ fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
         .or_else(|| of(None))
 }
 
-/// Forwards frames, without inspection, between two interfaces with different tags: pops the tags of the receiving
-/// interface and pushes the tags of the sending interface.
+/// Forwards frames without inspection between two interfaces with different tags: pops the old tags, and pushes the new tags.
 #[inline(never)]
 pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.bridge) {
@@ -214,8 +211,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
 /// Fault of a packet to which the bad-checksum policy of inspection applies.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
-/// Applies the bad-checksum policy of inspection to a packet with a wrong transport checksum. The receiver would
-/// discard the packet.
+/// Applies the bad-checksum policy of inspection to a packet with a wrong transport checksum. The receiver would discard the packet.
 fn wrong_checksum(
     slot: BufferIndex,
     bridge: Bridge,
@@ -315,8 +311,7 @@ fn inspects(snapshot: &Snapshot, number: u16, bridge: Bridge) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(number) || inspection.is_on(bridge.peer))
 }
 
-/// Parses and validates a frame, and returns its layers. A partial checksum of a sender with checksum offload is
-/// completed.
+/// Parses and validates a frame, and returns its layers. A partial checksum of a sender with checksum offload is completed.
 fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     look_by(packet, interface, &interface.validity, ctx)
 }
@@ -338,8 +333,8 @@ fn look_by(
     Ok(layers)
 }
 
-/// Passes packets of flows that are inspected, or whose application is being identified, to session lookup. Packets of other
-/// flows are forwarded to the peer interface.
+/// Passes packets of inspected flows, and of flows that are being identified, to session lookup. Packets of other flows
+/// are forwarded to the peer interface.
 fn onward(
     slot: BufferIndex,
     bridge: Bridge,
@@ -370,7 +365,7 @@ fn onward(
     }
 }
 
-/// Whether a frame whose EtherType is not that of IP nevertheless carries an IP packet.
+/// Whether a frame with a non-IP EtherType nevertheless carries an IP packet.
 #[cold]
 fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     let (type_at, body) = (usize::from(layers.l3).saturating_sub(2), usize::from(layers.l3));
@@ -379,7 +374,7 @@ fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     kind.is_some_and(|kind| ethernet::hides_ip(u16::from_be_bytes(kind), body))
 }
 
-/// Handles an ICMP error whose flow can't be determined. On a bridge it is treated like an error for a flow without a session.
+/// Handles an ICMP error without an identifiable flow. On a bridge, it is treated like an error for a flow without a session.
 #[cold]
 pub fn unattributed_error(
     slot: BufferIndex,
@@ -591,8 +586,7 @@ pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
     [0, 1].map(|k| meta.layers.tag(frame, k))
 }
 
-/// Sends an answer that was made in the buffer of a received frame. The answer leaves through the receiving interface
-/// and with the received tags.
+/// Sends an answer made in the buffer of a received frame, through the receiving interface and with the received tags.
 pub fn answer(
     slot: BufferIndex,
     tags: [Option<Tag>; 2],

@@ -50,8 +50,7 @@ impl NodeTools<'_> {
             counters.cycles.add(cycles);
         }
         let stage = match node.stage {
-            // A worker that has no sessions, or defers their packets, only distributes packets to the session workers.
-            // These cycles count as parsing.
+            // A worker without sessions, or with deferred packets, only distributes packets to session workers. This counts as parsing.
             Some(CycleStage::Session) if finds_only(ctx) => Some(CycleStage::Parse),
             stage => stage,
         };

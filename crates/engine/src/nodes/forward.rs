@@ -74,8 +74,7 @@ pub fn forward<F: Family>(
     }
     let exit = ctx.exit();
     let mut adjacencies = AdjacencyCache::default();
-    // Most packets of a batch arrive on the same interface, so the check results of the previous packet's interface are
-    // cached.
+    // Most packets of a batch arrive on the same interface, so the check results of the previous packet's interface are cached.
     let (mut last, mut unchecked) = (u16::MAX, false);
     for (place, &slot) in slots.iter().enumerate() {
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
@@ -288,8 +287,7 @@ fn forward_one<F: Family>(
     if !own && layers.ttl <= 1 {
         return lists.icmp_error(slot, IcmpError::TimeExceeded, Route::TtlExceeded);
     }
-    // The neighbour is looked up before the packet is changed, because a packet without a resolved neighbour is parked
-    // as it was received.
+    // The neighbour is looked up before the packet is changed, because a packet without a neighbour is parked as received.
     let Some(way) = adjacencies.of(hop, &exit) else {
         return lists.wait_for_neighbour(slot, ctx.forwarding.unresolved(hop));
     };

@@ -336,7 +336,7 @@ fn fragment<F: Family>(
     }
 }
 
-/// Inspects a datagram whose fragments are complete. The last fragment of the datagram is in the current burst.
+/// Inspects a datagram after all its fragments have arrived. The last fragment is in the current burst.
 #[cold]
 fn whole<F: Family>(
     look: &mut InspectContext<'_, '_, F>,
@@ -356,8 +356,7 @@ fn whole<F: Family>(
         Ok(Validity::LeftToOffload) | Err(Fault::BadTransportChecksum) => look.exception(Exception::BadChecksum),
         Err(_) => look.exception(Exception::Malformed),
     };
-    // The normalised payload can't be written back, because the datagram is distributed over several buffers, and most
-    // of the buffers are parked.
+    // The normalised payload can't be written back, because the datagram is in several buffers, and most buffers are parked.
     if !matches!(verdict, Verdict::Drop(_) | Verdict::Reject(_)) && payload != copy {
         verdict = Verdict::Drop(Reason::FragmentRewritten);
     }
@@ -391,13 +390,11 @@ fn finish<F: Family>(
                 tell_drop(packet, shard, reason, tools);
                 give_up(ticket, reason, lists, work);
             }
-            // A reset or ICMP error is made in the buffer of its packet. A fragmented datagram has several buffers, so
-            // no reset or ICMP error is sent.
+            // A fragmented datagram has several buffers, so no reset or ICMP error can be made in the buffer of its packet.
             let is_told = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
             return match packet.session.protocol() {
                 _ if !is_told => lists.drop_packet(slot, reason),
-                // The receiver gets the reset now. When the sender retransmits the unacknowledged segment, the sender
-                // gets a reset as well.
+                // The receiver gets the reset now. The sender gets a reset when it retransmits the unacknowledged segment.
                 protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
                     if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
                         counters.drop(reason.into());
@@ -422,8 +419,7 @@ fn finish<F: Family>(
     }
 }
 
-/// Forwards a packet after the other fragments of its datagram. If some of the fragments are parked, all fragments are
-/// sent in a later burst.
+/// Forwards a packet after the other fragments of its datagram. If a fragment is parked, all fragments leave in a later burst.
 fn forward_fragment<F: Family>(
     slot: BufferIndex,
     meta: &Meta,
@@ -473,8 +469,7 @@ fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: R
     tools.records.push_drop(about, reason, rule, length, tools.counters);
 }
 
-/// Drops a fragment that waits for its datagram. A fragment in the current burst is dropped immediately, a parked one
-/// in a later burst.
+/// Drops a fragment that waits for its datagram. A fragment in the current burst is dropped immediately, a parked one in a later burst.
 fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector) {
     if let Some(slot) = work.parked_packets.take_from_burst(ticket) {
         work.parking.retain(|(held, _)| *held != slot);
@@ -484,8 +479,7 @@ fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector)
     }
 }
 
-/// The verdict for a packet under overload. `None` means that the packet is inspected, in full or up to a reduced
-/// depth.
+/// The verdict for a packet under overload. `None` means that the packet is inspected, in full or up to a reduced depth.
 fn shed<F: Family>(
     packet: &mut Packet<'_, F>,
     open: Option<FlowHandle>,

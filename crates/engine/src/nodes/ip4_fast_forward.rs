@@ -103,7 +103,8 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     lists.ip4_fast_forward.clear();
 }
 
-/// Removes the routes of packets whose sources may be invalid (BCP 38). `forward` makes the full check of these packets.
+/// Removes the routes of packets with possibly invalid sources (BCP 38). `forward` makes the full check of these
+/// packets.
 #[inline(never)]
 fn drop_unverified_sources<const TAGGED: bool>(
     batch: &Batch<'_, '_>,

@@ -68,8 +68,7 @@ pub fn local_delivery(
         let is_fragment = layers.fragment != Fragment::Whole;
         let is_asked = input_filter::has_rules(ctx.snapshot, meta.interface);
         if is_fragment && (is_asked || !is_punted && is_icmp(layers.protocol)) && meta.identification == 0 {
-            // The policer class depends on the ports, so virtual reassembly first sets the ports of the fragment. It
-            // parks fragments that precede the first fragment of their datagram.
+            // The policer class depends on the ports, so the ports are set first. Fragments that precede their first fragment are parked.
             put(&mut lists.virtual_reassembly, slot);
             continue;
         }

@@ -372,8 +372,7 @@ fn receive_discovery(
             let flags = ndp::Advertised {
                 router: true,
                 solicited: !detection,
-                // A proxy advertisement must not override an advertisement of the target itself, because the target may
-                // return to the link.
+                // A proxy advertisement must not override the target's own advertisement, because the target may return to the link.
                 overriding: ours,
             };
             if ndp::emit_advertisement(packet, link, (target, destination), target, flags)

@@ -57,8 +57,7 @@ pub struct Adjacency {
     port: PortIndex,
     /// Whether the interface has no tags, and this worker has a queue of its port.
     plain: bool,
-    /// Maximum length of an L3 datagram that this worker can send without tags through its own queue; 0 if this worker
-    /// can't send such datagrams.
+    /// Maximum L3 length that this worker can send without tags through its own queue; 0 if it can't send such datagrams.
     direct: u16,
     /// Maximum length of an L3 datagram that this worker can send, with or without tags, through its own queue; 0 if
     /// this worker has no queue of the port.
@@ -87,11 +86,10 @@ impl Adjacency {
     };
 }
 
-/// Mask of a MAC in a word whose lowest byte is the first byte of the MAC.
+/// Mask of a MAC in a word. The lowest byte of the word is the first byte of the MAC.
 const MAC: u64 = (1 << 48) - 1;
 
-/// Cache of the adjacencies that a node uses. The packets of a burst usually have no more next hops than the cache has
-/// entries. Further next hops replace entries.
+/// Cache of the adjacencies that a node uses. If a burst has more next hops than the cache has entries, entries are replaced.
 #[derive(Debug)]
 pub struct AdjacencyCache([Adjacency; CACHE_SIZE]);
 
@@ -231,8 +229,7 @@ impl Adjacency {
         false
     }
 
-    /// Whether this worker can send a packet without tags through its own queue. The packet arrived without tags, and
-    /// its L3 datagram has this length.
+    /// Whether this worker's own queue can send, without tags, a packet that arrived without tags and has this L3 length.
     #[inline(always)]
     pub fn is_direct_for(&self, length: u16) -> bool {
         length <= self.direct
@@ -319,12 +316,10 @@ impl Adjacency {
 impl Adjacency {
     /// Writes the MAC addresses and tags of a frame in a site's session. The frame arrived with this number of tags. It
     /// is sent to its terminal, or, if `upstream` is set, from the site's virtual MAC. The frame is counted as sent
-    /// unless it must still be fragmented. If the headroom is too small for the tags, returns `false` without an
-    /// effect.
+    /// unless it must still be fragmented. If the headroom is too small for the tags, returns `false` without an effect.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        // The header is built in registers, in little-endian words: if the header were in memory, store forwarding
-        // would delay its loads.
+        // The header is built in registers, in little-endian words: if the header were in memory, store forwarding would delay its loads.
         let word = |at: usize| {
             let bytes = self.head.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -402,8 +397,7 @@ fn write_words<const LENGTH: usize>(frame: &mut [u8], words: &[[u8; 8]; 3]) {
     }
 }
 
-/// Writes the link header of a packet. Puts the packet on the list of its port, or of the worker that has a queue of
-/// the port.
+/// Writes the link header of a packet. Puts the packet on the list of its port, or of the worker that has a queue of the port.
 #[inline(always)]
 pub fn send(
     way: &mut Adjacency,
@@ -468,8 +462,7 @@ pub fn output(
     as_it_is(packet, hop, exit)
 }
 
-/// Exit of a frame that already has its link header, through the interface of a hop. The frame is counted as sent if
-/// this worker transmits it.
+/// Exit of a frame with a finished link header, through the hop's interface. Counts the frame if this worker transmits it.
 pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
         return OutputResult::Drop(Own::InterfaceGone);

@@ -41,7 +41,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Parses slots whose packets were all received on `port`.
+/// Parses slots with packets that were all received on `port`.
 pub fn parse(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -170,8 +170,7 @@ fn parse_those(
     }
 }
 
-/// Fast path for plain packets (without options, not fragmented) of subscribers' sites, on a port with their access
-/// interface or their public interface.
+/// Fast path for plain packets (unfragmented, no options) on a port with an access or public interface of subscribers' sites.
 struct Sites<'c> {
     interface: &'c Interface,
     sites: &'c SiteClassifier,
@@ -238,8 +237,7 @@ impl<'c> Sites<'c> {
             interface: self.tally.interface,
             ..Meta::default()
         };
-        // On a shared port, the tags may belong to another interface, so the site is looked up here. Otherwise session
-        // lookup finds the site.
+        // On a shared port, the tags may belong to another interface, so the site is looked up here, before session lookup.
         if self.shares_port && self.sites.context(meta.interface, &layers, frame).is_none() {
             return false;
         }
@@ -333,8 +331,7 @@ impl Tagged {
         }
     }
 
-    /// Classifies a plain packet. If its tags belong to no interface, or if the packet isn't plain, returns `false`
-    /// without an effect.
+    /// Classifies a plain packet. If its tags belong to no interface, or if the packet isn't plain, returns `false` without an effect.
     #[inline(always)]
     fn take(
         &mut self,
@@ -425,8 +422,7 @@ fn tags(frame: &[u8]) -> Option<u64> {
     }
 }
 
-/// Parses a packet that none of the fast paths can process. `untagged` is the interface of untagged frames on the
-/// packet's port.
+/// Parses a packet that none of the fast paths can process. `untagged` is the interface of untagged frames on the packet's port.
 #[inline(never)]
 pub(super) fn parse_other(
     slot: BufferIndex,
@@ -517,9 +513,8 @@ pub(super) fn parse_other(
     }
 }
 
-/// Whether a frame has a priority tag that must be popped. A priority tag before two other tags must be popped. If
-/// sites exist, every priority tag must be popped, because sites are identified by their tags. Otherwise the priority
-/// tag stays in the frame, and its priority is forwarded.
+/// Whether a frame has a priority tag to pop: a priority tag before two other tags, or any priority tag if sites exist,
+/// because tags identify sites. Other priority tags stay in the frame, and their priority is forwarded.
 #[inline(always)]
 fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {
@@ -531,9 +526,8 @@ fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     }
 }
 
-/// Pops the first priority tag. If sites exist, also pops priority tags before, between and after the tags of a site,
-/// because an access switch pushes its tag in front of the customer's priority tag. At most four priority tags are
-/// popped; a frame with more priority tags is rejected.
+/// Pops the first priority tag. If sites exist, also pops priority tags before, between and after the tags of a site, because an access
+/// switch pushes its tag before the customer's priority tag. Pops at most four tags, and rejects a frame with more priority tags.
 #[cold]
 fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     vlan::pop_priority(packet);
@@ -550,8 +544,7 @@ fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     }
 }
 
-/// Whether a packet is addressed to a local tunnel endpoint, or is an ICMP error for a packet that the endpoint sent.
-/// Outer packets have no session.
+/// Whether a packet belongs to a local tunnel endpoint: an outer packet or an ICMP error for one. Outer packets have no session.
 #[inline(always)]
 fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
     snapshot.tunnels.end_in(interface.router)
@@ -567,8 +560,7 @@ fn is_for_inspection(snapshot: &Snapshot, meta: &Meta, fault: Fault) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
 }
 
-/// Completes an offloaded checksum. The transmitting NIC must not compute the checksum again, because the NIC would
-/// include the finished checksum in the sum.
+/// Completes a partial checksum. If the NIC computed the checksum again, it would include the finished checksum in the sum.
 pub(super) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &NodeContext<'_, '_>) {
     validity::complete_checksum(packet.bytes_mut(), layers);
     packet.set_checksums(Checksums::Vouched);
@@ -702,8 +694,7 @@ pub(super) struct ReceiveTally {
 }
 
 impl ReceiveTally {
-    /// Starts counting on a port. Packets that belong to no interface are counted for the port's untagged interface, or
-    /// for its first VLAN interface.
+    /// Starts on a port. Packets of no interface are counted for the port's untagged interface, or for its first VLAN interface.
     pub fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
         let snapshot = ctx.snapshot;
         let untagged = snapshot.untagged.get(port as usize).copied().flatten();

@@ -1,5 +1,4 @@
-//! revalidate: decides again about sessions of an older snapshot. A session keeps its translation if the new snapshot
-//! permits it.
+//! revalidate: decides again about sessions of an older snapshot. A session keeps its translation if the new snapshot permits it.
 
 use sluice_filter::{SessionApplication, SessionMarking, TrafficClass};
 use sluice_inspect::applications::ProtocolPair;
@@ -138,8 +137,7 @@ pub enum ApplicationCheck {
     Again,
 }
 
-/// Applies the filter's result for the application of a session: later packets of the session are dropped, or no longer
-/// dropped.
+/// Applies the filter's result for the application of a session: later packets of the session are dropped, or no longer dropped.
 pub fn follow_application<F: Family>(
     shard: &mut Shard<'_>,
     index: RecordIndex,
@@ -235,8 +233,7 @@ fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gene
     snapshot.route_changes.since(generations).is_none_or(concern)
 }
 
-/// For each direction of a session: its adjacency, and the untranslated source and destination address of its route
-/// lookup.
+/// For each direction of a session: its adjacency, and the untranslated source and destination address of its route lookup.
 #[inline(always)]
 fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address; 2]); 2] {
     let (client, server) = (session.forward().source(), session.reverse().source());
@@ -252,8 +249,7 @@ fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot, from: F::
     snapshot.lookup::<F>(snapshot.router_of(session.interface()), from)
 }
 
-/// Whether a session is unaffected by all changes since it was decided. The result `true` is exact; `false` may be a
-/// false negative.
+/// Whether a session is unaffected by all changes since it was decided. The result `true` is exact; `false` may be a false negative.
 #[inline(always)]
 pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -275,8 +271,7 @@ pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwar
             || is_as_ruled::<F>(session, snapshot, forwarding, generations))
 }
 
-/// Whether both directions of a session still have a valid path: each adjacency matches the routes or is a terminal,
-/// and source validation still accepts the session's packets.
+/// Whether both adjacencies of a session match the routes or are terminals, and source validation accepts the session's packets.
 fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()
@@ -353,7 +348,7 @@ fn is_as_ruled<F: Family>(
     }
 }
 
-/// Sets the mark and the class that rules determine for a session whose application is now known.
+/// Sets the mark and the class that rules determine for a session after its application is known.
 fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: SessionMarking) {
     if let Some(marks) = snapshot.marks.as_deref() {
         marks.set::<F>(shard.number, index, marking.mark);
@@ -496,8 +491,7 @@ fn keeps<F: Family>(
     })
 }
 
-/// The adjacency of a session: the present adjacency, if the route still includes it; otherwise the adjacency that the
-/// route now selects.
+/// The adjacency of a session: the present adjacency, if the route still includes it; otherwise the adjacency that the route now selects.
 fn keep<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -512,8 +506,7 @@ fn keep<F: Family>(
     }
 }
 
-/// The adjacency of answers according to the present routes. If answers have no route, the result is the decision for
-/// them.
+/// The adjacency of answers according to the present routes. If answers have no route, the result is the decision for them.
 fn reverse_adjacency<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,

@@ -418,8 +418,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         },
         false => None,
     };
-    // These checks precede all changes of the packet, because a packet that fails a check is answered or parked as it
-    // was received.
+    // These checks precede all changes of the packet, because a packet that fails a check is answered or parked as it was received.
     let next = if SITES { hop.without_terminal() } else { hop };
     let Some(way) = adjacencies.of(next, exit) else {
         if hop.is_bridge() {

@@ -45,8 +45,8 @@ impl AdjacencyIndex {
         let is_one = self.neighbour() & Self::TERMINAL != 0 && self.neighbour() != Self::BRIDGED;
         (is_one && self.interface() < Self::MAX_INTERFACES).then_some(self.neighbour() & !Self::TERMINAL)
     }
-    /// Number of the terminal if the terminal bit is set. Some other adjacencies have the terminal bit, too, so the result
-    /// is only a hint.
+    /// Number of the terminal if the terminal bit is set. Adjacencies of some other kinds also have this bit, so the
+    /// result is only a hint.
     #[inline(always)]
     pub fn terminal_bits(self) -> Option<u32> {
         (self.0 & Self::TERMINAL != 0).then_some(self.0 & (Self::TERMINAL - 1))

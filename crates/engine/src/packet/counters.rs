@@ -252,7 +252,7 @@ counters! {
         pub inspected: Counter,
         /// Packets that bypassed inspection, by cause in the order of [`Skipped::ALL`].
         pub bypassed: [Counter; Skipped::ALL.len()],
-        /// Fragments that wait for the rest of their datagram before they are inspected (gauge).
+        /// Fragments that are parked until their datagram is complete and can be inspected (gauge).
         pub inspection_waiting: Counter,
         /// Number of times that inspection overloaded the worker.
         pub overloads: Counter,
@@ -260,15 +260,15 @@ counters! {
         pub overloaded: Counter,
         /// Bytes that inspection has searched.
         pub searched: Counter,
-        /// TCP segments whose urgent pointer inspection cleared.
+        /// TCP segments in which inspection cleared the urgent pointer.
         pub urgent_cleared: Counter,
-        /// Sessions whose inspection ended early, because inspection found them clean or because of a policy.
+        /// Sessions for which inspection ended early, because it found them clean or because of a policy.
         pub left: Counter,
         /// Results of application identification, in the order of [`OUTCOMES`].
         pub applications: [Counter; OUTCOMES.len()],
-        /// Sessions whose application is being identified now (gauge).
+        /// Sessions that are being identified now (gauge).
         pub applications_sought: Counter,
-        /// Sessions whose identification was aborted, because their shard moved to another worker.
+        /// Sessions for which identification was aborted, because their shard moved to another worker.
         pub applications_moved: Counter,
         /// Sessions by the number of their application; 0 for unknown applications.
         pub recognised: Box<[Counter]>,

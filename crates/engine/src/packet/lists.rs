@@ -24,7 +24,7 @@ const _: () = assert!(BURST_BUFFERS == u128::BITS as usize);
 /// Packets of sessions, each with its session and direction.
 pub type SessionPackets = ArrayVec<(BufferIndex, RecordIndex, Direction), BURST_BUFFERS>;
 
-/// Packets whose next hop is not resolved, each with the neighbour to resolve.
+/// Packets with an unresolved next hop, each with the neighbour to resolve.
 pub type UnresolvedPackets = ArrayVec<(BufferIndex, UnresolvedNeighbour), BURST_BUFFERS>;
 
 /// Packets that will be answered with an ICMP error, each with the error and the drop reason.

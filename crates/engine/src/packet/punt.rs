@@ -92,7 +92,7 @@ impl PuntClass {
     }
 }
 
-/// Multicast groups whose packets a host receives.
+/// Multicast groups that a host receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multicast {
     /// Link-local groups: 224.0.0.0/24, ff02::/16 except neighbour discovery, and broadcast DHCP.

@@ -14,7 +14,7 @@ pub enum Task {
     Cut(BufferIndex, AdjacencyIndex),
     /// Send a neighbour request to the link, or a probe to the neighbour.
     Ask {
-        /// The neighbour whose MAC is requested.
+        /// Neighbour to resolve.
         neighbour: NeighbourIndex,
         /// Whether the MAC is known, so that the request is a unicast probe.
         probe: bool,

@@ -103,8 +103,7 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
             .any(|other| other < core && topology.are_siblings(*core, *other))
     };
     let single: Vec<Core> = near.iter().copied().filter(|core| !is_second(core)).collect();
-    // Placements with fewer cores are included, because they may give the same rate, and because stages may run on
-    // hyperthreads of one core.
+    // Fewer cores may give the same rate, and stages may run on hyperthreads of one core, so fewer cores are included.
     let counts = (2..=near.len()).filter(|&count| is_listed(count) || count == single.len() || count == near.len());
     for count in counts {
         pipelines(&near[..count], load, &mut found);
@@ -170,8 +169,8 @@ mod tests {
     use super::super::{DeviceSite, Site};
     use super::*;
 
-    /// A machine whose sockets have two caches; each cache has two cores with two hyperthreads. Numbers are as in Linux, with the
-    /// second hyperthreads last.
+    /// A machine with two caches per socket. Each cache has two cores with two hyperthreads. Numbers are as in Linux,
+    /// with the second hyperthreads last.
     fn machine(sockets: u16) -> Topology {
         let physical = 4 * sockets;
         let site = |core: Core| Site {
@@ -234,8 +233,7 @@ mod tests {
         // divisions into three stages, and one for four stages. The same formula gives the numbers for 2 and 3 cores.
         let found = candidates(&[0, 1, 2, 3], &Topology::flat(4), &Load::even(16));
         let onwards = 3 + (3 * 2 + 3) + (3 * 3 + 3 * 3 + 1);
-        // Placements with transmission on the receiving cores: 2 divisions into 3 stages, and one division into 4
-        // stages.
+        // Placements with transmission on the receiving cores: 2 divisions into 3 stages, and one division into 4 stages.
         let there_and_back = 2 + (2 * 2 + 1) + (2 * 3 + 3);
         assert_eq!(4 + onwards + there_and_back, found.len());
     }

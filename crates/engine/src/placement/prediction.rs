@@ -99,8 +99,7 @@ impl Prediction {
         self.workers.get(self.busiest)
     }
 
-    /// Fraction of a worker's time that is used at a rate in packets per second. The busiest worker reaches the
-    /// fraction 1 at its maximum rate.
+    /// Fraction of a worker's time that is used at a rate in packets per second; 1 for the busiest worker at its maximum rate.
     pub fn busy(&self, worker: &WorkerLoad, hz: f64, rate: f64) -> f64 {
         worker.cycles() * rate / hz.max(1.0)
     }
@@ -135,8 +134,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds the cycles for handing a fraction of the packets from one worker to another worker, which continues with
-    /// `part`.
+    /// Adds the cycles for handing a fraction of the packets from one worker to another worker, which continues with `part`.
     fn give(&mut self, from: Core, to: Core, part: Part, share: f64) {
         if from == to {
             return;
@@ -151,8 +149,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds the cycles for handing all packets from their present workers to new workers. Each present worker hands
-    /// packets to all new workers in proportion.
+    /// Adds the cycles for handing all packets to new workers. Each present worker hands packets to all new workers in proportion.
     fn spread(&mut self, from: &[At], to: &[At], part: Part) {
         for &(giver, given) in from {
             for &(taker, taken) in to {
@@ -161,8 +158,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds the cycles for buffers that return from transmitting to receiving workers. Every pair of workers exchanges
-    /// buffers in proportion.
+    /// Adds the cycles for buffers that return from transmitting to receiving workers, for every pair of workers in proportion.
     fn back(&mut self, received: &[At], sent: &[At]) {
         for &(receiver, brought) in received {
             for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {
@@ -191,12 +187,10 @@ fn to_queues(at: &[At], queues: usize) -> Vec<At> {
 
 /// Predicts the performance of a placement on a machine with a clock of `hz` cycles per second.
 ///
-/// The cycles of a worker per offered packet are the sum of the costs of its parts, weighted by its fraction of the
-/// packets, and the costs of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up
-/// to `hz`.
+/// The cycles of a worker per offered packet are the sum of the costs of its parts, weighted by its fraction of the packets,
+/// and the costs of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
 ///
-/// With assistance, receiving workers take over the fraction of sessions that balances their load with the load of the
-/// session workers.
+/// With assistance, receiving workers take over the fraction of sessions that balances their load with the load of the session workers.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let with = |assisted| spent(placement, assisted, costs, topology, load, hz);
     if !placement.assists() {
@@ -357,8 +351,7 @@ mod tests {
         };
         let prediction = predict(&all(2), &costs, &Topology::flat(2), &load, HZ);
         let first = prediction.workers[0];
-        // The first worker receives, parses and sends all packets and has half of the sessions. The second worker has
-        // the other half of the sessions.
+        // The first worker receives, parses and sends all packets. Each of the two workers has half of the sessions.
         assert_eq!([10.0, 10.0, 30.0, 20.0], first.parts);
         assert_eq!((10.0, 10.0), (first.given, first.taken));
         let second = prediction.workers[1];
@@ -440,8 +433,7 @@ mod tests {
             busiest: 1.0,
             ..Load::even(16)
         };
-        // Four workers are not faster than one worker, because the busiest shard limits the rate. In a pipeline, the
-        // worker of the busiest shard has fewer parts.
+        // Four workers are not faster than one, because the busiest shard limits the rate. In a pipeline, its worker has fewer parts.
         assert_eq!(rate(&all(1), &costs, &load), rate(&all(4), &costs, &load));
         let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![2]]).unwrap();
         assert!(rate(&pipeline, &costs, &load) > 1.5 * rate(&all(4), &costs, &load));
@@ -467,14 +459,11 @@ mod tests {
             let prediction = predict(placement, &costs, &Topology::flat(2), &Load::even(1024), HZ);
             [0, 1].map(|place| (prediction.workers[place].cycles() * 10.0).round() / 10.0)
         };
-        // A hand-over costs 20 cycles on each worker: 10 + 10 + 20 + 20 + 20 on the receiving worker, and 20 + 100 + 20
-        // on the session worker.
+        // A hand-over costs 20 cycles per worker: 10 + 10 + 20 + 20 + 20 on the receiving worker, 20 + 100 + 20 on the session worker.
         assert_eq!([80.0, 140.0], cycles(&sends));
-        // If the fraction x of the sessions is taken over, the cycles are 80 - 40 x + 100 x and 140 - 140 x, so x =
-        // 0.3.
+        // If the fraction x of the sessions is taken over, the cycles are 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
         assert_eq!([98.0, 98.0], cycles(&sends.with_assist().unwrap()));
-        // Without assistance, the cycles are 10 + 10 + 20 and 20 + 100 + 20. With assistance, they are 40 - 20 x + 120
-        // x and 140 - 140 x, so x = 100 / 240.
+        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20 cycles. With it: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
         assert_eq!([40.0, 140.0], cycles(&inspects));
         assert_eq!([81.7, 81.7], cycles(&inspects.with_assist().unwrap()));
     }

@@ -82,8 +82,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn refreshes(&self, direction: Direction) -> bool {
         self.verdict().bound.refreshes(direction)
     }
-    /// The interface on which packets of a direction arrive, or [`BoundInterfaces::NONE`] if every packet of the
-    /// direction must pass source validation.
+    /// Interface on which packets of a direction arrive; [`BoundInterfaces::NONE`] if every packet must pass source validation.
     #[inline(always)]
     fn bound_interface(&self, direction: Direction) -> u16 {
         self.verdict().bound.interface(direction)
@@ -150,8 +149,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             inspect: 0,
             bound: BoundInterfaces::new(
                 parts.protocol,
-                // Reverse packets arrive on the interface through which forward packets leave. The reverse direction of
-                // a hairpinned flow is not bound to an interface.
+                // Reverse packets arrive on the egress interface of forward packets. A hairpinned flow's reverse direction is not bound.
                 [parts.interface, parts.hops[0].interface() as u16],
                 [Direction::Forward, Direction::Reverse]
                     .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
@@ -339,8 +337,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         if Self::IS_V6 {
             high >> 56 == 0xff
         } else {
-            // Addresses of 240.0.0.0/4 are unicast, except the limited broadcast address. These unicast addresses are
-            // used only if they are configured for hosts.
+            // 240.0.0.0/4 is unicast except the limited broadcast address. Its addresses are used only if they are configured for hosts.
             low as u32 >= 0xe000_0000 && ((low as u32) < 0xf000_0000 || low as u32 == u32::MAX)
         }
     }

@@ -22,8 +22,9 @@
 //! are therefore independent of the number of workers.
 //!
 //! Datagrams from outside keep their IP ID. Their sender has numbered all datagrams to one outside address, so the IP
-//! IDs of datagrams to one inside host are also different. An ICMP error quotes the IP ID that was sent outside, not
-//! that of the inside host: hosts match errors by addresses and ports, and the gateway doesn't store earlier IP IDs.
+//! IDs of datagrams to one inside host are also different. An ICMP error quotes the IP ID that the gateway sent, not
+//! the IP ID that the inside host sent: hosts match errors by addresses and ports, and the gateway doesn't store
+//! earlier IP IDs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -125,8 +125,7 @@ impl Assist {
 
     /// Records that a shard starts to move. Returns `false` if assistance is paused, so that the shard must not move.
     pub(crate) fn depart(&self) -> bool {
-        // This call and a concurrent pause both write before they read, so at least one of the two sees the write of
-        // the other.
+        // This call and a concurrent pause both write before they read, so at least one of the two sees the write of the other.
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let may = self.paused.load(Ordering::SeqCst) == 0;
         if !may {
@@ -154,8 +153,7 @@ impl Assist {
 
     /// Records the current round of each worker. Called after the publication of a change that all workers must see.
     pub(crate) fn observe_rounds(&self, rounds: &mut [u64]) {
-        // If a worker starts a round concurrently, either this thread reads the new round number, or that round sees
-        // the published change.
+        // If a round starts concurrently, this thread reads the new round number, or that round sees the published change.
         fence(Ordering::SeqCst);
         for (post, rounds) in self.posts.iter().zip(rounds) {
             *rounds = post.rounds.load(Ordering::Acquire);

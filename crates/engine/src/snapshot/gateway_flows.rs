@@ -18,7 +18,7 @@ pub struct GatewayFlows {
     pub begun: FlowSet,
     /// Flows that rules have accepted.
     pub admitted: FlowSet,
-    /// Fragmented datagrams whose first fragment has passed.
+    /// Fragmented datagrams after their first fragment has passed.
     pub datagrams: FlowSet,
 }
 

@@ -34,7 +34,7 @@ pub struct Link {
     pub port: PortIndex,
     /// Maximum length of an L3 datagram. For a tunnel, this length is an upper bound.
     pub mtu: u16,
-    /// Whether the interface is a tunnel, whose path MTU may be lower than `mtu`.
+    /// Whether the interface is a tunnel. The path MTU of a tunnel may be lower than `mtu`.
     pub tunnel: bool,
     /// Whether each worker has its own transmit queue of the port.
     pub queued: bool,

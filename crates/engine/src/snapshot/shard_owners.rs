@@ -95,8 +95,7 @@ impl<'m> ShardExchange<'m> {
     /// Number of packets that a worker takes from its rings until all earlier packets are processed, if no ring
     /// contained more than `packets` packets.
     pub(crate) fn of_waiting(&self, packets: usize) -> usize {
-        // The worker reads the rings round-robin, one burst from each ring, and an incomplete burst counts as a full
-        // burst.
+        // The worker reads the rings round-robin, one burst from each ring, and an incomplete burst counts as a full burst.
         self.rings * packets.min(self.ring).next_multiple_of(BURST_SIZE)
     }
 
@@ -121,8 +120,7 @@ mod tests {
 
     #[test]
     fn rings_of_no_whole_batches_are_through_after_as_many_turns_as_begun_batches() {
-        // Seven rings with 100 packets each need two bursts per ring. After 700 packets, which are 11 bursts, only four
-        // of the seven rings have been read twice.
+        // Seven rings with 100 packets each need 14 bursts. After 700 packets, or 11 bursts, only four rings have been read twice.
         assert_eq!(7 * 2 * BURST_SIZE, ShardExchange::new(1, 7, 100).in_rings());
         assert_eq!(3 * 1024, ShardExchange::new(1, 3, 1024).in_rings());
         assert_eq!(3 * BURST_SIZE, ShardExchange::new(1, 3, 1024).of_waiting(1));

@@ -94,8 +94,8 @@ impl<A: Address> TranslationTargets<A> {
             .any(|range| (range.2..=range.3).contains(&end.1))
     }
 
-    /// The endpoint whose address determines the shard of a flow, if the other endpoint is a translation target. The
-    /// order of the arguments doesn't change the result.
+    /// The endpoint that determines the shard of a flow, if the other endpoint is a translation target. The order of
+    /// the arguments doesn't change the result.
     #[inline]
     pub fn client(&self, context: Context, one: End<A>, other: End<A>) -> Option<A> {
         match (self.has(context, one), self.has(context, other)) {

@@ -36,7 +36,7 @@ pub fn from_workers(
         let packet = &mut batch.packets[slot];
         let place = slot as BufferIndex;
         let note = HandOffNote::unpack(words);
-        // Fast path for plain IPv4 packets whose session this worker owns.
+        // Fast path for plain IPv4 packets of sessions that this worker owns.
         if let Some(note) = &note
             && note.stage == EntryPoint::Session
             && let Some(layers) = packet

@@ -280,8 +280,7 @@ impl<'m> Worker<'m> {
         if !is_settled || !work.shared.depart() {
             return work.judge.is_refused(now.nanoseconds);
         }
-        // The snapshot may have changed since the request, so the migration is checked again. The snapshot can't change
-        // during the move.
+        // The snapshot may have changed since the request, so the migration is checked again. The snapshot can't change during the move.
         let ask = AssistRequest { what, shard, by: own };
         let shared = work.shared.clone();
         (work.queried, work.is_answered) = (Some((ask, whom)), false);
@@ -335,8 +334,8 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Number of packets that the rest of a time slice permits, according to the cost per packet of the last burst. At
-/// least one packet per round is processed, so that every queued packet is eventually processed.
+/// Number of packets that fit in the remaining time slice, according to the cost per packet of the last burst. At least
+/// one packet per round is processed, so that every queued packet is eventually processed.
 fn portion(left: u64, cost: u64, is_first: bool) -> usize {
     let fitting = match left.checked_div(cost) {
         Some(fitting) => usize::try_from(fitting).unwrap_or(BURST_SIZE),

@@ -34,8 +34,7 @@ impl Worker<'_> {
         };
         state.migrating.follow(&mut state.shards, snapshot);
         state.migrating.advance(&mut state.shards, snapshot, &tools);
-        // One shard is served per round. A busy shard is served again in the next round, but not in the third, so that
-        // other shards are served.
+        // One shard is served per round. A busy shard is served in at most two consecutive rounds, so that other shards are served.
         let count = state.shards.len();
         self.is_behind = false;
         let mut looked_at = None;
@@ -84,8 +83,7 @@ impl Worker<'_> {
         if actions.remaining_capacity() >= 2 * BUDGET {
             writer.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
-        // Only advertising interfaces are checked, because this code runs in every round, and there may be thousands of
-        // interfaces.
+        // Only advertising interfaces are checked, because this code runs in every round, and there may be thousands of interfaces.
         for &number in snapshot.advertising.iter() {
             let advertise = snapshot.interface(number).and_then(|interface| interface.advertise);
             let times = owner.advertise_at.get_mut(usize::from(number));

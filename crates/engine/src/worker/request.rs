@@ -334,8 +334,8 @@ pub enum Request {
     /// Send an echo request. If the gateway's neighbour is not resolved, the worker refuses the request and starts the
     /// resolution. Workers other than the owner worker refuse the request.
     Probe(Probe),
-    /// Reopen a port whose device was attached or detached, and start or stop receiving from it. The worker refuses the
-    /// request while a shard moves.
+    /// Reopen a port after its device was attached or detached, and start or stop receiving from the port. The worker
+    /// refuses the request while a shard moves.
     RenewPort {
         /// The port to reopen.
         port: PortIndex,

@@ -203,8 +203,7 @@ fn filter_query<F: Family>(
         &way.translated(F::tuple(key)),
         way.outgoing(),
     );
-    // A packet that waits for a neighbour is filtered and counted when it is unparked. The packet is parked only if it
-    // would pass the filter.
+    // A packet that waits for a neighbour is filtered and counted when it is unparked. It is parked only if it would pass the filter.
     let waits = matches!(plan, FlowDecision::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header);
     (!waits).then_some(header)
 }

@@ -117,8 +117,7 @@ impl<F: Family> NewFlows<F> {
                     }
                 }
                 Err(refusal) => {
-                    // Within one burst, both endpoints may send a first packet: a packet of the other endpoint has
-                    // already created this session.
+                    // Both endpoints may send a first packet within one burst, and the other endpoint has already created this session.
                     let known = F::table_ref(shard).find(hash, key).is_some();
                     release::<F>(ctx, meta, key, &decided);
                     holds.release(ctx.forwarding, &translation.hops);

@@ -1,4 +1,4 @@
-//! Selection of another port for a session whose reverse key equals that of an existing session.
+//! Selection of another port for a session, if an existing session has the same reverse key.
 
 use sluice_nat::bindings::PortRequest;
 use sluice_nat::decision::NewSource;
@@ -76,8 +76,7 @@ pub(super) fn insert_with_other_source_port<F: Family>(
     (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
 ) -> Result<RecordIndex, Refusal> {
     let (forward, protocol, old) = (*session.forward(), session.protocol(), session.nat());
-    // The addresses of an untranslated session can't be changed. The conflicting session may also be the one of this
-    // flow, created by another packet of the batch.
+    // The addresses of an untranslated session can't change. An earlier packet of the batch may also have created this session.
     let is_open = F::table_ref(shard)
         .find(hash, &session.key(Direction::Forward))
         .is_some();

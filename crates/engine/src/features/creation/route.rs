@@ -94,7 +94,7 @@ pub fn choose_host<F: Family>(
     }
 }
 
-/// Looks up the route of a flow whose destination rules have been matched.
+/// Looks up the route of a flow after its destination rules were matched.
 pub(super) fn route_flow<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -227,7 +227,7 @@ pub fn refused<F: Family>(reason: sluice_route::Reason) -> FlowDecision<F> {
     }
 }
 
-/// The decision for a flow whose route is known and whose source rules have been matched.
+/// The decision for a flow, after its route was looked up and its source rules were matched.
 pub(super) fn complete<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,

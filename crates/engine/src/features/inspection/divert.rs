@@ -1,4 +1,4 @@
-//! Diversion of packets whose sessions are inspected, identified or denied, before the packets are translated.
+//! Diversion of packets of inspected, identified or denied sessions before the packets are translated.
 
 use sluice_inspect::Skipped;
 use sluice_table::flow::RecordIndex;
@@ -32,8 +32,7 @@ pub fn divert<F: Family>(
     let inspect = session.inspect();
     let passed = lists.was_inspected(slot);
     if let InspectState::Denied(with) = inspect {
-        // The session of a denied flow is refreshed, so that the flow is not decided again while its packets still
-        // arrive.
+        // The session of a denied flow is refreshed, so that the flow is not decided again while its packets still arrive.
         if session.refreshes(direction) && !layers.flags.has(Flags::ICMP_ERROR) {
             session.track_mut().last_seen = now.stamp();
         }

@@ -14,7 +14,8 @@ use crate::packet::lists::SessionPackets;
 use crate::session::family::{Family, Session};
 use crate::session::shard::Shard;
 
-/// Number of cache lines of a packet that are prefetched. The packet is read sequentially, so the hardware prefetches the rest.
+/// Number of cache lines of a packet that are prefetched. The packet is read sequentially, so the hardware prefetches
+/// the later lines.
 const LINES: usize = 4;
 
 /// Shard and flow of each packet of a burst; `None` for packets without a flow.

@@ -156,8 +156,7 @@ impl Reassembly {
         }
         let others = self.tags.iter().zip(&self.entries).enumerate();
         let others = others.filter(|(_, (tag, entry))| **tag != 0 && entry.key != *key);
-        // A refused datagram uses no bytes. It is kept until its entry is needed, so that its further fragments are
-        // dropped.
+        // A refused datagram uses no bytes. It is kept until its entry is needed, so that its further fragments are dropped.
         let others = others.filter(|(_, (_, entry))| fits || entry.there > 0);
         let oldest = others.min_by_key(|(_, (_, entry))| entry.until);
         oldest.map(|(place, _)| place as u32)

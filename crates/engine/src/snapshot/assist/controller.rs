@@ -158,7 +158,7 @@ impl Controller {
         chosen.map(|shard| Action::Take(shard, from))
     }
 
-    /// The busiest borrowed shard whose session worker has little load.
+    /// The busiest borrowed shard of a session worker with little load.
     fn surplus(&self, rings: &[(WorkerIndex, usize)], low: usize) -> Option<(u16, WorkerIndex)> {
         let is_idle = |home: WorkerIndex| rings.iter().any(|&(worker, waiting)| worker == home && waiting <= low);
         let idle = self.allocated.iter().filter(|&&(_, home)| is_idle(home));

@@ -115,8 +115,7 @@ impl Chains {
             texts: HashMap::new(),
             tallied: HashMap::new(),
         };
-        // The topological order is built from its end. After the reversal here, a chain precedes the chains at which
-        // its packets continue.
+        // The topological order is built from its end. The reversal puts a chain before the chains at which its packets continue.
         let ordered: Vec<&ChainText> = order.done.iter().rev().copied().collect();
         let mut next = 0;
         for chain in &ordered {

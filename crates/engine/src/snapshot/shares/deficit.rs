@@ -167,8 +167,7 @@ mod tests {
         let wanted: u64 = all.iter().map(|one| one.1).sum();
         let all_dealt: u64 = sums.iter().sum();
         prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
-        // A claimant with unmet demand has received, including its credit, at least as many units per weight as every
-        // other claimant.
+        // A claimant with unmet demand has received, including its credit, at least as many units per weight as every other claimant.
         for (((sum, credit), (weight, wants)), cut) in sums.iter().zip(&credits.0).zip(all).zip(&cut) {
             for (other, (others, _)) in sums.iter().zip(all) {
                 let is_sated = *sum + 2 >= wants * ROUNDS || *cut;
