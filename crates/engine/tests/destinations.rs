@@ -146,8 +146,8 @@ fn other_interfaces_and_rules_of_an_address_are_not_the_rules_of_any() {
     assert_ne!(v4(HOST), source.ip().to_bits());
 }
 
-/// The rule redirects DNS queries of hosts to the operator's resolver. The resolver is either outside or inside. For an
-/// outside resolver, the source of queries is translated.
+/// The rule redirects DNS queries of hosts to the operator's resolver. The resolver is outside in one case, and inside
+/// in the other case. For an outside resolver, the source of queries is translated.
 #[test]
 fn rule_of_an_inside_interface_leads_hosts_elsewhere_and_their_answers_back() {
     let (server, server_mac) = ("192.168.1.53", [2, 0, 0, 0, 1, 53]);

@@ -184,7 +184,8 @@ fn flood_of_arp_leaves_other_interfaces_and_answers_to_the_gateway_what_they_nee
     }
 }
 
-/// Unconfirmed neighbours, which any host can announce, are evicted in favour of requested ones.
+/// Unconfirmed neighbours, which any host can announce, are evicted in favour of neighbours that the gateway has
+/// requested.
 #[test]
 fn neighbours_that_nobody_has_confirmed_give_way() {
     let mut rig = Rig::new(Plan {

@@ -146,7 +146,7 @@ pub struct ControlPlane {
     conflicts: Arc<Conflicts>,
     /// Capacity of each shard for allocations of IPv4 and IPv6 pools.
     room: [Capacity; 2],
-    /// The previous port layouts. They are kept here so that the control thread, not a worker, frees their memory.
+    /// The previous port layouts. The control plane keeps them, so that the control thread and not a worker frees their memory.
     before: PortLayouts,
     /// How often the link of each interface has come up.
     ups: Arc<[AtomicU32]>,
@@ -522,7 +522,7 @@ impl ControlPlane {
         rule.v6.iter().for_each(|rule| filter::mark::<V6>(six, rule));
     }
 
-    /// Replaces the filters. The new filters must equal the newest ones, except for rules that are also passed to [`ControlPlane::filter_changed`].
+    /// Replaces the filters. They may differ from the newest filters only in rules that are passed to [`ControlPlane::filter_changed`].
     pub fn replace_filter(&mut self, filters: Arc<Filters>) {
         let mut snapshot = self.snapshot.current().clone();
         if !snapshot.routers.iter().any(|router| router.filters) {

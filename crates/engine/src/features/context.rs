@@ -137,9 +137,9 @@ impl Revalidations {
         }
     }
 
-    /// Whether the burst revalidates the session of a packet, if the session was decided under an older snapshot. Once
-    /// the first packet of a session was admitted without revalidation, all its packets in the burst are admitted, so
-    /// that they keep their order.
+    /// Whether the burst revalidates the session of a packet, if the session was decided under an older snapshot. If
+    /// the first packet of a session was admitted without revalidation, all packets of the session in the burst are
+    /// admitted, so that the packets keep their order.
     #[inline]
     pub fn admit(&mut self, shard: u16, index: RecordIndex, generation: u32) -> bool {
         let is_older = |overdue: u32| (generation.wrapping_sub(overdue) as i32) < 0;

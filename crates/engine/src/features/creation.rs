@@ -10,8 +10,9 @@
 //! Hairpinning ([`hairpin`]) and subscribers' sites ([`super::sites`]) have variants of these steps. [`decide()`]
 //! executes the first three steps for a single flow, to revalidate a session of an older snapshot.
 //!
-//! The result equals that of creating the sessions one by one in packet order: the first packet of a flow creates the
-//! session, and ports are allocated in packet order. The division of packets into batches doesn't change the result.
+//! The result equals the result of creating the sessions one by one in packet order: the first packet of a flow creates
+//! the session, and ports are allocated in packet order. The division of packets into batches doesn't change the
+//! result.
 
 mod allocate;
 mod classify;
@@ -103,7 +104,7 @@ pub struct RoutedFlow<F: Family> {
     pub there: ForwardingDecision,
     /// Whether source rules need not be matched.
     pub settled: bool,
-    /// Context of the inside host to which the flow is translated; `None` if it is the context of the flow.
+    /// Context of the inside host to which the flow is translated; `None` if the flow has this context itself.
     pub inside: Option<Context>,
 }
 
@@ -141,8 +142,8 @@ pub enum CreationState<F: Family> {
     Decided,
     /// The flow already has a session.
     Known,
-    /// An earlier packet of the batch belongs to the same flow. The value is the position of the earlier packet's flow,
-    /// and the later packet gets the result of that flow.
+    /// An earlier packet of the batch already belongs to this flow. The value is the position of the earlier packet's
+    /// flow, and the later packet gets the result of that flow.
     Follows(u8),
     /// No session is created, for this reason.
     Refused(Refusal),

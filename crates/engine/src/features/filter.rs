@@ -95,8 +95,8 @@ impl<F: Family> FilterQueries<F> {
     }
 }
 
-/// Evaluates the filter for a single packet. A packet that waits for a neighbour is filtered and counted when it is unparked.
-/// Such a packet is parked only if it would pass the filter.
+/// Evaluates the filter for a single packet. A packet that waits for a neighbour is filtered and counted when it is
+/// unparked. The packet is parked only if it would pass the filter.
 pub fn query<F: Family>(
     exit: &OutputContext<'_>,
     header: &Header<F::Number>,
@@ -284,7 +284,8 @@ fn session_header<F: Family>(
     })
 }
 
-/// Adds the numbers of the MAC addresses to a query. If no rule has MAC addresses, they are not looked up.
+/// Adds the numbers of the MAC addresses to a query. If no rule matches MAC addresses, the MAC addresses are not looked
+/// up.
 #[inline(always)]
 pub fn with_macs<A: Address>(
     snapshot: &Snapshot,

@@ -1,8 +1,8 @@
 //! The input filter: filter rules with `out = "gateway"`, for packets to the gateway itself.
 //!
 //! Packets to the gateway itself have no session. Instead, [`GatewayFlows`] has an entry for each flow that a rule has
-//! accepted, and for each flow that the gateway's own host has started. Packets of such flows pass without an evaluation of
-//! rules, even if the filter for forwarded packets is stateless.
+//! accepted, and for each flow that the gateway's own host has started. Packets of the flows in [`GatewayFlows`] pass
+//! without an evaluation of rules, even if the filter for forwarded packets is stateless.
 
 use sluice_filter::{Field, Filter, Filters, Header, NONE, Reason as Denied};
 use sluice_nat::{TimeoutClass, Tuple};
@@ -122,7 +122,7 @@ fn admit_whole<F: Family>(
     Ok(())
 }
 
-/// Whether the rules would still accept a flow that they accepted before.
+/// Whether the present rules still accept a flow that earlier rules accepted.
 #[cold]
 fn would_begin<F: Family>(
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! Unsolicited SYNs from outside, and the responses to them (RFC 5382, REQ-4).
+//! Unsolicited SYNs from outside, and the answers to these SYNs (RFC 5382, REQ-4).
 //!
 //! An inside host may be about to open the same connection (simultaneous open). An unsolicited SYN is therefore parked
 //! for at least 6 seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender

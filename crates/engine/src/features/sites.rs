@@ -212,8 +212,8 @@ fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> b
     let word = frame.first_chunk().map(|head| u64::from_le_bytes(*head));
     match word {
         Some(word) if (word ^ view.virtual_mac) << 16 == 0 => true,
-        // Senders that resolved the address earlier use the MAC of the interface. Hairpinned packets have the MAC with which they
-        // were received.
+        // Senders that resolved the address earlier use the MAC of the interface. Hairpinned packets keep the
+        // destination MAC of the received frame.
         _ => {
             let own = exit.snapshot.interface(meta.interface).map(|interface| &interface.mac);
             destination == own || meta.origin != Origin::Received

@@ -94,7 +94,7 @@ pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, forwardin
     ];
     ends.into_iter().all(|(direction, tuple)| {
         let number = session.bound_interface(direction);
-        // If packets to the sender leave through the same interface, the route to the sender has already been verified.
+        // If packets to the sender leave through this interface, the route to the sender has already been verified.
         let is_way = session.adjacency(direction.opposite()).interface() == usize::from(number);
         let Some(interface) = snapshot
             .interface(number)

@@ -183,7 +183,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             lists.drop_packet(slot, Own::InterfaceGone);
             continue;
         };
-        // The priority tag precedes the tags of the VLAN. It is popped, so that the frame is forwarded as if it had arrived without one.
+        // The priority tag precedes the tags of the VLAN. The priority tag is popped and not forwarded.
         let outer = vlan::tag(packet.bytes(), 0);
         vlan::pop_priority(packet);
         for _ in &interface.tags {
@@ -399,7 +399,7 @@ fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
     }
 }
 
-/// Whether a frame without its tags exceeds the MTU. Devices drop such frames, some of them without counting.
+/// Whether a frame without its tags exceeds the MTU. Devices drop longer frames, some devices without counting the drops.
 #[cold]
 fn is_too_long(frame: &[u8], mtu: u16) -> bool {
     let tags = (0..).take_while(|&k| vlan::tag(frame, k).is_some()).count();

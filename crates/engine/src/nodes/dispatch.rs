@@ -70,7 +70,7 @@ fn finds_only(ctx: &NodeContext<'_, '_>) -> bool {
 
 macro_rules! dispatch {
     ($($(#[$only:meta])* $kind:ident $node:ident: $list:ty;)+) => {
-        /// All nodes, including inline ones, in the order of the table.
+        /// All nodes, including inline nodes, in the order of the table.
         pub const NODES: &[Node] = &[$($(#[$only])* super::$node::NODE),+];
 
         /// For each node: whether it has its own list of packets. Inline nodes have no list.

@@ -409,7 +409,7 @@ fn receive_discovery(
                 to_daemons
             }
         }
-        // BGP unnumbered discovers its peers by router advertisements, so the routing daemons receive them.
+        // BGP unnumbered discovers its peers by router advertisements, so the routing daemons receive router advertisements.
         Message::RouterAdvertisement { .. } => to_daemons,
     }
 }

@@ -116,7 +116,7 @@ impl AdjacencyCache {
         Some(way)
     }
 
-    /// The cache entry for a next hop, and whether it contains the adjacency of that next hop.
+    /// The cache entry for a next hop, and whether the entry already contains the adjacency of the next hop.
     #[inline(always)]
     pub fn at(&mut self, route: u32) -> (&mut Adjacency, bool) {
         let way = &mut self.0[route as usize % CACHE_SIZE];

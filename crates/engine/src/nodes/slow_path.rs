@@ -121,7 +121,7 @@ fn send_on<F: Family>(
         }
         flows.flows[place].state = CreationState::Decided;
         match flow.decision {
-            // The ICMP error would need a translation, but it quotes a packet of no existing session (RFC 5508, REQ-4 and REQ-5).
+            // The ICMP error would need a translation, but no session exists for the quoted packet (RFC 5508, REQ-4 and REQ-5).
             FlowDecision::Session(_) => lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession),
             FlowDecision::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
                 lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession);

@@ -7,8 +7,8 @@ pub struct AdjacencyIndex(pub u32);
 impl AdjacencyIndex {
     /// The packet has no adjacency.
     pub const NONE: AdjacencyIndex = AdjacencyIndex(u32::MAX);
-    /// The packet is addressed to an inside host by its outside address, so it is translated again (hairpinning; RFC 4787,
-    /// REQ-9).
+    /// The packet is addressed to an inside host by its outside address, so a second translation follows (hairpinning;
+    /// RFC 4787, REQ-9).
     pub const HAIRPIN: AdjacencyIndex = AdjacencyIndex(u32::MAX - 1);
     /// The session has no route at present, or its neighbour is not resolved. The route is looked up again for each
     /// packet.

@@ -4,8 +4,8 @@
 //! until they are disposed of: packets that were received, made, unparked or taken over. The burst buffers are an
 //! ordered list of at most [`BURST_BUFFERS`] buffers, addressed by [`BufferIndex`]. Nodes borrow the burst buffers as
 //! [`Packet`]s; a node chooses the next node of each packet and never owns a buffer. At the end of the burst the worker
-//! disposes of every buffer exactly once: it transmits, frees, parks or hands it over. [`PacketIo::end`] ends the burst
-//! and empties the burst buffers.
+//! disposes of every buffer exactly once: it transmits, frees, parks or hands over the buffer. [`PacketIo::end`] ends
+//! the burst and empties the burst buffers.
 //!
 //! Every method is called once per burst, never per packet. The exceptions are the rare methods `park` and `unpark`.
 

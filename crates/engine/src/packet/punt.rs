@@ -149,7 +149,7 @@ impl Host {
         }
     }
 
-    /// Whether another host has the same settings.
+    /// Whether the settings of another host are equal.
     pub fn is_like(&self, other: &Self) -> bool {
         let settings = |host: &Self| (host.limits, host.multicast, host.interfaces.len());
         settings(self) == settings(other)

@@ -187,8 +187,8 @@ fn to_queues(at: &[At], queues: usize) -> Vec<At> {
 
 /// Predicts the performance of a placement on a machine with a clock of `hz` cycles per second.
 ///
-/// The cycles of a worker per offered packet are the sum of the costs of its parts, weighted by its fraction of the packets,
-/// and the costs of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
+/// The cycles of a worker per offered packet are the costs of its parts, weighted by its fraction of the packets, plus
+/// the costs of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
 ///
 /// With assistance, receiving workers take over the fraction of sessions that balances their load with the load of the session workers.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {

@@ -17,7 +17,7 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// All distances, near ones first.
+    /// All distances, in ascending order.
     pub const ALL: [Distance; 4] = [Self::Core, Self::Cache, Self::Socket, Self::Far];
 
     /// The distance in words.
@@ -51,7 +51,7 @@ pub struct Site {
 pub struct DeviceSite {
     /// Name of the device's interface.
     pub name: String,
-    /// Memory node of the device; `None` for a device without one, such as a virtual device.
+    /// Memory node of the device; `None` for a device without a memory node, such as a virtual device.
     pub node: Option<u16>,
 }
 
@@ -86,7 +86,7 @@ impl Topology {
         self.cores.get(place)
     }
 
-    /// The distance between two cores. Unknown cores are assumed to be in the same socket.
+    /// The distance between two cores. Unknown cores are assumed to share a socket.
     pub fn distance(&self, one: Core, other: Core) -> Distance {
         match (self.site(one), self.site(other)) {
             (Some(one), Some(other)) if one.socket != other.socket => Distance::Far,

@@ -235,7 +235,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn hash_one(hasher: &Hasher, key: &Self::Key) -> u64;
     /// An address as an integer.
     fn number(address: Self::Address) -> Self::Number;
-    /// The addresses as integers. The integers are stored in `numbers`, unless the addresses are integers already.
+    /// The addresses as integers. Addresses that are not integers already are converted into `numbers`.
     fn numbers<'a>(
         addresses: &'a [Self::Address],
         numbers: &'a mut [Self::Number; BURST_BUFFERS],

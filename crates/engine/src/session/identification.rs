@@ -105,7 +105,7 @@ impl std::fmt::Debug for Identification {
 }
 
 impl Identification {
-    /// Creates the state. The control thread calls this, because all memory is allocated here.
+    /// Creates the state. The control thread must call this function, because the function allocates all memory.
     pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
         let capacity = ApplicationCapacity {
             flows: capacity.flows.min(MAX_PENDING),

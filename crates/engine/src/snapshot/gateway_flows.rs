@@ -26,9 +26,9 @@ pub struct GatewayFlows {
 #[derive(Debug)]
 pub struct FlowSet(Box<[[Entry; WAYS]]>);
 
-/// The hash (0 if the entry is free), and a word with the time of the last packet in its high 32 bits and the snapshot
-/// generation in its low 32 bits. A reader that runs concurrently with a writer may see a wrong age of the flow, but
-/// never the data of another flow.
+/// Two words of a flow. The first word is the hash (0 if the entry is free). The second word contains the time of the
+/// last packet in its high 32 bits and the snapshot generation in its low 32 bits. A reader that runs concurrently with
+/// a writer may see a wrong age of the flow, but never the data of another flow.
 type Entry = [AtomicU64; 2];
 
 impl Default for FlowSet {

@@ -1,5 +1,5 @@
-//! Networks of inside hosts, derived from the translation rules. If untranslated flows have sessions, both directions of a flow
-//! must belong to the same shard, independent of the interfaces on which they arrive.
+//! Networks of inside hosts, derived from the translation rules. If untranslated flows have sessions, both directions
+//! of a flow must belong to one shard, whichever interfaces they arrive on.
 
 use sluice_nat::Address;
 use sluice_nat::rule::{DestinationAction, Prefix};

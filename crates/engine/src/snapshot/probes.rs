@@ -106,7 +106,7 @@ impl Probes {
         }
     }
 
-    /// Records the time of an answer. Returns `false` if no such request is pending.
+    /// Records the time of an answer. Returns `false` if no request for this answer is pending.
     pub fn answered(&self, echo: &Echo, now: u64) -> bool {
         let is_it = |slot: &&Slot| slot.data.load(Ordering::Relaxed) == echo.data;
         let found = self.waiting(echo.identifier).find(is_it);

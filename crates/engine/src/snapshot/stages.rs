@@ -2,8 +2,8 @@
 //! workers.
 //!
 //! If all workers have all parts, packets run to completion. If workers have different parts, a packet is handed over
-//! when its worker doesn't have the next part. All hand-offs use the same rings. Each state has a single writer:
-//! sessions belong to the owner of their shard, and a device's queue belongs to one worker.
+//! when its worker doesn't have the next part. Hand-offs for other reasons use the same rings. Each state has a single
+//! writer: sessions belong to the owner of their shard, and a device's queue belongs to one worker.
 
 use crate::packet::io::WorkerIndex;
 use crate::placement::{Core, Part, Placement};

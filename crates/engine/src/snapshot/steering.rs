@@ -1,6 +1,6 @@
-//! Assignment of packets to shards, with the Toeplitz hash by which NICs select queues (RSS). If the NIC supports it, a
-//! packet arrives in the queue of the worker that owns its shard. If the NIC doesn't support the hash, the receiving
-//! worker computes the hash and hands the packet off.
+//! Assignment of packets to shards, with the Toeplitz hash by which NICs select queues (RSS). If the NIC supports this
+//! hash, a packet arrives in the queue of the worker that owns the packet's shard. If the NIC doesn't support the hash,
+//! the receiving worker computes the hash and hands the packet off.
 
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ impl Steering {
         self.hashed
     }
 
-    /// What belongs to the same shard.
+    /// Flows that belong to one shard.
     pub fn affinity(&self) -> Affinity {
         self.together
     }

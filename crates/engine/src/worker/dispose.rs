@@ -237,7 +237,7 @@ impl Worker<'_> {
         give_up(&mut *self.io, &self.parts.counters, waiting, reason);
     }
 
-    /// Processes a parked packet again, or drops it if too many packets are unparked at the same time.
+    /// Processes a parked packet again. If too many packets are unparked in one burst, drops the packet.
     pub(super) fn resume(&mut self, waiting: WaitingPacket, resume: ResumeReason) {
         if let Err(error) = self.resumed.try_push((waiting, resume)) {
             let (waiting, _) = error.element();

@@ -80,7 +80,7 @@ pub struct Filter {
     pub interface: Option<u16>,
     /// Prefix that must contain an address of the session, in either direction.
     pub address: Option<Prefix>,
-    /// Port that either endpoint must have, in either direction.
+    /// Port that one of the endpoints must have, in either direction.
     pub port: Option<u16>,
     /// Condition on the inside host, before translation.
     pub inside: Option<Endpoint>,

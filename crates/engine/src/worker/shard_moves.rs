@@ -51,7 +51,8 @@ struct Giving<'m> {
     leaving: Option<Box<Shard<'m>>>,
     /// Whether the workers move the shard without the control thread.
     by_itself: bool,
-    /// Number of remaining packets in this worker's own queue since it stopped receiving packets of the shard.
+    /// Number of remaining packets in this worker's own queue, counted down since the worker stopped receiving packets
+    /// of the shard.
     queued: Option<usize>,
     /// Whether other workers have taken all packets that were handed to them.
     is_taken: bool,

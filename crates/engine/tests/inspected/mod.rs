@@ -169,7 +169,7 @@ pub struct Ledger {
     pub waiting: u64,
 }
 
-/// The sums of all workers' counters. Asserts that they are consistent.
+/// The sums of all workers' counters. Asserts that the sums are consistent.
 #[track_caller]
 pub fn ledger(rig: &mut Rig) -> Ledger {
     rig.round();

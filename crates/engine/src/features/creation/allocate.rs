@@ -211,8 +211,8 @@ impl HashSieve {
     }
 }
 
-/// Whether a session may be created midstream for a connection. The connection must not be translated, so that its addresses
-/// don't change, and the midstream policy of inspection must permit it.
+/// Whether a session may be created midstream for a connection. The connection must be untranslated, so that its
+/// addresses don't change. The midstream policy of inspection must permit the session.
 fn accepts_midstream<F: Family>(snapshot: &Snapshot, meta: &Meta, translation: &FlowTranslation<F>) -> bool {
     let Some(inspection) = snapshot.inspection.as_deref() else {
         return false;

@@ -136,7 +136,8 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Adds new mappings to the index, so that packets from outside find them, and passes on translation events.
+    /// Adds new mappings to the index, so that packets from outside find the mappings. Queues the translation events of
+    /// the batch.
     fn publish(&self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
         let (events, counters) = (ctx.events, ctx.counters);
         let mut last = None;

@@ -148,7 +148,7 @@ pub(super) fn route_flow<F: Family>(
         let interface = interface.and_then(|number| ctx.snapshot.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
-    // If a rule has the interface on which the packet arrived, it translates the packet without hairpinning.
+    // A rule with the ingress interface of the packet translates the packet without hairpinning.
     let is_direct = redirection.is_some_and(|decided| decided.inbound);
     let comes_back = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
     let address = match target {
@@ -167,8 +167,8 @@ pub(super) fn route_flow<F: Family>(
         },
     };
     if target.is_none() && public {
-        // The address may belong to both an interface and a pool. The gateway answers ICMP queries to it; other packets without a
-        // mapping go to the host of the interface.
+        // The address may belong to both an interface and a pool. The gateway answers ICMP queries to this address;
+        // other packets without a mapping go to the host of the interface.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
         let has_host = || ctx.snapshot.host(interface).is_some();
         let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(tuple.destination_port());

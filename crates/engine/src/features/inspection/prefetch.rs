@@ -38,7 +38,7 @@ impl FlowPrefetch {
         Self(packets.iter().map(flow).collect())
     }
 
-    /// Prefetches the state of the next packet after the one at this position.
+    /// Prefetches the state for the packet after the packet at this position.
     #[inline(always)]
     pub fn prefetch(
         &self,

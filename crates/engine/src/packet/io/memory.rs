@@ -272,7 +272,7 @@ impl PacketIo for MemoryIo {
     fn free(&mut self, slots: &[BufferIndex]) {
         let hand = &mut self.hand;
         let freed = slots.iter().filter_map(|&slot| hand.get_mut(slot as usize)?.take());
-        // The iterator must be consumed completely, because it frees the buffers even if only a few are kept for reuse.
+        // The iterator must be consumed completely, because it frees all buffers that are not kept for reuse.
         self.far.take_back(freed.collect::<ArrayVec<_, BURST_BUFFERS>>());
     }
 

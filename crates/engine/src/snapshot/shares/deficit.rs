@@ -25,8 +25,8 @@ struct Deficit {
 /// State of the distribution of one queue's budget.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distribution {
-    /// Number of units (fixed point) distributed so far for a weight of 1. A claimant that was absent gets its share of
-    /// the units distributed since then when it returns.
+    /// Number of units (fixed point) distributed so far for a weight of 1. A claimant that returns gets its share of
+    /// the units that were distributed during its absence.
     clock: u64,
     /// Units that were available but not taken, because no claimant was entitled to a whole unit. A negative value
     /// counts units that claimants took by credit although no units were available.
