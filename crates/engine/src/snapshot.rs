@@ -712,8 +712,8 @@ impl Snapshot {
             .is_some_and(|interface| interface.bridge.is_some())
     }
 
-    /// The context of a packet's flow. If the packet comes from a site, the result is the site's context. Otherwise the result is
-    /// the interface's context, which includes the tags on a bridge.
+    /// The context of a packet's flow. If a terminal of a site sent the packet, the result is the site's context.
+    /// Otherwise the result is the interface's context, which includes the tags on a bridge.
     #[inline(always)]
     pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
         // A hairpinned packet is treated like a packet from outside.

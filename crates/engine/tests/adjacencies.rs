@@ -8,7 +8,7 @@ use sluice_route::rib::{Offer, OfferedNextHop, Origin, Target, WeightedNextHop};
 use sluice_route::{Address, DropKind, InterfaceIndex, Prefix, Route, Via};
 use sluice_testkit::packet::{self, Frame};
 
-/// Gateways on the outside link, given by the last byte of their IP and MAC addresses.
+/// Gateways on the outside link. Each number is the last byte of the gateway's IP and MAC addresses.
 const GATEWAYS: [u8; 3] = [11, 12, 13];
 
 const FLOWS: u16 = 600;

@@ -319,8 +319,8 @@ fn error(quoted: &[u8]) -> Vec<u8> {
 fn icmp_error_with_a_short_quote_passes_and_is_no_data() {
     let syn = segment(CLIENT, SERVER).flags(flag::SYN).numbers(99, 0).build();
     let datagram = &syn[14..];
-    // The quote is the whole datagram, the IP header with 8 bytes (RFC 792), with only the ports, with half a port, or
-    // only the IP header.
+    // The quotes are: the whole datagram, the IP header with 8 bytes (RFC 792), the IP header with the ports, the IP
+    // header with half a port, and the IP header only.
     for length in [datagram.len(), 28, 24, 22, 20] {
         for workers in [1, 3] {
             let mut rig = Rig::new(Plan {

@@ -1,5 +1,5 @@
-//! Tests of the replacement of inspection rules during traffic: which rules a flow uses, that no packet is lost, and that old
-//! rules are freed.
+//! Tests of the replacement of inspection rules during traffic. Each flow uses the correct rules, no packet is lost,
+//! and old rules are freed.
 
 use std::sync::{Arc, Weak};
 

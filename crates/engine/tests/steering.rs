@@ -312,7 +312,8 @@ fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
     }
 }
 
-/// The shards of a flow according to a gateway's rules, for packets that are given by source, destination and interface.
+/// The shards that a gateway's rules assign to the packets of a flow. Each packet is given by source, destination and
+/// interface.
 fn shards_of(
     rig: &Rig,
     hosts: Option<InsideHosts<u32>>,

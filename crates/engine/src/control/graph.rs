@@ -13,9 +13,9 @@ use crate::snapshot::{Interface, Snapshot};
 /// An edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Name of the node at which the edge begins.
+    /// Name of the source node of the edge.
     pub from: &'static str,
-    /// Name of the node to which the edge leads.
+    /// Name of the target node of the edge.
     pub to: &'static str,
     /// Condition of the edge in one to three words; empty if it is the only edge of its node.
     pub why: &'static str,
@@ -40,7 +40,7 @@ pub fn node(name: &str) -> Option<&'static Node> {
     NODES.iter().find(|node| node.name == name)
 }
 
-/// The edges that packets can take under a snapshot, for all routers or for one.
+/// The edges that packets can take under a snapshot: in all routers, or in one router.
 pub fn live(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> Vec<Edge> {
     let has = has(snapshot, stages, router);
     let live = edges().filter(|edge| edge.needs & !has == 0);

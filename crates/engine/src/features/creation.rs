@@ -102,7 +102,7 @@ pub struct RoutedFlow<F: Family> {
     pub mapped: Option<PoolIndex>,
     /// An adjacency, or a neighbour that must be resolved first.
     pub there: ForwardingDecision,
-    /// Whether source rules need not be matched.
+    /// Whether no source rule has to be matched.
     pub settled: bool,
     /// Context of the inside host to which the flow is translated; `None` if the flow has this context itself.
     pub inside: Option<Context>,

@@ -176,9 +176,9 @@ pub fn known_application<F: Family>(session: &F::Session, recognition: &Identifi
     })
 }
 
-/// The rejection of a session with this application by a rule with an application condition, if there is one. A
-/// hairpinned session is filtered in its first pass; bridged sessions are not filtered. If `counting` is a time in
-/// nanoseconds, the evaluation is counted, and `marked` receives the marking that rules set.
+/// The rejection of a session, if a rule with an application condition rejects this application. A hairpinned session
+/// is filtered in its first pass; bridged sessions are not filtered. If `counting` is a time in nanoseconds, the
+/// evaluation is counted, and `marked` receives the marking that rules set.
 pub fn rejects_application<F: Family>(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,

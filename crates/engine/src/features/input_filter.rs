@@ -181,7 +181,7 @@ fn may_be_of_flow(layers: &Layers) -> bool {
     }
 }
 
-/// Whether a packet of an unknown flow may be part of a flow that its sender started. The result is true for midstream
+/// Whether the sender of a packet of an unknown flow may have started that flow. The result is true for midstream
 /// packets. The result is false for a reset or SYN-ACK, because a host may send one in response to packets that rules
 /// reject.
 fn may_begin(layers: &Layers) -> bool {

@@ -64,7 +64,7 @@ pub fn rebind<F: Family>(
     session: &mut F::Session,
     direction: Direction,
 ) -> Result<(), Reason> {
-    // An ICMP error may come from any router on the path. An ICMP error is validated during translation, and does not rebind the session.
+    // Any router on the path may send an ICMP error. An ICMP error is validated during translation, and does not rebind the session.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return Ok(());
     }

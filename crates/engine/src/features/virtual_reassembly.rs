@@ -71,7 +71,7 @@ struct Entry {
     waiting: ArrayVec<WaitingPacket, WAITING>,
 }
 
-/// Receiver of a fragment that may be processed. Returns the fragment if it can't take it.
+/// Receiver of a fragment that may be processed. If the receiver is full, it returns the fragment.
 pub type Ready<'r> = dyn FnMut(WaitingPacket) -> Result<(), WaitingPacket> + 'r;
 
 /// Table of fragmented datagrams.

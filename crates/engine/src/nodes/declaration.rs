@@ -22,7 +22,7 @@ pub struct Node {
 /// An edge from one node to another.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Name of the node to which the edge leads.
+    /// Name of the target node of the edge.
     pub to: &'static str,
     /// Condition of the edge in one to three words; empty if it is the only edge of its node.
     pub why: &'static str,

@@ -193,7 +193,7 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     }
 }
 
-/// Prefetches the line of the terminal to which a packet's session belongs, if the session probably belongs to a site.
+/// Prefetches the cache line of the terminal of a packet's session, if the session probably belongs to a site.
 #[inline(always)]
 fn prefetch_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>, work: &Lookups<F>) {
     let shard = ctx.shard_of(batch.meta(work.slots[place]));

@@ -9,7 +9,7 @@ use sluice_wire::named;
 use crate::packet::lists::NodeIndex;
 use crate::packet::reason::{Own, Reason};
 
-/// A counter with one writer. An addition takes a load and a store. Reading never blocks.
+/// A counter with one writer. An addition is one load and one store. Reading never blocks.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 

@@ -21,7 +21,7 @@ impl Planned {
         self.prediction.packets_per_second
     }
 
-    /// Sort key by which the simplest placement comes first: no pipeline, fewer stages, fewer workers, no assistance.
+    /// Sort key that orders the simplest placement first: no pipeline, fewer stages, fewer workers, no assistance.
     fn complexity(&self) -> (usize, usize, bool) {
         let placement = &self.placement;
         (placement.stages().len(), placement.workers().len(), placement.assists())

@@ -7,7 +7,8 @@
 //! iteration of its main loop). Round counters show when every worker has seen a change.
 //!
 //! The control thread's operations on all shards (a commit) or on one shard (a move) must not overlap with assistance.
-//! The control thread therefore [`pause`](Assist::pause)s assistance. No worker takes part in two moves.
+//! The control thread therefore [`pause`](Assist::pause)s assistance. A worker is never involved in two moves
+//! simultaneously.
 
 pub mod controller;
 

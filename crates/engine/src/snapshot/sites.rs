@@ -83,7 +83,7 @@ pub enum AccessInterface {
 }
 
 impl AccessInterface {
-    /// The context of the site from which a packet comes; `None` if it comes from no site.
+    /// The context of the site that sent a packet; `None` if no site sent it.
     #[inline(always)]
     pub fn context(&self, layers: &Layers, frame: &[u8]) -> Option<Context> {
         match self {
@@ -178,7 +178,7 @@ impl SiteClassifier {
         self.table.recipient(router, address).is_some()
     }
 
-    /// The context of the site from which a packet on an access interface comes; `None` if it comes from no site.
+    /// The context of the site that sent a packet on an access interface; `None` if no site sent it.
     #[inline(always)]
     pub fn context(&self, interface: u16, layers: &Layers, frame: &[u8]) -> Option<Context> {
         self.access_interface(interface)?.context(layers, frame)

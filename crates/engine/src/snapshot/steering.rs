@@ -246,8 +246,8 @@ impl Steering {
         self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)
     }
 
-    /// Like [`Steering::shard_of`], with the [`TranslationTargets`] of the rules as an argument. A caller that has
-    /// already checked that there are no targets need not load them.
+    /// Like [`Steering::shard_of`], with the [`TranslationTargets`] of the rules as an argument. If a caller has
+    /// already checked that no targets exist, it does not have to load the targets.
     #[inline(always)]
     pub fn shard_by<F: Family>(
         &self,
@@ -310,8 +310,8 @@ impl Steering {
 }
 
 impl Steering {
-    /// The shard of the session of a packet that the router's host sends. If a rule translates the flow to the host,
-    /// the client's address determines the shard; otherwise the host's own address does.
+    /// The session shard of a packet from the router's host. If a rule translates the flow to the host, the client's
+    /// address determines the shard; otherwise the host's own address does.
     #[cold]
     pub fn of_host_flow<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
         let tuple = F::tuple(key);

@@ -68,7 +68,7 @@ impl Assisting {
     /// Enables moves of shards. `ring` is the capacity of the rings.
     pub(super) fn join(&mut self, ring: usize) {
         (self.ring, self.limit) = (ring, ring.min(MAX_HELD));
-        // Packets that were held for a shard that moves to this worker are appended to the queue.
+        // Packets held for a shard that moves to this worker are appended to the queue.
         self.queue = VecDeque::with_capacity(self.limit + 3 * MAX_HELD);
     }
 

@@ -29,7 +29,7 @@ pub const OUT: PortIndex = 0;
 
 thread_local! { static CYCLES: Cell<u64> = const { Cell::new(0) }; }
 
-/// A cycle counter that advances with each reading, so that all bursts take the same time.
+/// A cycle counter that advances by a fixed amount with each reading, so that all bursts have equal costs.
 pub fn cycles() -> u64 {
     CYCLES.with(|cycles| {
         cycles.set(cycles.get() + 1_000);

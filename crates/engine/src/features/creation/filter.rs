@@ -181,7 +181,7 @@ fn is_untracked_fragment<F: Family>(
         })
 }
 
-/// The filter query of a packet; `None` if the filter need not be evaluated.
+/// The filter query of a packet; `None` if the filter is not evaluated for the packet.
 #[inline(always)]
 fn filter_query<F: Family>(
     ctx: &NodeContext<'_, '_>,

@@ -71,7 +71,7 @@ pub enum ChainError {
     /// The last step of a chain is not a final action, such as a drop.
     #[error("the chain `{0}` does not end")]
     Endless(String),
-    /// A chain leads back to itself.
+    /// The steps of a chain form a loop that returns to this chain.
     #[error("the chain `{0}` is part of a loop")]
     Loop(String),
     /// The chains have too many steps.

@@ -128,7 +128,7 @@ mod tests {
 
     const MOST: u64 = 128;
 
-    /// Distributes a budget, and takes the maximum number of units: first one by one and then together.
+    /// Distributes a budget, and takes the maximum number of units: first single units and then the rest in one call.
     fn taken(credits: &mut Deficits, claims: &[Demand], budget: u64, dealt: &mut Distribution) -> Vec<u64> {
         credits.distribute(claims, budget, dealt, MOST);
         all_taken(credits, claims, dealt)
