@@ -121,7 +121,7 @@ pub struct Shares {
     links: Vec<Link>,
 }
 
-/// Burst size of a link's rate, in nanoseconds. At most rates, the queue of a NIC is not larger than this burst.
+/// Burst size of a link's rate, in nanoseconds. For most link rates, the queue of a NIC is not larger than this burst.
 const LINK_BURST: u64 = 10_000_000;
 
 /// Minimum burst size of a token bucket in bits: two frames of the maximum length.
