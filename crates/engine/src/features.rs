@@ -1,4 +1,4 @@
-//! Features that nodes use, other than sessions and routes.
+//! Packet processing features that nodes call, except sessions and routes.
 
 pub mod announcements;
 pub mod context;

@@ -81,13 +81,13 @@ pub struct StartParameters {
     pub owners: Arc<ShardOwners>,
     /// The workers of each part of packet processing.
     pub stages: Stages,
-    /// State of assistance, in which receiving workers take over shards from overloaded session workers.
+    /// State of assistance, in which receiving workers process shards of overloaded session workers.
     pub assist: Option<Arc<Assist>>,
     /// Maximum number of IPv4 sessions, and of IPv6 sessions, in all shards together.
     pub sessions: [u32; 2],
-    /// Maximum number of ports, at least the number at start.
+    /// Maximum number of outside ports, which is at least the number of ports at start.
     pub ports: usize,
-    /// Secret key of the hashes that place sessions and select ports.
+    /// Secret key of the hashes for session tables and port selection.
     pub secret: [u64; 2],
     /// Limits of the table of fragmented datagrams.
     pub fragments: FragmentLimits,
@@ -95,7 +95,7 @@ pub struct StartParameters {
     pub unsolicited_syns: u32,
     /// Number of public IPv4 addresses that can be added to pools later without more memory for port allocations.
     pub spare_addresses: u32,
-    /// Maximum numbers of subscribers and of their blocks.
+    /// Maximum numbers of subscribers and of port blocks.
     pub subscribers: SubscriberCapacity,
     /// Capacity of each worker's application identification, if enabled.
     pub applications: Option<sluice_inspect::applications::ApplicationCapacity>,
@@ -105,7 +105,7 @@ pub struct StartParameters {
     pub meters: Arc<Meters>,
     /// Settings of translation events.
     pub events: EventSettings,
-    /// Maximum number of interfaces, at least the number at start.
+    /// Maximum number of interfaces, which is at least the number of interfaces at start.
     pub interfaces: usize,
 }
 
@@ -114,11 +114,11 @@ pub struct StartParameters {
 pub struct EventSettings {
     /// The kinds of events to record.
     pub wanted: EventKinds,
-    /// Capacity of each worker's queue. Further events are counted as lost. If 0, there is no queue.
+    /// Capacity of each worker's queue. Events beyond the capacity are counted as lost. With capacity 0, there is no queue.
     pub most: usize,
 }
 
-/// Maximum numbers of subscribers and of their blocks.
+/// Maximum numbers of subscribers and of port blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberCapacity {
     /// Maximum number of subscribers of each family, in all shards together.
@@ -149,9 +149,9 @@ impl StartParameters {
             .map(|all| (all as usize).div_ceil(self.steering.shards().count() as usize).max(1))
     }
 
-    /// Capacity of each shard for allocations of a family's pools. Every session may have a separate mapping, and a filtering
-    /// entry if filtering is address-dependent. Subscribers are distributed unevenly over the shards, so a quarter is added to
-    /// their even share.
+    /// Capacity of each shard for allocations of a family's pools. Every session may have a separate mapping, and a
+    /// filtering entry if filtering is address-dependent. Subscribers are distributed unevenly over the shards, so
+    /// their capacity is a quarter higher than an even share.
     pub fn capacity<F: Family>(&self, snapshot: &Snapshot) -> Capacity {
         let family = usize::from(F::IS_V6);
         let nat = snapshot.nat::<F>();
@@ -183,7 +183,7 @@ impl StartParameters {
     }
 }
 
-/// The workers that have a transmit queue of a port; empty if every worker has one.
+/// The workers that have a transmit queue of a port; empty if every worker has a transmit queue.
 pub type Senders = Box<[WorkerIndex]>;
 
 /// Translation of one address family.
@@ -197,13 +197,13 @@ pub struct Nat<F: Family> {
     pub pools: Pools<F::Address>,
     /// Networks of inside hosts; `None` if untranslated flows have no sessions.
     pub hosts: Option<InsideHosts<F::Address>>,
-    /// Endpoints whose flows belong to the shards of their clients; `None` if no rule defines any.
+    /// Endpoints with flows that belong to the shards of their clients; `None` if no rule defines such endpoints.
     pub spread: Option<TranslationTargets<F::Address>>,
     /// The sites that have public addresses.
     pub sites: Option<Arc<Sites>>,
-    /// Networks of inside hosts to which outside hosts may connect. The snapshot derives the networks.
+    /// Networks of inside hosts to which outside hosts may connect. The snapshot derives these networks.
     pub inside: InsideHosts<F::Address>,
-    /// Whether a rule translates on any interface, so that interfaces used by inside hosts count as outside, too. The snapshot derives it.
+    /// Whether a rule translates on any interface, so that interfaces with inside hosts also count as outside. Derived from the rules.
     pub everywhere: bool,
 }
 
@@ -217,8 +217,8 @@ impl<F: Family> Nat<F> {
             .any(|(_, rule, _)| rule.outside.is_none() && rule.action != SourceAction::Exempt);
     }
 
-    /// Whether a packet from outside starts a flow to an inside host's own address. If untranslated flows have sessions, the
-    /// flow's two endpoints determine its shard instead.
+    /// Whether a packet from outside starts a flow to an inside host's own address. If untranslated flows have
+    /// sessions, the function returns `false`, because both endpoints of the flow determine its shard.
     #[inline(always)]
     pub fn begins_outside(&self, context: Context, source: F::Address, destination: F::Address) -> bool {
         self.hosts.is_none()
@@ -245,7 +245,7 @@ impl<F: Family> Default for Nat<F> {
 /// Limits of the gateway's own traffic: packets per second and burst size, by [`sluice_route::policer::ControlClass`].
 pub type Limits = [(u64, u64); ControlClass::ALL.len()];
 
-/// Rate limit of redirects on an interface, per second, and burst size. A host needs one redirect for each destination.
+/// Rate limit of redirects on an interface, per second, and burst size. A host needs one redirect per destination.
 const REDIRECTS: TokenRate = TokenRate::new(10, 10);
 
 /// Default limits, in the order of [`sluice_route::policer::ControlClass::ALL`].
@@ -267,8 +267,8 @@ pub struct PortLayouts {
     pub four: Layout<u32>,
     /// Layout of IPv6 pools.
     pub six: Layout<[u64; 2]>,
-    /// IPv4 and IPv6 pools whose allocation scheme (mapping, selection or distribution of ports) has changed, each with the
-    /// generation of the change.
+    /// IPv4 and IPv6 pools with a changed allocation scheme (mapping, selection or distribution of ports), each with
+    /// the generation of the change.
     pub reshaped: Arc<[Vec<(PoolIndex, u32)>; 2]>,
 }
 
@@ -317,7 +317,7 @@ pub struct Router {
     pub limits: sluice_nat::Limits,
     /// Whether the packet filter applies to forwarded packets of the router.
     pub filters: bool,
-    /// Quotas other than those of sessions.
+    /// Quotas in addition to the session limits.
     pub quotas: Quotas,
 }
 
@@ -326,7 +326,7 @@ pub struct Router {
 pub struct Quotas {
     /// Maximum number of learned routes.
     pub routes: Option<usize>,
-    /// Maximum number of neighbours, including those that are being resolved.
+    /// Maximum number of neighbours, including neighbours that are being resolved.
     pub neighbours: Option<u32>,
     /// Maximum number of packets that each worker parks: for neighbours, fragments, stream reassembly and unsolicited SYNs.
     pub buffers: Option<u32>,
@@ -335,9 +335,9 @@ pub struct Quotas {
 /// The configuration of a commit.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Generation of the snapshot. Every commit increments it, and so do changes of individual rules and of routes.
+    /// Generation of the snapshot. Each commit and each published change of individual rules or routes increments the generation.
     pub generation: u32,
-    /// Generation of the last commit. Since then, only individual rules and routes have changed.
+    /// Generation of the last commit. Later generations have only changes of individual rules and routes.
     pub committed: u32,
     /// Virtual routers, by number.
     pub routers: Vec<Router>,
@@ -351,32 +351,32 @@ pub struct Snapshot {
     tagged: Arc<VlanTable>,
     /// Tunnels of all interfaces.
     pub tunnels: Arc<Tunnels>,
-    /// For each interface: the data that the fast path needs. Set by [`Self::link`].
+    /// For each interface: the data that the fast path needs. [`Self::link`] sets the field.
     pub(crate) links: Arc<[Link]>,
-    /// Interfaces that send router advertisements. Set by [`Self::link`].
+    /// Interfaces that send router advertisements. [`Self::link`] sets the field.
     pub(crate) advertising: Arc<[u16]>,
-    /// For each interface: rate limit of redirects; empty if no interface sends redirects. Set by [`Self::link`].
+    /// For each interface: rate limit of redirects; empty if no interface sends redirects. [`Self::link`] sets the field.
     redirects: Arc<[SharedTokenBucket]>,
-    /// Interfaces whose addresses are announced. Set by [`Self::link`].
+    /// Interfaces that announce their addresses. [`Self::link`] sets the field.
     pub(crate) announcing: Arc<[u16]>,
     /// For each interface: its router.
     router_of: Vec<RouterIndex>,
     /// For each router: its interfaces.
     interfaces_of: Arc<Vec<Vec<u16>>>,
-    /// Whether unsolicited SYNs are answered after a delay. If not, unsolicited SYNs are dropped immediately.
+    /// Whether unsolicited SYNs are answered after a delay. If the flag is not set, unsolicited SYNs are dropped immediately.
     pub answers_syns: bool,
     /// For each interface: the IPv4 and IPv6 gateways of its default routes, active or not. Answers to packets that arrived on
     /// the interface are sent to these gateways.
     pub uplinks: Vec<[Option<Address>; 2]>,
     /// Pending echo requests for health checks. The control plane creates the list of requests.
     pub probes: Arc<Probes>,
-    /// Source-based routing tables. The numbers of the tables follow those of the routers.
+    /// Source-based routing tables. The tables are numbered after the routers.
     pub sources: Arc<SourceTables>,
     /// Whether outside hosts may connect to an inside host's own address if a source rule translates that address.
     pub passes_untranslated: bool,
-    /// Marks of sessions; `None` until rules set any. The control plane creates the table of marks.
+    /// Marks of sessions; `None` until rules set marks. The control plane creates the table of marks.
     pub marks: Option<Arc<Marks>>,
-    /// Code points of sessions; `None` until rules set any. The control plane creates the table of code points.
+    /// DSCPs of sessions; `None` until rules set DSCPs. The control plane creates the table of DSCPs.
     pub code_points: Option<Arc<Marks>>,
     /// Flows to and from the gateway itself; `None` until input filter rules exist. The control plane creates the tables of these flows.
     pub local_flows: Option<Arc<GatewayFlows>>,
@@ -388,7 +388,7 @@ pub struct Snapshot {
     pub hosted: bool,
     /// Division of capacity among routers and among interfaces, if configured.
     pub shares: Option<Arc<Shares>>,
-    /// Chains of each router; empty if no router has any.
+    /// Chains of each router; empty if no router has chains.
     pub chains: Vec<Option<Arc<Chains>>>,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
@@ -402,7 +402,7 @@ pub struct Snapshot {
     pub applications: Option<Arc<IdentificationSettings>>,
     /// Generation in which the inspection rules last changed.
     pub inspected: u32,
-    /// The packet filter; without one, all packets pass.
+    /// The packet filter; `None` if all packets pass.
     pub filter: Option<Arc<Filters>>,
     /// Changes of individual filter rules in recent generations, for IPv4 and IPv6.
     pub filter_changes: [Changes<Changed>; 2],
@@ -414,7 +414,7 @@ pub struct Snapshot {
     pub limits: Limits,
     /// Hosts of routers, by router number.
     pub hosts: Vec<Arc<punt::Host>>,
-    /// The worker that is responsible for neighbours and the gateway's own traffic.
+    /// Number of the owner worker, which handles neighbours and the gateway's own traffic.
     pub owner: WorkerIndex,
     /// Memory layouts of port allocations.
     pub leases: PortLayouts,
@@ -430,7 +430,7 @@ fn note<A: sluice_nat::Address>(
         let (Some(old), Some(new)) = (before.pool(index), now.pool(index)) else {
             return;
         };
-        // If a pool was added or removed, there is no allocation scheme to compare with.
+        // If a pool was added or removed, there is no previous allocation scheme to compare.
         if old.addresses() > 0 && new.addresses() > 0 && !new.has_shape_of(old) {
             reshaped.retain(|&(known, _)| known != index);
             reshaped.push((index, generation));
@@ -512,7 +512,7 @@ impl Snapshot {
         }
     }
 
-    /// The interface to which a port's frames with these tags belong. Frames with only priority tags count as untagged (IEEE 802.1Q, 6.9).
+    /// The interface that receives a port's frames with these tags. Frames with only priority tags count as untagged (IEEE 802.1Q, 6.9).
     #[inline]
     pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         match tags.iter().flatten().all(|tag| tag.is_priority()) {
@@ -533,14 +533,14 @@ impl Snapshot {
         self.tagged.is_bridged(port)
     }
 
-    /// Derives the networks of inside hosts. Because there may be very many rules, it is called only if rules or interfaces have
-    /// changed.
+    /// Derives the networks of inside hosts. There may be very many rules, so this is called only if rules or
+    /// interfaces have changed.
     pub(crate) fn know_inside(&mut self) {
         self.nat4.find_inside_hosts(&self.interfaces);
         self.nat6.find_inside_hosts(&self.interfaces);
     }
 
-    /// Derives data for workers from all interfaces, so that workers need not search them. Must be called after all other changes.
+    /// Derives worker data from all interfaces, so that workers need not search them. Must be called after all other changes.
     pub(crate) fn link(&mut self) {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
@@ -562,36 +562,36 @@ impl Snapshot {
             .collect();
     }
 
-    /// Whether a redirect may be sent through an interface at the moment.
+    /// Whether the rate limit permits a redirect through an interface now.
     pub fn admits_redirect(&self, interface: u16, now: Now) -> bool {
         let bucket = self.redirects.get(usize::from(interface));
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The interface to which a port's frames belong, if their tags are the word of [`VlanTable::find_word`].
+    /// The interface that receives a port's frames with tags that are encoded as the word of [`VlanTable::find_word`].
     #[inline(always)]
     pub fn tagged_by(&self, port: PortIndex, word: u64) -> Option<u16> {
         self.tagged.find_word(port, word)
     }
 
-    /// The worker that transmits on a port for `own`; `None` if `own` itself transmits.
+    /// The worker that transmits on a port for `own`; `None` if the worker `own` itself transmits.
     #[inline(always)]
     pub fn sender(&self, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
         let senders = self.senders.get(port as usize)?;
-        // All workers use the same sender for a port, so that the flows of a moving shard keep their sender, and therefore their order.
+        // All workers use the same sender for a port. If a shard moves, its flows therefore keep their sender and their packet order.
         let sender = *senders.get(usize::from(port).checked_rem(senders.len())?)?;
         (!senders.contains(&own)).then_some(sender)
     }
 
-    /// Derives the endpoints of translation rules whose flows belong to the shards of their clients. Must be called after
-    /// interfaces and translation rules were set.
+    /// Derives the endpoints of translation rules with flows that belong to the shards of their clients. Must be called
+    /// after interfaces and translation rules were set.
     pub fn spread_flows(&mut self) {
         self.nat4.spread = TranslationTargets::of(&self.nat4, &self.interfaces);
         self.nat6.spread = TranslationTargets::of(&self.nat6, &self.interfaces);
     }
 
-    /// Applies a filter to the routers that have filtering enabled, or to all routers if none has. Must be called after routers,
-    /// interfaces and translation rules were set.
+    /// Applies a filter to the routers that have filtering enabled, or to all routers if no router has it enabled. Must
+    /// be called after routers, interfaces and translation rules were set.
     pub fn filter_by(&mut self, filter: Arc<Filters>) {
         if !self.routers.iter().any(|router| router.filters) {
             self.routers.iter_mut().for_each(|router| router.filters = true);
@@ -603,7 +603,7 @@ impl Snapshot {
         self.filter = Some(filter);
     }
 
-    /// Keeps the marks and code points of the previous snapshot, and allocates tables if rules now set any.
+    /// Keeps the marks and DSCPs of the previous snapshot, and allocates tables if rules now set marks or DSCPs.
     pub(crate) fn keep_marks(&mut self, before: [Option<Arc<Marks>>; 2], start: &StartParameters) {
         let filter = self.filter.as_ref();
         let sets = filter.map_or([false; 2], |filter| [filter.marks, filter.code_points]);
@@ -615,7 +615,7 @@ impl Snapshot {
         (self.marks, self.code_points) = (kept(0), kept(1));
     }
 
-    /// Keeps the flows to and from the gateway of the previous snapshot, and allocates tables if input filter rules exist.
+    /// Keeps the previous snapshot's flows to and from the gateway, and allocates tables if input filter rules exist.
     pub(crate) fn keep_local_flows(&mut self, before: Option<Arc<GatewayFlows>>) {
         let filter = self.filter.as_ref();
         let is_asked = filter.is_some_and(|filter| filter.gateway.is_some());
@@ -642,7 +642,7 @@ impl Snapshot {
         self.nat4.sites = Some(sites.table.clone());
         for (number, interface) in (0..).zip(&mut self.interfaces).filter(|(_, one)| one.bridge.is_none()) {
             let is_door = sites.is_access(number);
-            // Packets to the address of a pool may arrive on any interface of the router.
+            // Packets to the address of a pool may arrive on any interface of the router except access interfaces.
             let is_outside = sites.is_public(number) || !is_door && pooled.contains(&interface.context);
             interface.stateful[0] |= is_door || is_outside;
             interface.outside |= is_outside;
@@ -668,7 +668,7 @@ impl Snapshot {
         seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
     }
 
-    /// Requires sessions for untranslated flows in the routers of the wanted interfaces: packets of both directions look the sessions up.
+    /// Requires sessions for untranslated flows in the routers of the selected interfaces, so that all packets look up sessions.
     fn keep_sessions(&mut self, wanted: impl Fn(Context, u16) -> bool) {
         let routed = |interface: &&Interface| interface.bridge.is_none();
         let wanting = (0..).zip(&self.interfaces).filter(|(_, interface)| routed(interface));
@@ -693,13 +693,13 @@ impl Snapshot {
         self.router(context)?.filters.then_some(filter)
     }
 
-    /// Whether the filter is stateful for a router, so that it evaluates only the first packets of untranslated flows.
+    /// Whether the filter is stateful for a router, so that only the first packet of an untranslated flow is evaluated.
     #[inline(always)]
     pub fn filters_sessions(&self, context: Context) -> bool {
         self.filter_of(context).is_some_and(|filter| filter.sessions)
     }
 
-    /// The current MTU of an interface. The MTU of a tunnel depends on the path MTU.
+    /// The current MTU of an interface. The MTU of a tunnel depends on its path MTU.
     #[inline]
     pub fn mtu(&self, number: u16, now: Now) -> u16 {
         let configured = self.interface(number).map_or(0, |interface| interface.mtu);
@@ -712,8 +712,8 @@ impl Snapshot {
             .is_some_and(|interface| interface.bridge.is_some())
     }
 
-    /// The context of a packet's flow. If the packet comes from a site, the result is the site's context. Otherwise the result is
-    /// the interface's context, which includes the tags on a bridge.
+    /// The context of a packet's flow. If a terminal of a site sent the packet, the result is the site's context.
+    /// Otherwise the result is the interface's context, which includes the tags on a bridge.
     #[inline(always)]
     pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
         // A hairpinned packet is treated like a packet from outside.
@@ -767,7 +767,7 @@ impl Snapshot {
         (0..self.interfaces.len()).map(|number| self.router_of(number as u16))
     }
 
-    /// Whether another packet of an interface may be parked. `counters` are those of the worker.
+    /// Whether another packet of an interface may be parked. `counters` are the counters of the worker.
     pub fn may_wait(&self, interface: u16, counters: &WorkerCounters) -> bool {
         let router = usize::from(self.router_of(interface));
         let Some(most) = self.routers.get(router).and_then(|router| router.quotas.buffers) else {
@@ -779,21 +779,21 @@ impl Snapshot {
         waiting.fold(0, u64::wrapping_add) < u64::from(most)
     }
 
-    /// Prepares the ports of pools that shards share. Addresses that pools of the snapshot `before` contain keep the owners of their ports.
+    /// Prepares the ports of pools that shards share. If the snapshot `before` contains an address, its ports keep their owners.
     pub(crate) fn share_ports(&mut self, before: Option<&Self>, start: &StartParameters) {
         let shards = start.steering.shards();
         self.nat4.pools.share(before.map(|before| &before.nat4.pools), shards);
         self.nat6.pools.share(before.map(|before| &before.nat6.pools), shards);
     }
 
-    /// Keeps the state of rate limits for routers and interfaces of the previous snapshot.
+    /// Keeps the rate limit states of the previous snapshot for routers and interfaces.
     pub fn adopt_shares(&mut self, before: &Self) {
         if let (Some(own), Some(old)) = (&mut self.shares, &before.shares) {
             Arc::make_mut(own).adopt(old);
         }
     }
 
-    /// Whether plain IPv4 packets of an interface need only a route.
+    /// Whether plain IPv4 packets of an interface need only a route lookup.
     #[inline]
     pub fn needs_routes_alone(&self, interface: &Interface) -> bool {
         self.only_routes(interface) && !self.limits_segments && !interface.neighbours.redirects
@@ -826,7 +826,7 @@ impl Snapshot {
         self.chains.get(usize::from(router))?.as_deref()
     }
 
-    /// Keeps the counters and policers of the previous snapshot's chains that are unchanged. All routers share named policers.
+    /// Keeps the counters and policers of unchanged chains of the previous snapshot. All routers share named policers.
     pub fn adopt_chains(&mut self, before: &Self) {
         let mut named = NamedPolicers::default();
         for chains in before.chains.iter().flatten() {
@@ -845,7 +845,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the previous snapshot's hosts that are unchanged. The counters of hosts are always kept.
+    /// Keeps the previous snapshot's hosts if their settings are unchanged. The counters of hosts are always kept.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);

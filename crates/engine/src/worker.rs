@@ -62,11 +62,11 @@ mod watch;
 
 pub use shard_moves::MAX_HELD;
 
-/// Maximum number of rounds of the nodes in one burst. A packet that creates a session needs two rounds; inspection,
-/// identification and an ICMP error need one more each. A hairpinned packet creates two sessions.
+/// Maximum number of passes through the nodes in one burst. A packet that creates a session needs two passes.
+/// Inspection, identification and an ICMP error each need one additional pass. A hairpinned packet creates two sessions.
 const ROUNDS: usize = 8 * inter_router_link::MAX_PASSES as usize;
 
-/// The parts from which a worker is created.
+/// Components from which a worker is created.
 pub struct WorkerParts<'m> {
     /// Number of this worker.
     pub own: WorkerIndex,
@@ -78,7 +78,7 @@ pub struct WorkerParts<'m> {
     pub snapshot: Reader<Snapshot>,
     /// Routes and neighbours.
     pub forwarding: ForwardingState,
-    /// Where this worker reports its quiescent states, at index `own`.
+    /// Table in which this worker reports its quiescent states, at index `own`.
     pub quiescence: Arc<Quiescence>,
     /// The shards that this worker owns.
     pub shards: Vec<Shard<'m>>,
@@ -88,7 +88,7 @@ pub struct WorkerParts<'m> {
     pub io: Box<dyn Handover + 'm>,
     /// The ports from which the worker receives.
     pub receives: Vec<PortIndex>,
-    /// The owner's state; `None` if this worker is not the owner.
+    /// State of the owner worker; `None` if this worker is not the owner.
     pub owner: Option<OwnerState>,
     /// Function that reads the cycle counter, for the counters by stage.
     pub cycles: fn() -> u64,
@@ -124,9 +124,9 @@ pub struct Worker<'m> {
     generations: Generations,
     online: bool,
     next_shard: usize,
-    /// Whether more sessions of a shard have expired than one round ends.
+    /// Whether more sessions of a shard have expired than one round can end.
     is_behind: bool,
-    /// Whether this round serves the same shard as the last one.
+    /// Whether this round serves the same shard as the previous round.
     stayed: bool,
     tracer: Option<Box<Tracer>>,
     tap: Option<Box<Tap>>,
@@ -139,12 +139,12 @@ pub struct Worker<'m> {
     syns: PendingSyns,
     host: Option<PuntReceiver>,
     service: Option<PuntReceiver>,
-    /// Whether hosts may send packets through this worker.
+    /// Whether routers' hosts may send packets through this worker.
     serves_hosts: bool,
     moving: Moving<'m>,
     /// State for taking over shards from other workers; `None` if the worker does not assist.
     assisting: Option<Box<Assisting>>,
-    /// Number of packets in consecutive full bursts from devices. At least this number of packets has waited in the devices.
+    /// Number of packets in consecutive full bursts from devices: a lower bound of the number of packets that waited there.
     behind: u64,
     /// Fair division of received packets among routers.
     receiving: SideState,
@@ -152,13 +152,13 @@ pub struct Worker<'m> {
     sending: SideState,
     /// Order in which ports are served.
     turns: Schedule,
-    /// Number of cycles that the last burst took; 0 if there was none.
+    /// Number of cycles of the last burst; 0 before the first burst.
     took: u64,
     /// Parked fragments that will be dropped.
     gone: Vec<(WaitingPacket, sluice_inspect::Reason)>,
 }
 
-/// The state that nodes use, except for the snapshot.
+/// The state that nodes use, in addition to the snapshot.
 struct State<'m> {
     own: WorkerIndex,
     start: Arc<StartParameters>,
@@ -180,12 +180,12 @@ struct State<'m> {
     inspecting: Option<Box<Inspector>>,
 }
 
-/// Why a parked packet is processed again.
+/// Reason for which a parked packet is processed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResumeReason {
-    /// The event for which it waited has occurred.
+    /// The event for which the packet waited has occurred.
     Ready,
-    /// The packet is a fragment that inspection had parked, with the results of virtual reassembly, and whether it was inspected.
+    /// The packet is a fragment parked by inspection, with the results of virtual reassembly, and whether it was inspected.
     Fragment(FragmentNote, bool),
     /// The packet came over an inter-router link.
     Crossed,
@@ -197,13 +197,13 @@ enum ResumeReason {
     Unsolicited(Reason),
 }
 
-/// Where the packets of a burst come from.
+/// Origin of the packets of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Port(PortIndex),
     Workers,
     Parking,
-    /// Packets that were held until their shard arrived.
+    /// Packets that were held until the arrival of their shard.
     Held,
     /// Queued packets of this worker's shards.
     Queue,
@@ -287,8 +287,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Runs one round: a burst from each port, the same number of bursts from other workers, unparked packets, timers and
-    /// requests. Returns the number of packets.
+    /// Runs one round (one iteration of the worker's main loop): a burst from each port, the same number of bursts from
+    /// other workers, unparked packets, timers and requests. Returns the number of packets.
     pub fn round(&mut self, now: Now) -> usize {
         self.wake();
         self.parts.counters.heartbeat.add(1);
@@ -331,7 +331,7 @@ impl<'m> Worker<'m> {
         packets
     }
 
-    /// Prepares for sleep: releases all references that would delay the freeing of memory.
+    /// Releases all references that would delay the freeing of memory while the worker sleeps.
     pub fn sleep(&mut self) {
         self.snapshot.offline();
         self.quiescence.offline(self.parts.own as usize);
@@ -345,15 +345,15 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether rounds without packets still have work: a request of the control thread, the move of a shard, or more expired
-    /// sessions than one round ends.
+    /// Whether the worker has work even if no packets arrive: a request of the control thread, the move of a shard, or
+    /// more expired sessions than one round can end.
     pub fn is_answering(&self) -> bool {
         let is_assisting = self.assisting.as_ref().is_some_and(|work| work.is_answering());
         let is_moving = is_assisting || self.is_moving();
         self.requests.is_answering() || self.parts.migrating.is_under_way() || is_moving || self.is_behind
     }
 
-    /// Stops receiving. Further rounds complete the packets in progress, and the release of a shard that the control thread has started.
+    /// Stops receiving. Later rounds process the remaining packets, and complete a release of a shard that has already started.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
         self.give_soon();
@@ -501,7 +501,7 @@ impl<'m> Worker<'m> {
             state.counters.cycles[CycleStage::Parse as usize].add(parsed.wrapping_sub(mark));
             let mut watch = Watch::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
             if let Some(watch) = &mut watch {
-                // Unparked packets and packets from other workers were parsed before.
+                // Unparked packets and packets from other workers were parsed in an earlier burst or by another worker.
                 let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
                 watch.begin(begin, &batch, lists, now);
             }

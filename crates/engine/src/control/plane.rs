@@ -72,7 +72,7 @@ impl Default for NeighbourLimits {
     }
 }
 
-/// Why the control plane can't be created or changed.
+/// Reason for which the control plane can't be created or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlPlaneError {
     /// The routes don't fit the FIB.
@@ -108,13 +108,13 @@ pub enum ControlPlaneError {
         /// Memory in bytes that is reserved.
         reserved: usize,
     },
-    /// A pool has mappings, subscribers or computed ports. Such pools require that all flows of a host belong to one shard.
+    /// A pool has mappings, subscribers or computed ports. These pools require that all flows of an inside host belong to one shard.
     #[error(
         "steering distributes the flows of a host over shards, but a pool or a destination rule needs them in one shard"
     )]
     Apart,
-    /// Pool migration is not complete. Sessions may still use ports that the pools no longer contain. If a pool got such a port
-    /// back, it would allocate the port twice.
+    /// Pool migration is not complete, so sessions may still use ports that the pools no longer contain. If a pool
+    /// regained such a port now, the pool would allocate the port twice.
     #[error("the last change of pools is still ending sessions without a port")]
     Unsettled,
     /// New inspection rules can't be created.
@@ -137,16 +137,16 @@ pub struct ControlPlane {
     waiting: ParkedCounts,
     /// Sends new inspection rules to the shards and workers.
     renewals: RuleUpdates,
-    /// IP ID counters that all shards share.
+    /// IP ID counters, which all shards share.
     drawn: Arc<IpIdCounters>,
     /// Sizes of each shard's memory.
     lines: ShardMemory,
-    /// Number of memory lines that all shards share.
+    /// Number of 64-byte memory lines that all shards share.
     reserved: usize,
     conflicts: Arc<Conflicts>,
     /// Capacity of each shard for allocations of IPv4 and IPv6 pools.
     room: [Capacity; 2],
-    /// The previous port layouts, kept so that the control thread frees their memory, and not a worker.
+    /// The previous port layouts. The control plane keeps them, so that the control thread and not a worker frees their memory.
     before: PortLayouts,
     /// How often the link of each interface has come up.
     ups: Arc<[AtomicU32]>,
@@ -154,16 +154,16 @@ pub struct ControlPlane {
     edited: bool,
     /// Changes of individual filter rules since sessions were last revalidated.
     filter_changed: [Changed; 2],
-    /// Time of the last generation that revalidates sessions.
+    /// Publication time of the last generation that revalidates sessions.
     followed: u64,
     now: Now,
 }
 
-/// Minimum interval, in nanoseconds, between two generations that let sessions follow changes of individual rules and routes.
-/// Together with the maximum delay of revalidation, a session that is no longer permitted ends within a second.
+/// Minimum interval, in nanoseconds, between two generations published for changes of individual rules and routes. This interval and
+/// the maximum delay of revalidation together stay below one second, so a session that is no longer permitted ends within a second.
 pub const FOLLOW: u64 = 400_000_000;
 
-/// Set which interfaces are point-to-point links, which have a single neighbour.
+/// Marks the interfaces that are point-to-point links and therefore have a single neighbour.
 fn set_pairs(neighbours: &Neighbours, snapshot: &Snapshot) {
     for (number, interface) in (0..).zip(&snapshot.interfaces) {
         neighbours.set_pair(number, interface.is_pair());
@@ -211,7 +211,7 @@ impl ControlPlane {
         let mut fib = Fib::new(quiescence.clone());
         let mut ribs = Ribs::new(Default::default(), start.secret);
         ribs.apply_all(routes, |_| false, &mut fib, &mut next_hops, now.nanoseconds)?;
-        // No session exists that the changes could affect.
+        // No session exists yet, so these changes need no revalidation.
         fib.take_changed();
         set_quotas(&mut ribs, &snapshot);
         let (interfaces, shards) = (snapshot.interfaces.len().max(start.interfaces), start.owners.len());
@@ -262,7 +262,7 @@ impl ControlPlane {
         &self.conflicts
     }
 
-    /// Number of memory lines that all shards share.
+    /// Number of 64-byte memory lines that all shards share.
     pub fn reserved(&self) -> usize {
         self.reserved
     }
@@ -275,8 +275,8 @@ impl ControlPlane {
         Ok(SharedCapacity::new(&self.start, self.snapshot.current(), memory).map_err(ShardError::Table)?)
     }
 
-    /// Creates the worker `own`. `memory` returns [`ShardMemory::total`] lines for the shard with a given number, and is called
-    /// for each shard of the worker. Must be called once for each worker.
+    /// Creates the worker `own`. `memory` takes a shard number and returns [`ShardMemory::total`] lines; it is called
+    /// for each shard of the worker. The control thread must call this function once for each worker.
     pub fn worker<'m>(
         &mut self,
         own: WorkerIndex,
@@ -417,8 +417,8 @@ impl ControlPlane {
         })))
     }
 
-    /// Applies a new snapshot and new routes of all routers as one commit, or rejects both. Memory is limited to the interfaces
-    /// and pools at start, with some reserve. Sets the generation, the port layouts and the owner of the snapshot.
+    /// Applies a new snapshot and new routes of all routers as one commit, or rejects both. The memory reserved at start
+    /// limits the number of interfaces and the pools. Sets the generation, the port layouts and the owner of the snapshot.
     pub fn commit(&mut self, mut snapshot: Snapshot, routes: &[RouteSet]) -> Result<u32, ControlPlaneError> {
         let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if snapshot.interfaces.len() > most {
@@ -490,8 +490,8 @@ impl ControlPlane {
         Ok(generation)
     }
 
-    /// Updates a port whose device has changed. `change` modifies the newest snapshot's interfaces and the port's transmitting
-    /// worker. `routes` are the routes of all routers, with link-local addresses derived from the new MAC addresses.
+    /// Updates a port after its device has changed. `change` modifies the interfaces of the newest snapshot and the worker that
+    /// transmits on the port. `routes` are the routes of all routers, with link-local addresses derived from the new MAC addresses.
     pub fn change_device(
         &mut self,
         change: impl FnOnce(&mut Snapshot),
@@ -507,14 +507,14 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Modifies individual NAT rules of the newest snapshot. New flows use them immediately, existing sessions after
-    /// [`ControlPlane::follow_changes`]. The next commit replaces all rules.
+    /// Modifies individual NAT rules of the newest snapshot. New flows use the modified rules immediately; existing
+    /// sessions use them after [`ControlPlane::follow_changes`]. The next commit replaces all rules.
     pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
         self.edited = true;
         edit(self.snapshot.current().nat::<F>())
     }
 
-    /// Records an added or removed filter rule. New flows use it immediately, existing sessions after [`ControlPlane::follow_changes`].
+    /// Records an added or removed filter rule, which new flows match immediately. [`ControlPlane::follow_changes`] revalidates sessions.
     pub fn filter_changed(&mut self, rule: &CompiledRule) {
         self.edited = true;
         let [four, six] = &mut self.filter_changed;
@@ -522,7 +522,7 @@ impl ControlPlane {
         rule.v6.iter().for_each(|rule| filter::mark::<V6>(six, rule));
     }
 
-    /// Replaces the filters. The new filters must equal the newest ones, except for rules that are also passed to [`ControlPlane::filter_changed`].
+    /// Replaces the filters. They may differ from the newest filters only in rules that are passed to [`ControlPlane::filter_changed`].
     pub fn replace_filter(&mut self, filters: Arc<Filters>) {
         let mut snapshot = self.snapshot.current().clone();
         if !snapshot.routers.iter().any(|router| router.filters) {
@@ -537,8 +537,8 @@ impl ControlPlane {
         self.snapshot.publish(snapshot);
     }
 
-    /// Publishes a generation, so that sessions follow changes of individual rules and routes, at most every [`FOLLOW`]
-    /// nanoseconds. Must be called periodically. Returns the generation if a new one was published.
+    /// Publishes a generation at most every [`FOLLOW`] nanoseconds, so that workers revalidate sessions after changes of individual
+    /// rules and routes. The control thread must call this function periodically. Returns the generation if one was published.
     pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
         self.now = now;
         if !(self.edited || self.fib.has_changed()) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
@@ -599,7 +599,7 @@ impl ControlPlane {
             .all(|worker| worker.leases_settled.get() == generation)
     }
 
-    /// Frees memory that no worker uses any longer. Must be called periodically.
+    /// Frees memory that no worker uses any longer. The control thread must call this function periodically.
     pub fn collect(&mut self) {
         self.snapshot.collect();
         self.renewals.collect();
@@ -617,14 +617,14 @@ impl ControlPlane {
         &self.start
     }
 
-    /// Changes the RIB of a router and updates its routes. Packets without sessions use the new routes immediately, sessions
-    /// after [`ControlPlane::follow_changes`]. Returns `false` if the router doesn't exist.
+    /// Changes the RIB of a router and updates its routes. Packets without sessions use the new routes immediately;
+    /// sessions use them after [`ControlPlane::follow_changes`]. Returns `false` if the router doesn't exist.
     pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
     }
 
-    /// Sets the link state of an interface; initially it is up. Routes through an interface that is down are not used, but the gateway's addresses on
-    /// it remain. Sessions follow after [`ControlPlane::follow_changes`]. Returns `false` if the state is unchanged.
+    /// Sets the link state of an interface, which is initially up. Routes through an interface that is down are not used, but its
+    /// addresses remain. [`ControlPlane::follow_changes`] then revalidates sessions. Returns `false` if the state is unchanged.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(interface);
@@ -643,7 +643,7 @@ impl ControlPlane {
         is_news
     }
 
-    /// Sets whether routes may use the gateway of an uplink, which is given by its interface and address. Returns `false` if the state is unchanged.
+    /// Sets whether routes may use the uplink gateway with this interface and address. Returns `false` if the state is unchanged.
     pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(gateway.0);

@@ -26,10 +26,10 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("parse", "within its share", needs::SHARED)],
 };
 
-/// Maximum number of unused packets of its share that a router may accumulate.
+/// Maximum number of packets that a router may save from unused parts of its share.
 const SAVED: u64 = 2 * BURST_SIZE as u64;
 
-/// Kind and part of frames that belong to no interface, or to a router without a share.
+/// Index for frames that belong to no interface, or to a router without a share. Used as kind and as part.
 const NOBODY: u8 = BURST_BUFFERS as u8 - 1;
 
 /// Number of leading bytes of a frame that contain the MAC addresses, two VLAN tags and the EtherType.
@@ -45,8 +45,8 @@ struct Part {
     had: [u64; 2],
 }
 
-/// Frames of a burst, classified by their VLAN tags, so that refusing a frame costs little. The arrays are indexed by kind,
-/// including [`NOBODY`].
+/// Frames of a burst, grouped by their VLAN tags into kinds, so that refusing a frame costs few cycles. The arrays are
+/// indexed by kind, including [`NOBODY`].
 struct Kinds {
     /// Cache that maps tags to kinds.
     known: [(u64, u8); 16],
@@ -54,15 +54,15 @@ struct Kinds {
     interface: [u16; BURST_BUFFERS],
     part: [u8; BURST_BUFFERS],
     packets: [u16; BURST_BUFFERS],
-    /// Number of frames that are refused because of the rate, and because of the share.
+    /// Number of frames refused by the rate limit, and number of frames refused by the fair share.
     refused: [[u16; BURST_BUFFERS]; 2],
     /// Number of bytes of all refused frames.
     bytes: [u32; BURST_BUFFERS],
 }
 
-/// Admits at most a given number of the packets received on `port`. Returns the refused ones as a bit mask of slots. While a
-/// trace or a capture runs, refused packets are dropped through the graph like other packets; otherwise only their buffers are
-/// freed.
+/// Admits at most a given number of the packets received on `port`. Returns the slots of the refused packets as a bit
+/// mask. While a trace or a capture runs, the graph drops refused packets like other packets; otherwise only their
+/// buffers are freed.
 #[inline(never)]
 pub fn admit(
     batch: &mut Batch<'_, '_>,
@@ -118,7 +118,7 @@ pub fn admit(
                 kinds.refused[0][kind] += 1;
                 kinds.bytes[kind] += bytes as u32;
                 limited |= 1 << slot;
-                // The share does not apply to packets that the rate has already refused.
+                // The share does not apply to packets that the rate limit has already refused.
                 kind_of[slot] = NOBODY;
             }
         }
@@ -229,7 +229,8 @@ impl Kinds {
         kind
     }
 
-    /// Refuses the packets that exceed the number granted to their part. Returns the refused ones as a bit mask.
+    /// Refuses the packets that exceed the number granted to their router. Returns the slots of the refused packets as
+    /// a bit mask.
     #[inline(always)]
     fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], granted: &mut [u16; BURST_BUFFERS]) -> u64 {
         let mut bits = 0;
@@ -245,8 +246,8 @@ impl Kinds {
         bits
     }
 
-    /// Counts refused packets as received. Refused packets are also counted as dropped here, unless they are dropped through
-    /// the graph, which counts them.
+    /// Counts refused packets as received and dropped. If a trace or a capture runs, the graph counts the drops
+    /// instead.
     fn count(&self, ctx: &NodeContext<'_, '_>, reason: Own, is_watched: bool) {
         for kind in 0..usize::from(self.count) {
             let refused = [0, 1].map(|by: usize| u64::from(self.refused[by][kind]));
@@ -264,7 +265,7 @@ impl Kinds {
 }
 
 impl Part {
-    /// Whether the rate admits a packet of this many bits. An admitted packet is counted.
+    /// Whether the rate limit admits a packet of this many bits. An admitted packet is counted.
     #[inline(always)]
     fn takes(&mut self, bits: u64) -> bool {
         let Some([packets, all]) = self.left else { return true };
@@ -277,7 +278,7 @@ impl Part {
     }
 }
 
-/// The part of an interface's router. Interfaces of bridges have none.
+/// Index of the [`Part`] of an interface's router. Interfaces of bridges have no part.
 fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, interface: u16, now: u64) -> u8 {
     let Some((number, entry)) = shares.entry_of(interface) else {
         return NOBODY;
@@ -312,7 +313,7 @@ fn tags_of(head: &[u8; HEAD]) -> u64 {
     word & mask
 }
 
-/// The interface by which a frame is received, as far as its tags determine it. `parse` makes all other checks.
+/// The interface that receives a frame, determined by its tags only. `parse` makes all other checks.
 #[inline(never)]
 fn interface_of(snapshot: &Snapshot, port: PortIndex, untagged: Option<u16>, tags: u64) -> Option<u16> {
     let tag = |bits: u64| Tag {

@@ -1,5 +1,5 @@
-//! bridge: forwards frames between the two interfaces of a bridge. Tags, EtherType and hop limit don't change, except that the
-//! tags of a VLAN interface are popped and those of the outgoing VLAN interface are pushed.
+//! bridge: forwards frames between the two interfaces of a bridge. Tags, EtherType and hop limit don't change, except
+//! that the tags of the ingress VLAN interface are popped and the tags of the egress VLAN interface are pushed.
 
 use std::ops::Range;
 
@@ -114,7 +114,7 @@ pub fn receive(
     tally.flush(ctx);
 }
 
-/// Receives those packets of a slot mask that have the tags of a bridge's interface. All packets arrived on `port`. Returns the mask of the others.
+/// Receives the packets of a mask, all from `port`, if they have the tags of a bridge's interface. Returns the remaining mask.
 #[inline(never)]
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,
@@ -128,7 +128,7 @@ pub fn receive_tagged(
     })
 }
 
-/// Moves packets to the bridge list if their interface has other tags than its bridge peer. Returns the mask of the others.
+/// Moves packets to the bridge list if their interface and its peer have different tags. Returns the mask of the remaining packets.
 fn gather(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -170,7 +170,7 @@ fn vlan_of(snapshot: &Snapshot, port: PortIndex, frame: &[u8]) -> Option<u16> {
         .or_else(|| of(None))
 }
 
-/// Forwards frames, without inspection, between two interfaces with different tags: pops the tags of one and pushes those of the other.
+/// Forwards frames without inspection between two interfaces with different tags: pops the old tags, and pushes the new tags.
 #[inline(never)]
 pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.bridge) {
@@ -183,7 +183,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
             lists.drop_packet(slot, Own::InterfaceGone);
             continue;
         };
-        // The priority tag precedes the tags of the VLAN. It is popped, so that the frame is forwarded as if it had arrived without one.
+        // The priority tag precedes the tags of the VLAN. The priority tag is popped and not forwarded.
         let outer = vlan::tag(packet.bytes(), 0);
         vlan::pop_priority(packet);
         for _ in &interface.tags {
@@ -208,10 +208,10 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
     }
 }
 
-/// The fault to which inspection's policy for bad checksums applies.
+/// Fault of a packet to which the bad-checksum policy of inspection applies.
 const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
-/// Applies the policy for bad checksums to a packet with a wrong transport checksum. The receiver of such a packet would discard it.
+/// Applies the bad-checksum policy of inspection to a packet with a wrong transport checksum. The receiver would discard the packet.
 fn wrong_checksum(
     slot: BufferIndex,
     bridge: Bridge,
@@ -268,7 +268,7 @@ fn is_of_addresses(reason: Reason) -> bool {
     matches!(reason, Reason::Wire(MartianSource | MartianDestination | SourceRoute))
 }
 
-/// Repeats the checks of [`look`] for a packet that failed a check of addresses or source routes. These checks are left out.
+/// Repeats the remaining checks of [`look`] for a packet that failed a check of addresses or source routes.
 #[cold]
 fn look_at_the_rest(
     packet: &mut Packet<'_>,
@@ -293,7 +293,7 @@ fn look_at_the_rest(
     }
 }
 
-/// Processes a packet again that was parked.
+/// Processes a parked packet again.
 pub fn again(
     slot: BufferIndex,
     bridge: Bridge,
@@ -311,7 +311,7 @@ fn inspects(snapshot: &Snapshot, number: u16, bridge: Bridge) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(number) || inspection.is_on(bridge.peer))
 }
 
-/// Parses and validates a frame, and returns its layers. A checksum that the sender left to checksum offload is completed.
+/// Parses and validates a frame, and returns its layers. A partial checksum of a sender with checksum offload is completed.
 fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     look_by(packet, interface, &interface.validity, ctx)
 }
@@ -333,8 +333,8 @@ fn look_by(
     Ok(layers)
 }
 
-/// Passes packets of flows that are inspected, or whose application is being identified, to session lookup. Packets of other
-/// flows are forwarded to the peer interface.
+/// Passes packets of inspected flows, and of flows that are being identified, to session lookup. Packets of other flows
+/// are forwarded to the peer interface.
 fn onward(
     slot: BufferIndex,
     bridge: Bridge,
@@ -365,7 +365,7 @@ fn onward(
     }
 }
 
-/// Whether a frame whose EtherType is not that of IP nevertheless carries an IP packet.
+/// Whether a frame with a non-IP EtherType nevertheless carries an IP packet.
 #[cold]
 fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     let (type_at, body) = (usize::from(layers.l3).saturating_sub(2), usize::from(layers.l3));
@@ -374,7 +374,7 @@ fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     kind.is_some_and(|kind| ethernet::hides_ip(u16::from_be_bytes(kind), body))
 }
 
-/// Handles an ICMP error whose flow can't be determined. On a bridge it is treated like an error for a flow without a session.
+/// Handles an ICMP error without an identifiable flow. On a bridge, it is treated like an error for a flow without a session.
 #[cold]
 pub fn unattributed_error(
     slot: BufferIndex,
@@ -392,14 +392,14 @@ pub fn unattributed_error(
     }
 }
 
-/// Counts a packet that the bridge forwards although it has a fault.
+/// Counts a faulty packet that the bridge forwards.
 fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
         counters.count_spared(reason.into());
     }
 }
 
-/// Whether a frame without its tags exceeds the MTU. Devices drop such frames, some of them without counting.
+/// Whether a frame without its tags exceeds the MTU. Devices drop longer frames, some devices without counting the drops.
 #[cold]
 fn is_too_long(frame: &[u8], mtu: u16) -> bool {
     let tags = (0..).take_while(|&k| vlan::tag(frame, k).is_some()).count();
@@ -443,7 +443,7 @@ pub fn fail(
         .interface(meta.interface)
         .and_then(|interface| interface.bridge);
     match bridge {
-        // The bridge only identifies applications here, and none of its rules depends on the result.
+        // Without inspection, the bridge only identifies applications, so the packet is forwarded despite the failure.
         Some(bridge) if !inspects(ctx.snapshot, meta.interface, bridge) => send(slot, bridge.peer, batch, lists, ctx),
         Some(bridge) if bridge.fails_open => {
             ctx.counters.bypass_before(Skipped::FailOpen);
@@ -465,7 +465,7 @@ pub fn decide<F: Family>(snapshot: &Snapshot, meta: &Meta, context: Context) -> 
     })
 }
 
-/// The decision for a bridged session, whose addresses are not translated. `context` is that of packets received on `interface`.
+/// The decision for a bridged session without translation. `context` is the context of packets received on `interface`.
 fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> FlowTranslation<F> {
     FlowTranslation {
         target: None,
@@ -523,7 +523,7 @@ fn midstream<F: Family>(layers: &Layers, key: &F::Key) -> Option<Reason> {
     }
 }
 
-/// Applies the midstream policy to a packet of a flow whose first packet was not seen.
+/// Applies the midstream policy to a packet of a flow that started before its first packet could be inspected.
 fn midstream_flow(
     slot: BufferIndex,
     reason: Reason,
@@ -549,7 +549,7 @@ fn midstream_flow(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// Counts and tracks a packet of a known session, and sends it through the other interface of the bridge.
+/// Counts and tracks a packet of a known session, and sends it through the peer interface of the bridge.
 #[inline(never)]
 pub fn forward_session<F: Family>(
     slot: BufferIndex,
@@ -581,12 +581,12 @@ pub fn forward_session<F: Family>(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// The tags of a frame to which an answer is sent.
+/// The tags to send in the answer to a frame.
 pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
     [0, 1].map(|k| meta.layers.tag(frame, k))
 }
 
-/// Sends an answer that was made in the buffer of a received frame. The answer leaves through the interface and with the tags of that frame.
+/// Sends an answer made in the buffer of a received frame, through the receiving interface and with the received tags.
 pub fn answer(
     slot: BufferIndex,
     tags: [Option<Tag>; 2],

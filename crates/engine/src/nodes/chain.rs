@@ -1,4 +1,4 @@
-//! chain: executes the chain of a router for packets received on its interfaces.
+//! chain: executes a router's chain for packets received on the router's interfaces.
 
 use arrayvec::ArrayVec;
 use sluice_filter::Header;
@@ -39,11 +39,11 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// A set of slots, with one bit for each.
+/// A set of slots as a bit mask, with one bit per slot.
 type Mask = u128;
 
-/// Moves packets that were parsed in this burst, or that came over an inter-router link, to the chain list if their router has
-/// chains.
+/// Moves packets to the chain list if their router has chains: packets that were parsed in this burst, and packets that
+/// came over an inter-router link.
 #[inline(always)]
 pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, parsed: Mask) {
     if ctx.snapshot.is_chained() {
@@ -52,7 +52,8 @@ pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<
     }
 }
 
-/// Moves those of the `wanted` packets whose router has chains from the lists on which `parse` put them to the chain list.
+/// Moves packets from the lists that `parse` selected to the chain list. Only packets in `wanted` with chains in their
+/// router are moved.
 #[inline(never)]
 fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted: Mask) {
     let Lists {
@@ -99,7 +100,8 @@ pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext
     }
 }
 
-/// Executes the steps in order. Steps only jump forward, so each step is executed once, for all packets that have reached it.
+/// Executes the steps in order. Steps only jump forward, so each step is executed once, for all packets that reach the
+/// step.
 fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     let mut come = [0; MAX_STEPS + 1];
     come[0] = all;
@@ -174,7 +176,7 @@ fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_
     }
 }
 
-/// The packets that exceed the rate limit of a policer.
+/// Mask of the packets that exceed the rate limit of a policer.
 fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) -> Mask {
     let Some(policer) = chains.policer(policer) else {
         return 0;
@@ -184,7 +186,7 @@ fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: 
     above.fold(0, |mask, slot| mask | bit(slot))
 }
 
-/// Mirrors packets to an interface. Returns the packets that were copied.
+/// Mirrors packets to an interface. Returns the mask of the copied packets.
 fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) -> Mask {
     let mut copied = 0;
     // A packet that was received on the mirror interface itself is not copied, because the copy would return to its sender.
@@ -234,8 +236,8 @@ fn sessions(slot: BufferIndex, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &N
     }
 }
 
-/// Forwards a packet without a session. If the filter of its context is stateful, the packet goes to session lookup instead, so
-/// that it can't bypass the filter.
+/// Forwards a packet without a session. If the filter of its context is stateful, session lookup processes the packet
+/// instead, so that the packet can't bypass the filter.
 fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let interface = batch.meta(slot).interface;
     let context = ctx
@@ -245,8 +247,8 @@ fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     if ctx.snapshot.filters_sessions(context) {
         return sessions(slot, batch, lists, ctx);
     }
-    // A packet with a bad transport checksum reaches this node only because inspection has a policy for it, but this packet will
-    // not be inspected.
+    // A packet with a bad transport checksum reaches this node only if inspection has a policy for such packets. This
+    // packet will not be inspected, so that policy does not apply.
     if batch.packets[slot as usize].checksums() == Checksums::BadL4 {
         return lists.drop_packet(slot, Fault::BadTransportChecksum);
     }

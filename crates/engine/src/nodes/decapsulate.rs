@@ -1,5 +1,6 @@
-//! decapsulate: removes the outer header of packets that are addressed to an end of a tunnel. The inner packet is received on the
-//! tunnel's interface, in the same buffer. ICMP errors for outer packets update the path MTU of the tunnel.
+//! decapsulate: removes the outer header of packets that are addressed to a local tunnel endpoint. The inner packet is
+//! received on the tunnel's interface, in the same buffer. ICMP errors for outer packets update the path MTU of the
+//! tunnel.
 
 use sluice_wire::ethernet::{self, ethertype, multicast4, multicast6};
 use sluice_wire::ipv4::{self, protocol};
@@ -34,7 +35,7 @@ pub const NODE: Node = Node {
 /// Position of the inner packet in the frame.
 struct Inside {
     id: Option<u32>,
-    /// Offset of the first byte of the inner packet, and offset of the byte after it.
+    /// Byte range of the inner packet: offset of its first byte, and offset after its last byte.
     from: usize,
     to: usize,
     /// EtherType of the inner datagram.
@@ -128,7 +129,7 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
     }
     let destination = group(inside.kind, datagram).unwrap_or(interface.mac);
     let fits = packet.set_len(inside.to) && packet.trim_front(inside.from);
-    // The NIC has verified only the checksums of the outer packet.
+    // The NIC has verified the checksums of the outer packet only.
     packet.set_checksums(Checksums::Unverified);
     if fits && matches!(kind, TunnelKind::Vxlan(_)) {
         return Ok(number);
@@ -143,7 +144,8 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
     Ok(number)
 }
 
-/// The layers of the inner packet, if it is a GRE keepalive, which the remote end of the tunnel expects to be returned.
+/// The layers of the inner packet if it is a GRE keepalive. The remote tunnel endpoint expects the gateway to return a
+/// keepalive.
 fn keepalive(packet: &Packet<'_>, number: u16, ctx: &NodeContext<'_, '_>) -> Option<Layers> {
     let tunnel = ctx.snapshot.interface(number)?.tunnel?;
     if tunnel.kind != TunnelKind::Gre {
@@ -216,7 +218,7 @@ fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
     match kind {
         TunnelKind::Vxlan(_) => {
             let to = l4 + usize::from(udp::DATAGRAM_LENGTH.read(payload));
-            // The UDP length may not have been validated, because a router that only routes does not do that.
+            // A router that only routes does not validate the UDP length.
             let id = vxlan::read(frame.get(l4 + udp::LENGTH..to).filter(|_| to <= end)?)?;
             let from = l4 + udp::LENGTH + vxlan::LENGTH;
             let inner = frame.get(from..to).filter(|inner| inner.len() >= ethernet::LENGTH)?;

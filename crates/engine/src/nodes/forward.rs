@@ -74,7 +74,7 @@ pub fn forward<F: Family>(
     }
     let exit = ctx.exit();
     let mut adjacencies = AdjacencyCache::default();
-    // Most packets of a batch arrive on the same interface, so the checks of the last interface are cached.
+    // Most packets of a batch arrive on the same interface, so the check results of the previous packet's interface are cached.
     let (mut last, mut unchecked) = (u16::MAX, false);
     for (place, &slot) in slots.iter().enumerate() {
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
@@ -149,7 +149,7 @@ fn choose<F: Family>(
     }
 }
 
-/// Applies the filter to received packets, and keeps those that pass.
+/// Evaluates the filter for received packets, and keeps the accepted packets on the list.
 #[inline(never)]
 fn screen<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -205,7 +205,7 @@ fn screen<F: Family>(
     });
 }
 
-/// Clamps the MSS option of SYN segments, independent of their next node.
+/// Clamps the MSS option of SYN segments before their next node is selected.
 #[cold]
 fn limit_segments<F: Family>(
     batch: &mut Batch<'_, '_>,
@@ -229,8 +229,8 @@ fn limit_segments<F: Family>(
     }
 }
 
-/// Forwards a packet in the common case: to a resolved gateway, within the MTU of the link, and from an interface without source
-/// validation. Returns `false`, without effect, for any other packet.
+/// Forwards a packet in the common case: to a resolved gateway, within the MTU of the link, and from an interface
+/// without source validation. Returns `false` in all other cases, without changing the packet.
 #[inline(always)]
 fn forward_plain<F: Family>(
     slot: BufferIndex,
@@ -287,7 +287,7 @@ fn forward_one<F: Family>(
     if !own && layers.ttl <= 1 {
         return lists.icmp_error(slot, IcmpError::TimeExceeded, Route::TtlExceeded);
     }
-    // The neighbour is looked up before the packet is changed, because a packet that must wait is parked as it was received.
+    // The neighbour is looked up before the packet is changed, because a packet without a neighbour is parked as received.
     let Some(way) = adjacencies.of(hop, &exit) else {
         return lists.wait_for_neighbour(slot, ctx.forwarding.unresolved(hop));
     };
@@ -307,7 +307,8 @@ fn forward_one<F: Family>(
     send(way, slot, packet, meta, lists, &exit);
 }
 
-/// Delivers a packet to the gateway itself. Local delivery reads the headers after IP, so they are validated here.
+/// Delivers a packet to the gateway itself. Local delivery reads the headers after the IP header, so this function
+/// validates them.
 #[inline(never)]
 fn deliver(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, lists: &mut Lists) {
     match validity::validate_headers(packet.bytes(), layers) {
@@ -324,8 +325,8 @@ fn refuse(slot: BufferIndex, reason: Route, lists: &mut Lists) {
     }
 }
 
-/// Decides about a packet to a link-local address, which has no route. A link-local address belongs to the gateway, or to a
-/// neighbour to which the gateway sends an answer (RFC 4291, 2.5.6).
+/// Decides about a packet to a link-local address. Link-local addresses have no routes. A link-local address belongs to
+/// the gateway, or to a neighbour to which the gateway sends an answer (RFC 4291, 2.5.6).
 #[cold]
 fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &NodeContext<'_, '_>) -> ForwardingDecision {
     let plain = F::address(address);

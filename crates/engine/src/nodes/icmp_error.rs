@@ -63,7 +63,7 @@ pub fn icmp_error(
             bridge::tags(&meta, packet.bytes()),
             ctx.snapshot.is_bridged(meta.interface),
         );
-        // An answer to a terminal of a site is sent to the MAC from which the packet came, because sites have no routes.
+        // An answer to a terminal of a site is sent to the source MAC of the packet, because sites have no routes.
         let of_site = sites::came_from(ctx.snapshot, &meta);
         let sender = packet.bytes().get(6..12).and_then(|mac| mac.try_into().ok());
         let terminal: Option<[u8; 6]> = sender.filter(|_| of_site);
@@ -150,7 +150,8 @@ fn number([high, low]: [u64; 2]) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// Turns a TCP segment into a reset of its connection, which has the segment's destination as its source address.
+/// Turns a TCP segment into a reset of its connection. The source address of the reset is the destination of the
+/// segment.
 fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     let layers = &meta.layers;
     let length = layers.end.saturating_sub(layers.l4) as usize;
@@ -165,7 +166,8 @@ fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     reset.emit4(packet, link, target, sender)
 }
 
-/// Turns a packet into an ICMP error for it. The source of the error is the address of the interface on which the packet arrived.
+/// Turns a packet into the ICMP error that reports it. The source of the error is the address of the interface on which
+/// the packet arrived.
 fn make(packet: &mut Packet<'_>, meta: &Meta, icmp_error: IcmpError, interface: &Interface) -> bool {
     let mut quote = [0; icmpv6::LONGEST_ERROR];
     let datagram = meta.layers.datagram(packet.bytes());

@@ -104,7 +104,7 @@ pub fn inspect<F: Family>(
     }
 }
 
-/// Inspects one packet. The verdict applies only to the slot of the packet.
+/// Inspects one packet. The verdict applies only to the packet's slot.
 fn one<F: Family>(
     mut packet: Packet<'_, F>,
     batch: &mut Batch<'_, '_>,
@@ -118,11 +118,11 @@ fn one<F: Family>(
         return lists.drop_packet(slot, Own::Forgotten);
     };
     shard.follow_rules(ctx.snapshot.inspected, ctx.now);
-    // An ICMP error for a flow contains none of the flow's data.
+    // An ICMP error that quotes a packet of a flow contains no payload of the flow.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return skip::<F>(slot, Skipped::IcmpError, lists, ctx.counters);
     }
-    // Packets of flows with an earlier decision, and packets shed because of overload, are not inspected.
+    // Packets of an already decided flow are not inspected. Packets shed because of overload are not inspected.
     let open = match packet.session.inspect() {
         InspectState::Flow(handle) => Some(FlowHandle(handle)),
         InspectState::Nothing
@@ -145,7 +145,7 @@ fn one<F: Family>(
         return finish(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     }
     let Some(handle) = flow::<F>(shard, packet.index, &packet.session, ctx.now) else {
-        // No flow state can be allocated, so the out-of-memory policy applies.
+        // The pool of flow states is exhausted, so the out-of-memory policy applies.
         let verdict = match packet.settings.policy(Exception::NoMemory) {
             Policy::Pass => Verdict::Skip(Skipped::NoMemory),
             Policy::Bypass => Verdict::Leave(Some(Skipped::NoMemory)),
@@ -227,7 +227,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
             };
             alerts.push(alert, counters);
         };
-        // In protocol events of a flow, the client is the first endpoint.
+        // The protocol events of a flow have the client as the first endpoint.
         let client = match direction {
             Direction::Forward => *ends,
             Direction::Reverse => ends.reversed(),
@@ -336,7 +336,7 @@ fn fragment<F: Family>(
     }
 }
 
-/// Inspects a datagram whose fragments are complete. The last fragment of the datagram is in the current burst.
+/// Inspects a datagram after all its fragments have arrived. The last fragment is in the current burst.
 #[cold]
 fn whole<F: Family>(
     look: &mut InspectContext<'_, '_, F>,
@@ -356,7 +356,7 @@ fn whole<F: Family>(
         Ok(Validity::LeftToOffload) | Err(Fault::BadTransportChecksum) => look.exception(Exception::BadChecksum),
         Err(_) => look.exception(Exception::Malformed),
     };
-    // A normalised payload can't be written back, because it is distributed over several buffers, most of them parked.
+    // The normalised payload can't be written back, because the datagram is in several buffers, and most buffers are parked.
     if !matches!(verdict, Verdict::Drop(_) | Verdict::Reject(_)) && payload != copy {
         verdict = Verdict::Drop(Reason::FragmentRewritten);
     }
@@ -390,11 +390,11 @@ fn finish<F: Family>(
                 tell_drop(packet, shard, reason, tools);
                 give_up(ticket, reason, lists, work);
             }
-            // No reset or ICMP error is sent for a fragmented datagram: it would be made in the packet's buffer, and there are several.
+            // A fragmented datagram has several buffers, so no reset or ICMP error can be made in the buffer of its packet.
             let is_told = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
             return match packet.session.protocol() {
                 _ if !is_told => lists.drop_packet(slot, reason),
-                // The receiver gets the reset now. The sender retransmits the unacknowledged segment, and then gets a reset as well.
+                // The receiver gets the reset now. The sender gets a reset when it retransmits the unacknowledged segment.
                 protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
                     if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
                         counters.drop(reason.into());
@@ -419,7 +419,7 @@ fn finish<F: Family>(
     }
 }
 
-/// Forwards a packet after the other fragments of its datagram. If some of the fragments are parked, all are sent in a later burst.
+/// Forwards a packet after the other fragments of its datagram. If a fragment is parked, all fragments leave in a later burst.
 fn forward_fragment<F: Family>(
     slot: BufferIndex,
     meta: &Meta,
@@ -469,7 +469,7 @@ fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: R
     tools.records.push_drop(about, reason, rule, length, tools.counters);
 }
 
-/// Drops a waiting packet, immediately if it is in the current burst.
+/// Drops a fragment that waits for its datagram. A fragment in the current burst is dropped immediately, a parked one in a later burst.
 fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector) {
     if let Some(slot) = work.parked_packets.take_from_burst(ticket) {
         work.parking.retain(|(held, _)| *held != slot);
@@ -479,7 +479,7 @@ fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector)
     }
 }
 
-/// The verdict for a packet under overload; `None` if the packet is inspected, in full or to a smaller depth.
+/// The verdict for a packet under overload. `None` means that the packet is inspected, in full or up to a reduced depth.
 fn shed<F: Family>(
     packet: &mut Packet<'_, F>,
     open: Option<FlowHandle>,
@@ -506,8 +506,8 @@ fn shed<F: Family>(
     }
 }
 
-/// Whether a packet arrived on an interface of its sender's side. False only if it arrived on the interface of the other side,
-/// the interfaces of the sides differ, and the route to the server is known.
+/// Whether a packet arrived on the interface of its sender. The result is `false` only if the packet arrived on the
+/// interface of the other endpoint, both endpoints have different interfaces, and the route to the server is known.
 fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface: u16) -> bool {
     let [client, server] = [
         usize::from(session.interface()),
@@ -579,7 +579,7 @@ fn skip<F: Family>(slot: BufferIndex, why: Skipped, lists: &mut Lists, counters:
     forward::<F>(slot, lists);
 }
 
-/// Forwards a packet, and prevents another inspection in this burst.
+/// Forwards a packet, and prevents a second inspection in this burst.
 fn forward<F: Family>(slot: BufferIndex, lists: &mut Lists) {
     lists.passed |= 1 << (slot as usize % BURST_BUFFERS);
     put(lists.session_lookup.of::<F>(), slot);

@@ -68,7 +68,7 @@ pub fn local_delivery(
         let is_fragment = layers.fragment != Fragment::Whole;
         let is_asked = input_filter::has_rules(ctx.snapshot, meta.interface);
         if is_fragment && (is_asked || !is_punted && is_icmp(layers.protocol)) && meta.identification == 0 {
-            // The ports of a fragment determine its policer class, so they are resolved first. Fragments that precede the first one are parked.
+            // The policer class depends on the ports, so the ports are set first. Fragments that precede their first fragment are parked.
             put(&mut lists.virtual_reassembly, slot);
             continue;
         }
@@ -99,7 +99,7 @@ pub fn local_delivery(
                 (layers.class, layers.protocol),
                 (Class::Ipv4, protocol::ICMP) | (Class::Ipv6, protocol::ICMPV6)
             ) {
-                // An ICMP message of an unknown type is dropped silently (RFC 1122, 3.2.2; RFC 4443, 2.4).
+                // Drop an ICMP message of an unknown type silently (RFC 1122, 3.2.2; RFC 4443, 2.4).
                 lists.drop_packet(slot, Own::NoLocalService);
             } else {
                 lists.icmp_error(slot, IcmpError::PortUnreachable, Own::NoLocalService);
@@ -129,7 +129,7 @@ pub fn local_delivery(
             counters.made.add(1);
         }
         if of_site {
-            // The answer is sent to the MAC from which the packet came, because sites have no routes.
+            // The answer is sent to the source MAC of the packet, because sites have no routes.
             let frame = batch.packets[slot as usize].bytes();
             let mac = frame.get(6..12).and_then(|mac| mac.try_into().ok()).unwrap_or_default();
             subscriber::answer(slot, mac, None, batch, lists, ctx);
@@ -148,7 +148,7 @@ fn is_for_relay(snapshot: &Snapshot, meta: &Meta, frame: &[u8]) -> bool {
     sites.takes(meta.interface, router, &meta.layers, frame)
 }
 
-/// Whether a packet is the reply to an echo request of the gateway. The reply is recorded.
+/// Whether a packet is the reply to an echo request of the gateway. The function records the reply.
 #[inline]
 fn is_awaited(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> bool {
     meta.layers.flags.has(Flags::ICMP_REPLY)
@@ -156,7 +156,8 @@ fn is_awaited(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> bool {
             .is_some_and(|echo| ctx.snapshot.probes.answered(&echo, ctx.now.nanoseconds))
 }
 
-/// Whether a packet is a query that the gateway answers even if a host shares its addresses.
+/// Whether a packet is a query that the gateway answers itself, even if its address is also the address of a router's
+/// host.
 fn is_answered(layers: &Layers) -> bool {
     let query = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
     query && layers.fragment == Fragment::Whole

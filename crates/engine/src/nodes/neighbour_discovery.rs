@@ -51,7 +51,7 @@ enum Outcome {
     Drop(Reason),
     /// The message is a router solicitation of a host.
     Advertise,
-    /// The message is part of router discovery, and is delivered to the routing daemons.
+    /// The message is a router discovery message for the routing daemons.
     Punt,
 }
 
@@ -71,7 +71,7 @@ pub fn neighbour_discovery(
             lists.hand_over(slot, snapshot.owner, HandOffNote::new(EntryPoint::Gateway, &meta));
             continue;
         };
-        // The answer to a pending request is not policed, so that a flood can't displace it.
+        // The answer to a pending request is not policed, so that a flood of other messages can't displace the answer.
         let is_awaited = is_awaited(batch.packets[slot as usize].bytes(), &meta, ctx.forwarding);
         if !is_awaited && !owner.policer.admits(Policed::Neighbour, meta.interface, now) {
             lists.drop_packet(slot, Own::PolicedNeighbour);
@@ -145,7 +145,8 @@ pub fn neighbour_discovery(
     }
 }
 
-/// Whether a message answers a pending request of the gateway. If answers are forged, the first one completes the request.
+/// Whether a message answers a pending request of the gateway. With forged answers, the first answer completes the
+/// request.
 fn is_awaited(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
     let sender = match meta.layers.class {
         Class::Arp => arp::Arp::new(meta.layers.datagram(frame))
@@ -161,7 +162,8 @@ fn is_awaited(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
         .is_some_and(|index| matches!(forwarding.neighbours.state(index), State::Incomplete | State::Probe))
 }
 
-/// Whether the gateway answers requests for an address on a link: for its own addresses, and for outside addresses of translation on that link.
+/// Whether the gateway answers requests for an address on a link. The gateway answers for its own addresses, and for
+/// outside addresses of translation on that link.
 fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let plain = Address::V4(address);
     let own = || sites::is_own::<V4>(snapshot, interface.context, address);
@@ -171,7 +173,8 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
             && (stands_in_for(interface, snapshot, address) || own())
 }
 
-/// Whether the gateway answers as a proxy for an address. The condition is that every next hop of the address's route is on another interface.
+/// Whether the gateway answers as a proxy for an address. It does so if every next hop of the route to the address is
+/// on another interface.
 fn answers_as_proxy<F: Family>(interface: &Interface, forwarding: &ForwardingState, address: F::Address) -> bool {
     if !interface.neighbours.proxy[usize::from(F::IS_V6)] || !F::address(address).is_host() {
         return false;
@@ -253,7 +256,7 @@ fn claimed(writer: &NeighbourWriter, interface: &Interface, address: Address, ma
     });
 }
 
-/// The virtual MAC of the site that has the requested public address.
+/// The virtual MAC of the site with the requested public address.
 fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32) -> Option<[u8; 6]> {
     let sites = snapshot
         .sites
@@ -262,7 +265,8 @@ fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32
     sites.table.mac(sites.table.owner(interface.router, address)?)
 }
 
-/// Whether another host claims the public address of a site with an ARP message. The subscriber service is informed.
+/// Whether another host claims the public address of a site with an ARP message. The caller passes such messages to the
+/// subscriber service.
 fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
     let (Some(sites), Some(interface)) = (snapshot.sites.as_deref(), snapshot.interface(meta.interface)) else {
         return false;
@@ -274,8 +278,8 @@ fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
     owner.is_some_and(|site| sites.table.mac(site) != Some(message.sender_mac()))
 }
 
-/// Processes an ARP message in which a terminal of a site requests the gateway's MAC. The gateway learns nothing from it, because
-/// the terminal's lease determines its location.
+/// Processes an ARP message in which a terminal of a site requests the gateway's MAC. The message does not change the
+/// neighbour table, because the lease of the terminal determines its MAC.
 fn receive_terminal_arp(
     slot: BufferIndex,
     meta: &Meta,
@@ -299,7 +303,7 @@ fn receive_terminal_arp(
     let Some(interface) = ctx.snapshot.interface(meta.interface) else {
         return lists.drop_packet(slot, Own::InterfaceGone);
     };
-    // Terminals of a site resolve each other without the gateway.
+    // Terminals of a site resolve each other directly, so the gateway answers only for its own addresses.
     if !asks || !interface.link.owns(Address::V4(target)) {
         return put(&mut lists.taken, slot);
     }
@@ -368,7 +372,7 @@ fn receive_discovery(
             let flags = ndp::Advertised {
                 router: true,
                 solicited: !detection,
-                // A proxy advertisement must not override an advertisement of the target, because the target may return to the link.
+                // A proxy advertisement must not override the target's own advertisement, because the target may return to the link.
                 overriding: ours,
             };
             if ndp::emit_advertisement(packet, link, (target, destination), target, flags)
@@ -405,7 +409,7 @@ fn receive_discovery(
                 to_daemons
             }
         }
-        // BGP unnumbered discovers its peers by router advertisements.
+        // BGP unnumbered discovers its peers by router advertisements, so the routing daemons receive router advertisements.
         Message::RouterAdvertisement { .. } => to_daemons,
     }
 }

@@ -29,22 +29,22 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// How a finished packet leaves.
+/// Exit of a finished packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputResult {
     /// This worker transmits the packet on this port.
     Transmit(PortIndex),
-    /// The packet is handed to the worker that has a queue of the interface's port.
+    /// Another worker has a queue of the interface's port and gets the packet.
     HandOver(WorkerIndex, u16),
     /// The packet can't be sent and is dropped.
     Drop(Own),
 }
 
-/// The data with which `output` sends to a next hop. The data is computed once and cached while packets use the next hop.
+/// The data that `output` needs to send to a next hop. The data is computed once per node run and cached.
 #[derive(Clone, Copy, Debug)]
 pub struct Adjacency {
     hop: AdjacencyIndex,
-    /// Index of the next hop, if the adjacency was looked up by it.
+    /// Index of the next hop, if the adjacency was looked up by next-hop index.
     route: u32,
     /// The header before the EtherType: destination MAC, source MAC, and tags.
     head: [u8; HEAD],
@@ -57,10 +57,10 @@ pub struct Adjacency {
     port: PortIndex,
     /// Whether the interface has no tags, and this worker has a queue of its port.
     plain: bool,
-    /// Maximum length of an L3 datagram that this worker can send without tags through its own queue; 0 if that is not possible.
+    /// Maximum L3 length that this worker can send without tags through its own queue; 0 if it can't send such datagrams.
     direct: u16,
-    /// Maximum length of an L3 datagram that this worker can send, with or without tags, through its own queue; 0 if that is not
-    /// possible.
+    /// Maximum length of an L3 datagram that this worker can send, with or without tags, through its own queue; 0 if
+    /// this worker has no queue of the port.
     open: u16,
     /// The worker that has a queue of the port, if this worker has none.
     sender: Option<WorkerIndex>,
@@ -86,17 +86,17 @@ impl Adjacency {
     };
 }
 
-/// Mask of a MAC in a word whose lowest byte is the first byte of the MAC.
+/// Mask of a MAC in a word. The lowest byte of the word is the first byte of the MAC.
 const MAC: u64 = (1 << 48) - 1;
 
-/// Cache of the adjacencies that a node uses. A burst usually has no more next hops than entries; further next hops replace entries.
+/// Cache of the adjacencies that a node uses. If a burst has more next hops than the cache has entries, entries are replaced.
 #[derive(Debug)]
 pub struct AdjacencyCache([Adjacency; CACHE_SIZE]);
 
 /// Number of entries in an adjacency cache.
 pub const CACHE_SIZE: usize = 4;
 
-/// Marks an adjacency without a next-hop index. The value is neither a valid index nor the index that means "no route".
+/// Marks an adjacency without a next-hop index. The value is neither a valid index nor the index for "no route".
 const NO_NEXT_HOP: u32 = u32::MAX - 1;
 
 impl Default for AdjacencyCache {
@@ -116,7 +116,7 @@ impl AdjacencyCache {
         Some(way)
     }
 
-    /// The cache entry for a next hop, and whether it contains the adjacency of that next hop.
+    /// The cache entry for a next hop, and whether the entry already contains the adjacency of the next hop.
     #[inline(always)]
     pub fn at(&mut self, route: u32) -> (&mut Adjacency, bool) {
         let way = &mut self.0[route as usize % CACHE_SIZE];
@@ -124,7 +124,7 @@ impl AdjacencyCache {
         (way, is_it)
     }
 
-    /// Fills the cache entry of a next hop. Returns `false` unless the next hop is a resolved gateway.
+    /// Fills the cache entry of a next hop. Returns whether the next hop is a resolved gateway.
     #[inline(never)]
     pub fn bind(&mut self, route: u32, exit: &OutputContext<'_>) -> bool {
         let way = &mut self.0[route as usize % CACHE_SIZE];
@@ -136,7 +136,7 @@ impl AdjacencyCache {
         found
     }
 
-    /// Adds the sent frames to the interface counters and clears the cache. Must be called at the end of a node.
+    /// Adds the sent frames to the interface counters and clears the cache. Each node must call this at its end.
     pub fn flush(&mut self, exit: &OutputContext<'_>) {
         for way in &mut self.0 {
             count(way, exit);
@@ -162,7 +162,7 @@ fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) ->
     (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
     let mac = match hop.is_bridge() && exit.snapshot.is_access(hop.interface() as u16) {
         false => exit.forwarding.mac(hop),
-        // Each terminal of a site has a different MAC, which is written later.
+        // Each terminal of a site has its own MAC, which is written for each packet.
         true => Some([0; 6]),
     };
     let (Some(link), Some(mac)) = (exit.snapshot.links.get(hop.interface()), mac) else {
@@ -207,8 +207,8 @@ impl Adjacency {
         self.plain && layers.tags == 0
     }
 
-    /// Writes the link header `link` of a frame of `length` bytes that arrived without tags, and sends the frame. Returns
-    /// `false`, without effect, if tags or the queue of another worker are needed.
+    /// Writes the link header `link` of a frame of `length` bytes that arrived without tags, and sends the frame. If
+    /// the frame needs tags or the queue of another worker, returns `false` without an effect.
     #[inline(always)]
     pub fn take(
         &mut self,
@@ -229,7 +229,7 @@ impl Adjacency {
         false
     }
 
-    /// Whether a packet that arrived without tags, with an L3 datagram of this length, can be sent without tags through this worker's own queue.
+    /// Whether this worker's own queue can send, without tags, a packet that arrived without tags and has this L3 length.
     #[inline(always)]
     pub fn is_direct_for(&self, length: u16) -> bool {
         length <= self.direct
@@ -256,7 +256,7 @@ impl Adjacency {
     /// Writes the MAC addresses of a frame of `length` bytes without tags, and counts the frame as sent.
     #[inline(always)]
     pub fn rewrite_link(&mut self, head: &mut [u8; 12], length: usize) {
-        // The EtherType is that of the received frame.
+        // The sent frame keeps the EtherType of the received frame.
         if let Some(addresses) = self.head.first_chunk() {
             *head = *addresses;
         }
@@ -270,12 +270,12 @@ impl Adjacency {
         length <= self.open
     }
 
-    /// Writes the MAC addresses and tags of a frame that arrived with this number of tags, and counts the frame as sent. Returns
-    /// `false`, without effect, if there is no space for more tags.
+    /// Writes the MAC addresses and tags of a frame that arrived with this number of tags, and counts the frame as
+    /// sent. If the headroom is too small for the tags, returns `false` without an effect.
     #[inline(always)]
     pub fn relabel(&mut self, packet: &mut Packet<'_>, tags: u8) -> bool {
         let kept = self.priority_of(packet, tags);
-        // The EtherType is that of the received frame, and is not moved.
+        // The sent frame keeps the EtherType of the received frame at its position.
         let fits = match self.tags.cmp(&tags) {
             Ordering::Equal => true,
             Ordering::Greater => packet.grow_front(4 * usize::from(self.tags - tags)),
@@ -303,7 +303,7 @@ impl Adjacency {
         true
     }
 
-    /// The part of the received priority that the sent frame keeps. `tags` is the number of received tags.
+    /// The bits of the received priority that the sent frame keeps. `tags` is the number of received tags.
     #[inline(always)]
     fn priority_of(&self, packet: &Packet<'_>, tags: u8) -> u8 {
         match packet.bytes().get(14) {
@@ -314,12 +314,12 @@ impl Adjacency {
 }
 
 impl Adjacency {
-    /// Writes the MAC addresses and tags of a frame in a site's session. The frame arrived with this number of tags, and is sent
-    /// to its terminal, or `upstream` with the site's virtual MAC. The frame is counted as sent unless it must still be
-    /// fragmented. Returns `false`, without effect, if there is no space for more tags.
+    /// Writes the MAC addresses and tags of a frame in a site's session. The frame arrived with this number of tags. It
+    /// is sent to its terminal, or, if `upstream` is set, from the site's virtual MAC. The frame is counted as sent
+    /// unless it must still be fragmented. If the headroom is too small for the tags, returns `false` without an effect.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        // The header is built in registers, in little-endian words: store forwarding would delay the loads of a header in memory.
+        // The header is built in registers, in little-endian words: if the header were in memory, store forwarding would delay its loads.
         let word = |at: usize| {
             let bytes = self.head.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -356,7 +356,7 @@ impl Adjacency {
         true
     }
 
-    /// How a frame with a finished link header leaves.
+    /// Exit of a frame with a finished link header.
     #[inline(always)]
     pub fn out(&self) -> OutputResult {
         match self.sender {
@@ -397,7 +397,7 @@ fn write_words<const LENGTH: usize>(frame: &mut [u8], words: &[[u8; 8]; 3]) {
     }
 }
 
-/// Writes the link header of a packet and puts the packet on the list of the port or of another worker.
+/// Writes the link header of a packet. Puts the packet on the list of its port, or of the worker that has a queue of the port.
 #[inline(always)]
 pub fn send(
     way: &mut Adjacency,
@@ -462,7 +462,7 @@ pub fn output(
     as_it_is(packet, hop, exit)
 }
 
-/// How a frame with a finished link header leaves through the interface of a hop. The frame is counted as sent if this worker transmits it.
+/// Exit of a frame with a finished link header, through the hop's interface. Counts the frame if this worker transmits it.
 pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
         return OutputResult::Drop(Own::InterfaceGone);
@@ -485,7 +485,7 @@ pub fn link_header(packet: &mut Packet<'_>, layers: &Layers, interface: &Interfa
     if layers.tags != 0 || !interface.tags.is_empty() {
         return tagged_header(packet, layers, interface, mac);
     }
-    // The EtherType is that of the received frame.
+    // The sent frame keeps the EtherType of the received frame.
     let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() else {
         return false;
     };

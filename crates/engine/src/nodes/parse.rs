@@ -41,7 +41,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Parses slots whose packets were all received on `port`.
+/// Parses slots with packets that were all received on `port`.
 pub fn parse(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -69,7 +69,7 @@ pub fn parse(
     parse_those(batch, lists, ctx, port, slots.start..end);
 }
 
-/// Parses slots, except for those in the mask, which `admit` has refused.
+/// Parses all slots except those in the mask of packets that `admit` has refused.
 pub fn parse_admitted(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -170,7 +170,7 @@ fn parse_those(
     }
 }
 
-/// Fast path for plain packets on a port with an access interface of subscribers' sites, or with their public interface.
+/// Fast path for plain packets (unfragmented, no options) on a port with an access or public interface of subscribers' sites.
 struct Sites<'c> {
     interface: &'c Interface,
     sites: &'c SiteClassifier,
@@ -200,7 +200,7 @@ impl<'c> Sites<'c> {
         })
     }
 
-    /// Classifies a plain packet. Returns `false`, without effect, if the packet isn't plain.
+    /// Classifies a plain packet. If the packet isn't plain, returns `false` without an effect.
     #[inline(always)]
     fn take(
         &mut self,
@@ -219,7 +219,7 @@ impl<'c> Sites<'c> {
             },
         };
         let mut mac = &self.interface.mac;
-        // The session lookup checks whether the packet's site has this virtual MAC.
+        // Session lookup checks whether this virtual MAC belongs to the packet's site.
         if self.is_public
             && let Some(own) = frame.first_chunk()
             && sites::is_local(own)
@@ -237,7 +237,7 @@ impl<'c> Sites<'c> {
             interface: self.tally.interface,
             ..Meta::default()
         };
-        // The site is looked up together with the session. On a shared port, however, the tags may belong to another interface.
+        // On a shared port, the tags may belong to another interface, so the site is looked up here, before session lookup.
         if self.shares_port && self.sites.context(meta.interface, &layers, frame).is_none() {
             return false;
         }
@@ -257,7 +257,7 @@ impl<'c> Sites<'c> {
     }
 }
 
-/// Parses packets of an interface whose plain IPv4 packets need only a route.
+/// Parses packets of an interface that needs only route lookups for plain IPv4 packets.
 #[inline(never)]
 fn passing(
     batch: &mut Batch<'_, '_>,
@@ -309,7 +309,7 @@ struct Tagged {
     port: PortIndex,
     /// Whether the port has VLAN interfaces.
     any: bool,
-    /// Whether packets that need only a route are passed to ip4-fast-forward.
+    /// Whether packets that need only a route lookup are passed to ip4-fast-forward.
     passes: bool,
     /// The cached tags, in the format of [`Snapshot::tagged_by`].
     word: u64,
@@ -331,7 +331,7 @@ impl Tagged {
         }
     }
 
-    /// Classifies a plain packet. Returns `false`, without effect, if its tags belong to no interface, or if the packet isn't plain.
+    /// Classifies a plain packet. If its tags belong to no interface, or if the packet isn't plain, returns `false` without an effect.
     #[inline(always)]
     fn take(
         &mut self,
@@ -422,7 +422,7 @@ fn tags(frame: &[u8]) -> Option<u64> {
     }
 }
 
-/// Parses a packet that no fast path can process. `untagged` is the interface of untagged frames on its port.
+/// Parses a packet that none of the fast paths can process. `untagged` is the interface of untagged frames on the packet's port.
 #[inline(never)]
 pub(super) fn parse_other(
     slot: BufferIndex,
@@ -504,7 +504,7 @@ pub(super) fn parse_other(
             place(slot, packet, &layers, interface, lists, snapshot);
         }
         Ok(Validity::LeftToOffload) => lists.drop_packet(slot, Own::LeftToOffload),
-        // Session lookup finds the flow of the packet, and inspection's policy for bad checksums applies to it.
+        // Session lookup finds the flow of the packet, and inspection applies its bad-checksum policy.
         Err(Reason::Wire(fault)) if is_for_inspection(snapshot, meta, fault) => {
             packet.set_checksums(Checksums::BadL4);
             classify(slot, packet, &layers, interface, lists);
@@ -513,8 +513,8 @@ pub(super) fn parse_other(
     }
 }
 
-/// Whether a frame has a priority tag that must be popped. Such a tag precedes two other tags. If sites exist, every priority tag must be popped,
-/// because sites are identified by their tags. Priority tags in other positions stay, and their priority is forwarded.
+/// Whether a frame has a priority tag to pop: a priority tag before two other tags, or any priority tag if sites exist,
+/// because tags identify sites. Other priority tags stay in the frame, and their priority is forwarded.
 #[inline(always)]
 fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {
@@ -526,8 +526,8 @@ fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     }
 }
 
-/// Pops the first priority tag. If sites exist, also pops priority tags before, between and after the tags of a site, because an
-/// access switch puts its tag around the customer's priority tag. At most four are popped; a frame with more is rejected.
+/// Pops the first priority tag. If sites exist, also pops priority tags before, between and after the tags of a site, because an access
+/// switch pushes its tag before the customer's priority tag. Pops at most four tags, and rejects a frame with more priority tags.
 #[cold]
 fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     vlan::pop_priority(packet);
@@ -537,14 +537,14 @@ fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
             let is_priority = vlan::tag(packet.bytes(), 1).is_some_and(|inner| inner.is_priority());
             if is_priority && let Some(outer) = vlan::pop(packet) {
                 vlan::pop(packet);
-                // There is space for the tag, because a tag was popped.
+                // The headroom suffices for this tag, because a tag was popped before.
                 vlan::push(packet, outer);
             }
         }
     }
 }
 
-/// Whether a packet is addressed to an end of a tunnel, or is an ICMP error for a packet that a tunnel end sent. Packets of tunnels have no session.
+/// Whether a packet belongs to a local tunnel endpoint: an outer packet or an ICMP error for one. Outer packets have no session.
 #[inline(always)]
 fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
     snapshot.tunnels.end_in(interface.router)
@@ -560,7 +560,7 @@ fn is_for_inspection(snapshot: &Snapshot, meta: &Meta, fault: Fault) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
 }
 
-/// Completes an offloaded checksum. The transmitting NIC must not compute it again, because it would include the finished sum.
+/// Completes a partial checksum. If the NIC computed the checksum again, it would include the finished checksum in the sum.
 pub(super) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &NodeContext<'_, '_>) {
     validity::complete_checksum(packet.bytes_mut(), layers);
     packet.set_checksums(Checksums::Vouched);
@@ -694,7 +694,7 @@ pub(super) struct ReceiveTally {
 }
 
 impl ReceiveTally {
-    /// Starts with a port. Packets that belong to no interface are counted for the port's untagged interface, or for its first VLAN.
+    /// Starts on a port. Packets of no interface are counted for the port's untagged interface, or for its first VLAN interface.
     pub fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
         let snapshot = ctx.snapshot;
         let untagged = snapshot.untagged.get(port as usize).copied().flatten();
@@ -712,7 +712,7 @@ impl ReceiveTally {
         }
     }
 
-    /// Starts with an interface and counts of 0.
+    /// Starts counting on an interface, with counts of 0.
     pub fn at(interface: u16) -> Self {
         Self {
             interface,

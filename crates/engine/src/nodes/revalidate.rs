@@ -1,4 +1,4 @@
-//! revalidate: decides again about sessions of an older snapshot. A session keeps its translation if this is still permitted.
+//! revalidate: decides again about sessions of an older snapshot. A session keeps its translation if the new snapshot permits it.
 
 use sluice_filter::{SessionApplication, SessionMarking, TrafficClass};
 use sluice_inspect::applications::ProtocolPair;
@@ -100,7 +100,7 @@ pub fn revalidate<F: Family>(
                         session.set_adjacency(direction, hop);
                     }
                 }
-                // The source of answers that arrive on another interface is validated with the new routes.
+                // Answers that arrive on another interface are validated with the new routes.
                 session.set_bound_interface(
                     Direction::Reverse,
                     session.adjacency(Direction::Forward).interface() as u16,
@@ -137,7 +137,7 @@ pub enum ApplicationCheck {
     Again,
 }
 
-/// Applies the filter's result for the application of a session: from now on its packets are dropped, or no longer dropped.
+/// Applies the filter's result for the application of a session: later packets of the session are dropped, or no longer dropped.
 pub fn follow_application<F: Family>(
     shard: &mut Shard<'_>,
     index: RecordIndex,
@@ -163,7 +163,7 @@ pub fn follow_application<F: Family>(
     let now = match refuses {
         Some(with) => InspectState::Denied(with),
         None if !is_denied => return,
-        // Inspection has missed the packets that were dropped in the meantime. Inspection continues midstream.
+        // Inspection has missed the dropped packets, so inspection continues midstream.
         None if is_inspected(snapshot, &session, session.adjacency(Direction::Forward)) => InspectState::Enabled,
         None if class_of_session::<F>(snapshot, shard.number, index).is_some() => InspectState::Remarked,
         None => InspectState::Nothing,
@@ -193,8 +193,8 @@ fn is_of_last_commit<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bo
     session.generation().wrapping_sub(snapshot.committed) as i32 >= 0
 }
 
-/// Whether the endpoints of the session determine the rules that match it. Hairpinned sessions match more than one rule, and
-/// bridged sessions are matched by their frames.
+/// Whether the rules that match a session depend only on the session's endpoints. Hairpinned sessions match more than
+/// one rule, and bridged sessions are matched by their frames.
 #[inline(always)]
 fn is_plain<F: Family>(session: &F::Session) -> bool {
     let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.adjacency(direction));
@@ -233,7 +233,7 @@ fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gene
     snapshot.route_changes.since(generations).is_none_or(concern)
 }
 
-/// For each direction of a session: its adjacency, and the source and destination address of its route lookup, as the hosts see them.
+/// For each direction of a session: its adjacency, and the untranslated source and destination address of its route lookup.
 #[inline(always)]
 fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address; 2]); 2] {
     let (client, server) = (session.forward().source(), session.reverse().source());
@@ -249,7 +249,7 @@ fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot, from: F::
     snapshot.lookup::<F>(snapshot.router_of(session.interface()), from)
 }
 
-/// Whether no change since the session was decided affects it. The result `true` is exact; `false` may be a false negative.
+/// Whether a session is unaffected by all changes since it was decided. The result `true` is exact; `false` may be a false negative.
 #[inline(always)]
 pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -258,8 +258,8 @@ pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> b
         && !routes_may_concern::<F>(session, snapshot, generations)
 }
 
-/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. A session
-/// for which this is false must be decided again.
+/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. If
+/// the result is `false`, the session must be decided again.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -271,7 +271,7 @@ pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwar
             || is_as_ruled::<F>(session, snapshot, forwarding, generations))
 }
 
-/// Whether both adjacencies of a session match the routes or are terminals, and source validation still accepts its packets.
+/// Whether both adjacencies of a session match the routes or are terminals, and source validation accepts the session's packets.
 fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()
@@ -348,7 +348,7 @@ fn is_as_ruled<F: Family>(
     }
 }
 
-/// Sets the mark and the class that rules determine for a session whose application is now known.
+/// Sets the mark and the class that rules determine for a session after its application is known.
 fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: SessionMarking) {
     if let Some(marks) = snapshot.marks.as_deref() {
         marks.set::<F>(shard.number, index, marking.mark);
@@ -491,7 +491,7 @@ fn keeps<F: Family>(
     })
 }
 
-/// The adjacency of a session: the present one, if the route still includes it; otherwise the one that the route now selects.
+/// The adjacency of a session: the present adjacency, if the route still includes it; otherwise the adjacency that the route now selects.
 fn keep<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -506,7 +506,7 @@ fn keep<F: Family>(
     }
 }
 
-/// The adjacency of answers according to the present routes, or the decision for answers if they have no route.
+/// The adjacency of answers according to the present routes. If answers have no route, the result is the decision for them.
 fn reverse_adjacency<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -527,8 +527,8 @@ fn reverse_adjacency<F: Family>(
     }
 }
 
-/// Whether the filter still permits a session that has no route. The outgoing interface of the session is known only for a
-/// limited time; after that, only changed rules are evaluated.
+/// Whether the filter still permits a session that has no route. The outgoing interface of the session is known only
+/// for a limited time. After that time, only changed rules are evaluated.
 fn may_stay<F: Family>(
     ctx: &NodeContext<'_, '_>,
     (session, mark): (&F::Session, u32),

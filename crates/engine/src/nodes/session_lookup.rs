@@ -55,15 +55,15 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Number of packets in a group. While a group is translated, the records of the next group and the index entries of the group
-/// after it are prefetched.
+/// Number of packets in a group. While a group is translated, the records of the next group and the index entries of
+/// the second next group are prefetched.
 const GROUP: usize = 32;
 
-/// Number of packets by which the prefetch of a record from the second-level cache into the first is ahead.
+/// Number of packets by which session records are prefetched ahead, from the L2 into the L1 cache.
 const NEAR: usize = 4;
 
-/// Number of packets by which the prefetch of a site terminal's cache line is ahead. The session record contains the terminal's
-/// number, so the record is prefetched earlier by the same number of packets.
+/// Number of packets by which the cache line of a site's terminal is prefetched ahead. The session record contains the
+/// terminal's number, so the record is prefetched this number of packets before the terminal's line.
 const TERMINAL: usize = 12;
 
 /// Temporary memory of the lookup passes, indexed by the packet's position in the list.
@@ -193,7 +193,7 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
     }
 }
 
-/// Prefetches the line of the terminal to which a packet's session belongs, if the session probably belongs to a site.
+/// Prefetches the cache line of the terminal of a packet's session, if the session probably belongs to a site.
 #[inline(always)]
 fn prefetch_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>, work: &Lookups<F>) {
     let shard = ctx.shard_of(batch.meta(work.slots[place]));
@@ -207,8 +207,8 @@ fn prefetch_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &NodeC
     }
 }
 
-/// Builds the keys of those packets in a group that this worker processes, from position `made` on. Packets for shards of other
-/// workers are handed off. Returns the position after the last key.
+/// Builds the keys of a group's packets from position `made` on. Packets for shards of other workers are handed off and
+/// get no key. Returns the position after the last key.
 #[inline(always)]
 fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     group: &[BufferIndex],
@@ -243,7 +243,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
         if bridged {
             context = ctx.snapshot.context(meta, frame);
         } else if SITES && let Some(access) = access {
-            // A hairpinned packet is processed as one from outside.
+            // A hairpinned packet is processed like a packet from outside.
             let site = match meta.origin {
                 Origin::Hairpinned => None,
                 _ => access.context(&meta.layers, frame),
@@ -304,7 +304,7 @@ fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     made
 }
 
-/// The reason for which a packet did not arrive at the worker that owns its session.
+/// Cause of handing off a packet that did not arrive at the worker of its session.
 fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> HandOffCause {
     let tuple = F::tuple(key);
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
@@ -322,7 +322,7 @@ fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> H
     }
 }
 
-/// Processes one packet. Returns whether it used a session.
+/// Processes one packet. Returns whether the packet belongs to a session.
 #[inline(always)]
 fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     place: usize,
@@ -376,8 +376,8 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         }
     }
     if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
-        // The packet takes the slow path as the first of a flow, and its session replaces this one. The packet waits until no
-        // node of this burst has packets of the replaced session.
+        // The packet takes the slow path as the first packet of a flow, and its new session replaces this session. The
+        // packet waits until all nodes of this burst have processed the packets of the replaced session.
         let waits = session.diverts() && needs_session_pass::<F>(lists, index);
         put(
             if waits {
@@ -418,7 +418,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         },
         false => None,
     };
-    // Checks that may stop the packet come before any change, because a stopped packet is answered or parked as received.
+    // These checks precede all changes of the packet, because a packet that fails a check is answered or parked as it was received.
     let next = if SITES { hop.without_terminal() } else { hop };
     let Some(way) = adjacencies.of(next, exit) else {
         if hop.is_bridge() {
@@ -490,14 +490,14 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     true
 }
 
-/// Whether the remote endpoint may open the next connection through a session that has its own port. No other remote endpoint
-/// uses the port, and no other session uses the mapping.
+/// Whether the remote endpoint may reopen a closed connection. It may if the session has its own port, because no other
+/// remote endpoint or session uses that port.
 fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
     direction == Direction::Reverse && session.nat().resources().has(Resources::PORT)
 }
 
-/// Whether packets of a session wait for inspection or identification in this burst. A session of another shard with the same
-/// index counts as well.
+/// Whether packets of a session wait for inspection or identification in this burst. The result may be a false positive
+/// for a session of another shard with the same index.
 fn needs_session_pass<F: Family>(lists: &mut Lists, index: RecordIndex) -> bool {
     let is_of = |(_, of, _): &(BufferIndex, RecordIndex, Direction)| *of == index;
     lists.inspect.of::<F>().iter().any(is_of) || lists.identify.of::<F>().iter().any(is_of)

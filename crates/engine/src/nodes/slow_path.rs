@@ -92,8 +92,8 @@ pub(super) fn create<F: Family>(
     }
 }
 
-/// Passes on the packets of flows for which no session is created. Returns later fragments of datagrams whose first fragment
-/// creates a session in this pass.
+/// Forwards, answers or drops the packets of flows that get no session. Returns the later fragments of datagrams if the
+/// first fragment creates a session in this pass.
 fn send_on<F: Family>(
     flows: &mut NewFlows<F>,
     batch: &mut Batch<'_, '_>,
@@ -121,7 +121,7 @@ fn send_on<F: Family>(
         }
         flows.flows[place].state = CreationState::Decided;
         match flow.decision {
-            // If the ICMP error must be translated, it concerns a session that does not exist (RFC 5508, REQ-4 and REQ-5).
+            // The ICMP error would need a translation, but no session exists for the quoted packet (RFC 5508, REQ-4 and REQ-5).
             FlowDecision::Session(_) => lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession),
             FlowDecision::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
                 lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
@@ -153,7 +153,7 @@ fn send_on<F: Family>(
     fragments
 }
 
-/// No session is created for a SYN that reopens a connection. Ends the session of the closed connection.
+/// Ends the session of a closed connection that a SYN would reopen, because no session is created for the SYN.
 #[inline(always)]
 fn end_reusable<F: Family>(meta: &Meta, key: &F::Key, ctx: &mut NodeContext<'_, '_>) {
     let tools = ctx.tools();
@@ -197,7 +197,8 @@ fn unsolicited<F: Family>(
     })
 }
 
-/// Whether a later fragment arrived together with its first fragment. Only the first fragment can create a session.
+/// Whether a later fragment arrived in one burst with the first fragment of its datagram. Only the first fragment can
+/// create a session.
 #[cold]
 fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool {
     let before = flows.keys.iter().zip(&flows.flows).take(place);
@@ -207,7 +208,7 @@ fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool 
         .any(|(other, _)| Some(other) == key)
 }
 
-/// Counts a flow for the host to which it was distributed.
+/// Counts a flow for the inside host to which a rule distributed it.
 #[inline(always)]
 pub(super) fn count_host<F: Family>(
     rules: &Rules<F::Address>,
@@ -224,7 +225,7 @@ pub(super) fn count_host<F: Family>(
     }
 }
 
-/// Consecutive flows that one rule decided. The flows are counted together.
+/// Consecutive flows that match one rule. The flows are counted together.
 #[derive(Default)]
 struct RuleHits {
     rule: Option<RuleId>,

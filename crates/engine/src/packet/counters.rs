@@ -9,7 +9,7 @@ use sluice_wire::named;
 use crate::packet::lists::NodeIndex;
 use crate::packet::reason::{Own, Reason};
 
-/// A counter with one writer. An addition takes a load and a store. Reading never blocks.
+/// A counter with one writer. An addition is one load and one store. Reading never blocks.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -89,7 +89,8 @@ impl InterfaceCounters {
         }
     }
 
-    /// Counts a packet that a bridge forwards in spite of a fault, on the interface on which it was received.
+    /// Counts a packet that a bridge forwards in spite of a fault. The count belongs to the interface on which the
+    /// packet was received.
     pub fn count_spared(&self, reason: Reason) {
         if let Some(counter) = self.spared.0.get(reason.number()) {
             counter.add(1);
@@ -153,8 +154,8 @@ macro_rules! kind {
     };
 }
 
-/// Declares a struct of counters. Counters in `fields` have a kind, a name and a help text; those in `sums` are computed
-/// from other counters. Lists show both in the order of declaration.
+/// Declares a struct of counters. Counters in `fields` have a kind, a name and a help text; counters in `sums` are
+/// computed from other counters. Lists show all counters in the order of declaration.
 macro_rules! counters {
     (
         $(#[doc = $doc:literal])+
@@ -187,11 +188,12 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What one worker counts on one interface. Over all interfaces, `received + made + unparked = sent + dropped + to-host + parked`.
+    /// Counters of one worker for one interface. Over all interfaces, `received + made + unparked = sent + dropped +
+    /// to-host + parked`.
     InterfaceCounters {
         /// Packets dropped, by reason.
         drops: ReasonCounters,
-        /// What passed a bridge in spite of a reason.
+        /// Packets that a bridge forwarded in spite of a fault, by reason.
         spared: ReasonCounters,
     }
     fields {
@@ -214,12 +216,12 @@ counters! {
 }
 
 counters! {
-    /// What one worker counts.
+    /// Counters of one worker.
     WorkerCounters {
         /// Counters for each interface, in the order of the configuration.
         pub interfaces: Box<[InterfaceCounters]>,
-        /// Packets by shard. All packets of a batch are counted for the shard of the first one, so that the value of a single
-        /// shard is an estimate, and the sum is exact.
+        /// Packets by shard. All packets of a batch are counted for the shard of the first packet. The value of a
+        /// single shard is therefore an estimate, but the sum over all shards is exact.
         pub shards: Box<[Counter]>,
         /// Packets in all bursts.
         pub packets: Counter,
@@ -227,10 +229,10 @@ counters! {
         pub punted: Counter,
         /// Packets handed off to other workers, by cause in the order of [`HandOffCause::ALL`].
         pub handed_over: [Counter; HandOffCause::ALL.len()],
-        /// Frames that this worker received and another parses, minus the frames that it parsed and another received. These
-        /// frames have not been counted for an interface.
+        /// Frames that this worker received and another worker parses, minus frames that this worker parsed and another
+        /// worker received. No interface has counted these frames yet.
         pub unparsed: Counter,
-        /// Sessions that were received with shards from other workers, minus those that were sent.
+        /// Sessions that arrived with shards from other workers, minus sessions that left with shards to other workers.
         pub sessions_moved: Counter,
         /// Current number of IPv6 sessions.
         pub sessions_six: Counter,
@@ -243,14 +245,14 @@ counters! {
         pub events: Counter,
         /// Translation events lost because the queue was full.
         pub events_lost: Counter,
-        /// Packets for inspection: those that were inspected, bypassed inspection, were dropped by it, or are waiting for it. A
-        /// parked packet counts once.
+        /// Packets for inspection: packets that were inspected, bypassed inspection, were dropped by inspection, or
+        /// wait for inspection. A parked packet counts once.
         pub to_inspect: Counter,
         /// Packets that were inspected and passed.
         pub inspected: Counter,
         /// Packets that bypassed inspection, by cause in the order of [`Skipped::ALL`].
         pub bypassed: [Counter; Skipped::ALL.len()],
-        /// Fragments that wait for the rest of their datagram before they are inspected (gauge).
+        /// Fragments that are parked until their datagram is complete and can be inspected (gauge).
         pub inspection_waiting: Counter,
         /// Number of times that inspection overloaded the worker.
         pub overloads: Counter,
@@ -258,19 +260,19 @@ counters! {
         pub overloaded: Counter,
         /// Bytes that inspection has searched.
         pub searched: Counter,
-        /// TCP segments whose urgent pointer inspection cleared.
+        /// TCP segments in which inspection cleared the urgent pointer.
         pub urgent_cleared: Counter,
-        /// Sessions whose inspection ended early, because they are clean or because of a policy.
+        /// Sessions for which inspection ended early, because it found them clean or because of a policy.
         pub left: Counter,
         /// Results of application identification, in the order of [`OUTCOMES`].
         pub applications: [Counter; OUTCOMES.len()],
-        /// Sessions whose application is being identified now (gauge).
+        /// Sessions that are being identified now (gauge).
         pub applications_sought: Counter,
-        /// Sessions whose identification was aborted, because their shard moved to another worker.
+        /// Sessions for which identification was aborted, because their shard moved to another worker.
         pub applications_moved: Counter,
         /// Sessions by the number of their application; 0 for unknown applications.
         pub recognised: Box<[Counter]>,
-        /// Flows that changed to other inspection rules than those with which they had begun.
+        /// Flows that switched to newer inspection rules than the rules with which they started.
         pub reopened: Counter,
         /// Anomalies of messages that inspection parsed, in the order of [`Anomaly::ALL`].
         pub anomalies: CounterArray<{ Anomaly::ALL.len() }>,
@@ -284,7 +286,8 @@ counters! {
         pub records: Counter,
         /// Records lost because the queue was full, or because too many transactions were unfinished.
         pub records_lost: Counter,
-        /// Copies for mirrors of chains that were not sent, because there were too many in one burst, they were too long, or no buffer was available.
+        /// Copies for mirrors of chains that were not sent, because the copies of one burst exceeded the limit in
+        /// number or length, or no buffer was available.
         pub copies_lost: Counter,
         /// Buffers that a burst has not disposed of. The value is 0 unless there is a bug.
         pub forgotten: Counter,
@@ -391,7 +394,7 @@ named! {
 }
 
 named! {
-    /// Why a packet is handed off to another worker.
+    /// Cause of handing off a packet to another worker.
     pub enum HandOffCause {
         Session "session" "the shard of the session belongs to the other worker, because the device does not steer by the needed hash";
         KeptPort "kept-port" "the shard of the session belongs to the other worker, because port preservation prevented a choice by the RSS hash";
@@ -423,7 +426,7 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts a session for its application, or as one with an unknown application.
+    /// Counts a session by its application, or as a session of an unknown application.
     pub fn count_application(&self, number: u16) {
         let counter = self.recognised.get(usize::from(number)).or(self.recognised.first());
         counter.into_iter().for_each(|counter| counter.add(1));
@@ -437,7 +440,7 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts a packet that bypasses inspection before it reaches that node.
+    /// Counts a packet that bypasses inspection before it reaches the node `inspect`.
     pub fn bypass_before(&self, why: Skipped) {
         self.to_inspect.add(1);
         self.bypass(why, 1);
@@ -465,7 +468,8 @@ impl WorkerCounters {
         self.handed_over.iter().map(Counter::get).sum()
     }
 
-    /// Number of packets that have not left through a counted exit. The number is 0 whenever no burst is being processed.
+    /// Number of packets that have entered the worker but have not left through a counted exit. The number is 0
+    /// whenever the worker is between two bursts.
     ///
     /// The formula is: received + unparsed + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
     pub fn imbalance(&self) -> i64 {

@@ -1,4 +1,4 @@
-//! Drop reasons: one numbered list, which is composed of the reasons of several crates.
+//! Drop reasons: one numbered list of the drop reasons of all crates.
 
 use sluice_wire::{Fault, named};
 
@@ -66,7 +66,7 @@ named! {
     }
 }
 
-/// Why a packet was dropped.
+/// Reason for which a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// A fault that header validation has found.

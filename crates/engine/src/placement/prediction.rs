@@ -2,14 +2,14 @@
 
 use super::{Core, Costs, Load, Part, Placement, Topology};
 
-/// Factor of the cycles per packet on a core with two busy hyperthreads, which together do 1.25 times the work of one. Workers
-/// poll, so even an idle sibling uses its half of the core.
+/// Factor of the cycles per packet on a core with two busy hyperthreads. Two hyperthreads together do 1.25 times the
+/// work of one. Workers poll, so even an idle sibling uses half of the core.
 pub const SIBLINGS: f64 = 1.6;
 
-/// Factor of the cycles for receiving and transmitting on a core whose memory node is not that of the device.
+/// Factor of the cycles for receiving and transmitting on a core of another memory node than the device.
 const REMOTE: f64 = 1.3;
 
-/// What a worker uses cycles for.
+/// Cause of a worker's cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A part of packet processing.
@@ -18,7 +18,7 @@ pub enum Item {
     HandOver,
     /// Taking packets over from other workers.
     TakeOver,
-    /// Receiving into buffers that other workers have used last.
+    /// Receiving into buffers that other workers used last.
     Return,
 }
 
@@ -45,7 +45,7 @@ pub struct WorkerLoad {
     pub given: f64,
     /// Cycles for taking packets over from other workers.
     pub taken: f64,
-    /// Cycles for buffers that other workers have used last.
+    /// Cycles for buffers that other workers used last.
     pub returned: f64,
     /// Factor that accounts for a busy sibling hyperthread.
     pub slowdown: f64,
@@ -99,7 +99,7 @@ impl Prediction {
         self.workers.get(self.busiest)
     }
 
-    /// Fraction of a worker's time that is used at a rate in packets per second. The fraction is 1 at the maximum rate of the busiest worker.
+    /// Fraction of a worker's time that is used at a rate in packets per second; 1 for the busiest worker at its maximum rate.
     pub fn busy(&self, worker: &WorkerLoad, hz: f64, rate: f64) -> f64 {
         worker.cycles() * rate / hz.max(1.0)
     }
@@ -134,7 +134,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds the cycles for handing a fraction of the packets from one worker to another, which continues with a part.
+    /// Adds the cycles for handing a fraction of the packets from one worker to another worker, which continues with `part`.
     fn give(&mut self, from: Core, to: Core, part: Part, share: f64) {
         if from == to {
             return;
@@ -149,7 +149,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds the cycles for handing all packets from their present workers to new workers, independent of the present worker of a packet.
+    /// Adds the cycles for handing all packets to new workers. Each present worker hands packets to all new workers in proportion.
     fn spread(&mut self, from: &[At], to: &[At], part: Part) {
         for &(giver, given) in from {
             for &(taker, taken) in to {
@@ -158,7 +158,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds the cycles for buffers that return from transmitting to receiving workers, in any combination.
+    /// Adds the cycles for buffers that return from transmitting to receiving workers, for every pair of workers in proportion.
     fn back(&mut self, received: &[At], sent: &[At]) {
         for &(receiver, brought) in received {
             for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {
@@ -187,10 +187,10 @@ fn to_queues(at: &[At], queues: usize) -> Vec<At> {
 
 /// Predicts the performance of a placement on a machine with a clock of `hz` cycles per second.
 ///
-/// The cycles of a worker per offered packet are the costs of its parts, weighted by its fraction of the packets, and the costs
-/// of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
+/// The cycles of a worker per offered packet are the costs of its parts, weighted by its fraction of the packets, plus
+/// the costs of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
 ///
-/// With assistance, workers take over the fraction of sessions that balances their load with that of the assisted workers.
+/// With assistance, receiving workers take over the fraction of sessions that balances their load with the load of the session workers.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let with = |assisted| spent(placement, assisted, costs, topology, load, hz);
     if !placement.assists() {
@@ -221,7 +221,7 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
 /// Number of bisection steps in the search for the fraction that balances the workers.
 const HALVINGS: usize = 20;
 
-/// The cycles of all workers if the receiving workers process the fraction `assisted` of the sessions.
+/// The cycles of all workers, if the receiving workers process the fraction `assisted` of the sessions.
 fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let workers = placement.workers();
     let mut way = Way {
@@ -261,7 +261,7 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
             way.give(sessions[place % queues].0, owner, Part::Session, share);
         }
     } else {
-        // The shard of a packet is known after parsing.
+        // The shard of a packet is known only after parsing.
         way.spread(&parsed, &sessions, Part::Session);
     }
     way.work(Part::Session, &sessions);
@@ -351,7 +351,7 @@ mod tests {
         };
         let prediction = predict(&all(2), &costs, &Topology::flat(2), &load, HZ);
         let first = prediction.workers[0];
-        // The first worker receives, parses and sends all packets and has half of the sessions. The other half goes to the other worker.
+        // The first worker receives, parses and sends all packets. Each of the two workers has half of the sessions.
         assert_eq!([10.0, 10.0, 30.0, 20.0], first.parts);
         assert_eq!((10.0, 10.0), (first.given, first.taken));
         let second = prediction.workers[1];
@@ -433,7 +433,7 @@ mod tests {
             busiest: 1.0,
             ..Load::even(16)
         };
-        // Four workers are not faster than one, because the busiest shard limits the rate. In a pipeline its worker has fewer parts.
+        // Four workers are not faster than one, because the busiest shard limits the rate. In a pipeline, its worker has fewer parts.
         assert_eq!(rate(&all(1), &costs, &load), rate(&all(4), &costs, &load));
         let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![2]]).unwrap();
         assert!(rate(&pipeline, &costs, &load) > 1.5 * rate(&all(4), &costs, &load));
@@ -443,7 +443,7 @@ mod tests {
     fn parse_and_session_apart_from_receive_find_the_owner_among_themselves() {
         let pipeline = Placement::new([vec![0], vec![1, 2], vec![1, 2], vec![1, 2]]).unwrap();
         let prediction = predict(&pipeline, &costs([10.0; 4]), &Topology::flat(4), &Load::even(16), HZ);
-        // Half of all packets were parsed on another worker than that of their shard.
+        // Half of all packets were parsed on a worker that does not own their shard.
         assert_eq!([20.0, 5.0, 5.0], [0, 1, 2].map(|place| prediction.workers[place].given));
     }
 
@@ -459,11 +459,11 @@ mod tests {
             let prediction = predict(placement, &costs, &Topology::flat(2), &Load::even(1024), HZ);
             [0, 1].map(|place| (prediction.workers[place].cycles() * 10.0).round() / 10.0)
         };
-        // A hand-over costs 20 on each side: 10 + 10 + 20 + 20 + 20 on the receiving worker, and 20 + 100 + 20 on the session worker.
+        // A hand-over costs 20 cycles per worker: 10 + 10 + 20 + 20 + 20 on the receiving worker, 20 + 100 + 20 on the session worker.
         assert_eq!([80.0, 140.0], cycles(&sends));
-        // If the fraction x is taken over: 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
+        // If the fraction x of the sessions is taken over, the cycles are 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
         assert_eq!([98.0, 98.0], cycles(&sends.with_assist().unwrap()));
-        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20. With assistance: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
+        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20 cycles. With it: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
         assert_eq!([40.0, 140.0], cycles(&inspects));
         assert_eq!([81.7, 81.7], cycles(&inspects.with_assist().unwrap()));
     }

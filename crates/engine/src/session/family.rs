@@ -1,4 +1,4 @@
-//! One trait for IPv4 and IPv6, so that the code of a node is written once.
+//! A trait that abstracts over IPv4 and IPv6, so that one implementation of a node processes both families.
 
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,7 +29,7 @@ use crate::session::shard::Shard;
 
 /// The methods of a session record that nodes use.
 pub trait Session<F: Family>: Record<Key = F::Key> + Default {
-    /// Key of packets in the forward direction, which is that of the first packet.
+    /// Key of packets in the forward direction, in which the session's first packet was sent.
     fn forward(&self) -> &F::Tuple;
     /// Key of packets in the reverse direction.
     fn reverse(&self) -> &F::Tuple;
@@ -41,7 +41,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn track(&self) -> &Track;
     /// The state that is updated by packets, mutable.
     fn track_mut(&mut self) -> &mut Track;
-    /// Sets the keys of both directions. Must be called before the record is in a table.
+    /// Sets the keys of both directions. The caller must set the keys before it inserts the record into a table.
     fn set_keys(&mut self, forward: F::Tuple, reverse: F::Tuple);
 
     /// How the session's packets are translated.
@@ -82,7 +82,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn refreshes(&self, direction: Direction) -> bool {
         self.verdict().bound.refreshes(direction)
     }
-    /// The interface on which packets of a direction arrive, or [`BoundInterfaces::NONE`] if the source of every packet is validated.
+    /// Interface on which packets of a direction arrive; [`BoundInterfaces::NONE`] if every packet must pass source validation.
     #[inline(always)]
     fn bound_interface(&self, direction: Direction) -> u16 {
         self.verdict().bound.interface(direction)
@@ -120,7 +120,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_inspect(&mut self, inspect: InspectState) {
         self.verdict_mut().inspect = inspect.bits();
     }
-    /// Requests the remarking of forward packets, unless packets are diverted for another reason.
+    /// Requests the remarking of forward packets, if packets are not diverted for another reason.
     fn remark(&mut self) {
         if matches!(self.inspect(), InspectState::Nothing | InspectState::Pending) {
             self.set_inspect(InspectState::Remarked);
@@ -131,13 +131,13 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
         let verdict = self.verdict_mut();
         verdict.nat = verdict.nat.with_pool(pool);
     }
-    /// Sets the reverse key and the translation. Must be called before the record is in a table.
+    /// Sets the reverse key and the translation. The caller must set them before it inserts the record into a table.
     fn translate_as(&mut self, reverse: F::Tuple, nat: Decision) {
         let forward = *self.forward();
         self.set_keys(forward, reverse);
         self.verdict_mut().nat = nat;
     }
-    /// Creates a record with all decisions.
+    /// Creates a record with all decisions of the slow path.
     fn made(parts: SessionParts<F>) -> Self {
         let mut session = Self::default();
         session.set_keys(parts.forward, parts.reverse);
@@ -149,7 +149,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             inspect: 0,
             bound: BoundInterfaces::new(
                 parts.protocol,
-                // Reverse packets arrive on the interface through which forward packets leave. A hairpinned flow is not bound to an interface.
+                // Reverse packets arrive on the egress interface of forward packets. A hairpinned flow's reverse direction is not bound.
                 [parts.interface, parts.hops[0].interface() as u16],
                 [Direction::Forward, Direction::Reverse]
                     .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
@@ -235,7 +235,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn hash_one(hasher: &Hasher, key: &Self::Key) -> u64;
     /// An address as an integer.
     fn number(address: Self::Address) -> Self::Number;
-    /// The addresses as integers. The integers are stored in `numbers`, unless the addresses are integers already.
+    /// The addresses as integers. Addresses that are not integers already are converted into `numbers`.
     fn numbers<'a>(
         addresses: &'a [Self::Address],
         numbers: &'a mut [Self::Number; BURST_BUFFERS],
@@ -246,8 +246,8 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn address(address: Self::Address) -> sluice_route::Address;
     /// Translates a packet of a session and decrements its TTL by `hops`. Returns `false` if the headers are too short.
     fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction, hops: u8) -> bool;
-    /// Translates a plain packet of a session, decrements its TTL and tracks it. Returns the result of tracking, and the link
-    /// header to write. Returns `None`, without effect, if the packet is not plain.
+    /// Translates a plain packet of a session (unfragmented TCP or UDP), decrements its TTL and tracks it. Returns the
+    /// result of tracking, and the link header to write. If the packet is not plain, returns `None` without an effect.
     fn plain<'f>(
         frame: &'f mut [u8],
         layers: &Layers,
@@ -262,11 +262,11 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         direction: Direction,
         hops: u8,
     ) -> Result<(), Reason>;
-    /// Decrements the TTL of a plain packet. Returns the link header to write. Returns `None`, without effect, if the packet is
-    /// not plain.
+    /// Decrements the TTL of a plain packet. Returns the link header to write. If the packet is not plain, returns
+    /// `None` without an effect.
     fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]>;
 
-    /// The key with which the session of an ICMP error is looked up: that of packets in the direction opposite to the quoted
+    /// The session lookup key for an ICMP error, which is the key of packets in the direction opposite to the quoted
     /// packet. If `as_it_came` is set, the error is not rewritten, so that quoted ports are sufficient.
     fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<Self::Key, Fault> {
         let quoted = match as_it_came {
@@ -337,7 +337,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         if Self::IS_V6 {
             high >> 56 == 0xff
         } else {
-            // 240.0.0.0/4 without the broadcast address contains no groups. Addresses of 240.0.0.0/4 are used only if they are configured for hosts.
+            // 240.0.0.0/4 is unicast except the limited broadcast address. Its addresses are used only if they are configured for hosts.
             low as u32 >= 0xe000_0000 && ((low as u32) < 0xf000_0000 || low as u32 == u32::MAX)
         }
     }
@@ -363,7 +363,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
 /// Result of tracking a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Tracked {
-    /// The common case: the packet has been tracked, its timer was already running, and it needs no IP ID.
+    /// The common case: the packet has been tracked and needs no IP ID, and the session's timer was already running.
     Known,
     /// The packet is a TCP segment that must still be tracked.
     Segment(Segment),

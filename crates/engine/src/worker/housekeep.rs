@@ -34,7 +34,7 @@ impl Worker<'_> {
         };
         state.migrating.follow(&mut state.shards, snapshot);
         state.migrating.advance(&mut state.shards, snapshot, &tools);
-        // One shard is served per round. A busy shard is served again in the next round, but not a third time in a row, because others wait.
+        // One shard is served per round. A busy shard is served in at most two consecutive rounds, so that other shards are served.
         let count = state.shards.len();
         self.is_behind = false;
         let mut looked_at = None;
@@ -83,7 +83,7 @@ impl Worker<'_> {
         if actions.remaining_capacity() >= 2 * BUDGET {
             writer.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
-        // Only interfaces that advertise are checked, because this runs every round and there may be thousands of interfaces.
+        // Only advertising interfaces are checked, because this code runs in every round, and there may be thousands of interfaces.
         for &number in snapshot.advertising.iter() {
             let advertise = snapshot.interface(number).and_then(|interface| interface.advertise);
             let times = owner.advertise_at.get_mut(usize::from(number));
@@ -215,7 +215,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Attaches or detaches the device of a port. No shard may be moving, because a move counts the packets that ports still deliver.
+    /// Attaches or detaches the device of a port. Must not be called while a shard moves, because a move counts the
+    /// packets that each port still delivers.
     fn renew_port(&mut self, port: PortIndex, receives: bool) {
         self.io.replace_device(port);
         self.receives.retain(|&other| other != port);

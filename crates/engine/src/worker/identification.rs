@@ -1,4 +1,4 @@
-//! The end of application identification for a shard that leaves its worker.
+//! Ends application identification for a shard that leaves its worker.
 
 use super::Worker;
 use crate::features::session_end::SessionTools;
@@ -9,8 +9,8 @@ use crate::session::application::Application;
 use crate::session::family::{V4, V6};
 
 impl Worker<'_> {
-    /// Before a shard leaves, the application of each session that is being identified is stored as known so far, because the
-    /// state of identification is in this worker's pool.
+    /// Before a shard leaves, stores the applications of all sessions that are being identified, as identified so far.
+    /// The state of identification is in this worker's pool and can't move.
     pub(super) fn give_up_applications(&mut self, number: u16, now: Now) {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;

@@ -1,4 +1,4 @@
-//! Fair division of a link that several interfaces use. While the link is congested, each interface gets its share.
+//! Fair division of a link among several interfaces. While the link is congested, each interface gets its share.
 
 use arrayvec::ArrayVec;
 use sluice_table::token_bucket::SharedTokenBucket;
@@ -10,14 +10,15 @@ use crate::packet::reason::{Own, Reason};
 use crate::snapshot::shares::Shares;
 use crate::snapshot::shares::deficit::Demand;
 
-/// Maximum number of unused bits of its share that an interface may accumulate: a burst of frames of maximum length.
+/// Maximum number of bits that an interface may save from unused parts of its share: a burst of frames of the maximum
+/// length.
 const SAVED_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;
 
-/// Maximum number of unused packets of its share that an interface may accumulate, if the link has no configured rate, so that
-/// the device limits it.
+/// Maximum number of packets that an interface may save from unused parts of its share. This limit applies if the link
+/// has no configured rate and only the device limits it.
 const SAVED: u64 = 2 * BURST_SIZE as u64;
 
-/// An interface's part of the packets to be sent.
+/// The packets of one interface in a burst to be sent.
 struct Part<'s> {
     interface: u16,
     weight: u64,
@@ -31,8 +32,8 @@ struct Part<'s> {
 }
 
 impl Worker<'_> {
-    /// Drops packets that exceed the shares of interfaces on a port's link, if it has any, and keeps the others in `slots`.
-    /// Returns whether the device's capacity was divided.
+    /// Drops packets that exceed an interface's share of the port's link, and keeps the remaining packets in `slots`.
+    /// Returns whether shares are configured, so that the device's capacity was divided.
     #[inline(never)]
     pub(super) fn share_link(&mut self, port: PortIndex, slots: &mut BufferIndices, now: u64) -> bool {
         let snapshot = self.snapshot.load();
@@ -149,8 +150,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Refunds the packets that the device did not accept. Without the refund, the interface whose packets are last in each burst
-    /// would pay for all of them.
+    /// Refunds the packets that the device did not accept. Without the refund, these packets would be charged only to
+    /// the interface with the last packets of each burst.
     #[cold]
     fn refund(&mut self, slots: &[BufferIndex]) {
         for slot in slots {
@@ -162,7 +163,7 @@ impl Worker<'_> {
     }
 }
 
-/// Index of an interface's part, which is created if necessary.
+/// Index of an interface's [`Part`], which is created if it does not exist.
 fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, BURST_BUFFERS>, shares: &'s Shares, interface: u16, now: u64) -> usize {
     if let Some(known) = parts.iter().position(|part| part.interface == interface) {
         return known;

@@ -26,7 +26,7 @@ impl Worker<'_> {
             return;
         }
         let tasks = std::mem::take(&mut self.parts.lists.tasks);
-        // The memory of the copies is put back afterwards.
+        // The memory of the copies is reused, so it is put back after the copies were sent.
         let mut copies = std::mem::replace(&mut self.parts.lists.copies, Copies::NONE);
         let state = &mut self.parts;
         let snapshot = self.snapshot.load();
@@ -93,9 +93,9 @@ impl Worker<'_> {
                 }
                 // A probe that can't be sent is treated as lost.
                 Task::Probe => _ = ctx.owner.as_deref_mut().map(|owner| owner.probe.take()),
-                // Each announcement is made twice, so one may be lost.
+                // Each announcement is sent twice, so one announcement may be lost.
                 Task::Announce { .. } => {}
-                // A request is repeated later, and an advertisement is sent at its next interval.
+                // The request is repeated later, and the advertisement is sent again at the next interval.
                 Task::Ask { .. } | Task::Advertise(_) => {}
             }
         }
@@ -210,7 +210,7 @@ fn copy(
 /// Length of an Ethernet header with the maximum number of tags.
 const LINK_HEADER: usize = 14 + 8;
 
-/// Sends a neighbour request, or a probe of reachability. Returns whether the buffer was used.
+/// Sends a neighbour request or a reachability probe. Returns whether the buffer was used.
 fn solicit_neighbour(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -262,7 +262,7 @@ fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Op
     ndp::emit_solicitation(packet, link, source, to, target)
 }
 
-/// Sends an echo request to a host beyond a gateway. Returns whether the buffer was used.
+/// Sends an echo request to a host that is reached through a gateway. Returns whether the buffer was used.
 fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, place: usize) -> bool {
     let snapshot = ctx.snapshot;
     let taken = ctx.owner.as_deref_mut().and_then(|owner| owner.probe.take());
@@ -282,7 +282,7 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
     let made = match (probe.target, source) {
         (Address::V4(target), Some(Address::V4(source))) => probe.echo.emit4(packet, link, source, target),
         (Address::V6(target), _) => {
-            // The source must suit the target. For a link-local gateway it would be link-local.
+            // The source must suit the target. A source selected for a link-local gateway would be link-local.
             let source = interface.link.source_towards(probe.target);
             matches!(source, Some(Address::V6(source)) if probe.echo.emit6(packet, link, source, target))
         }

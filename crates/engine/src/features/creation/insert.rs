@@ -23,17 +23,17 @@ use crate::session::shard::Shard;
 use crate::snapshot::forwarding::NeighbourReferences;
 use crate::snapshot::marks::of_class;
 
-/// Number of sessions by which the prefetch of session memory is ahead.
+/// Number of sessions by which session memory is prefetched ahead.
 const AHEAD: usize = 16;
 
-/// The reverse key of a new session equals that of another session.
+/// Drop reason of a new session with a reverse key that another session already has.
 pub(super) const CLASH: Reason = Reason::Own(Own::SessionClash);
 
 /// Hashes of the keys of new flows.
 pub struct KeyHashes {
     /// Hashes of the forward keys, by position of the flow.
     pub(super) forward: [u64; BURST_BUFFERS],
-    /// Hashes of the reverse keys, in order, of the flows whose allocation succeeded.
+    /// Hashes of the reverse keys of the successfully allocated flows, in order.
     pub(super) reverse: [u64; BURST_BUFFERS],
 }
 
@@ -117,7 +117,7 @@ impl<F: Family> NewFlows<F> {
                     }
                 }
                 Err(refusal) => {
-                    // Both endpoints may send first within one burst: a packet of the other endpoint has already created this session.
+                    // Both endpoints may send a first packet within one burst, and the other endpoint has already created this session.
                     let known = F::table_ref(shard).find(hash, key).is_some();
                     release::<F>(ctx, meta, key, &decided);
                     holds.release(ctx.forwarding, &translation.hops);
@@ -136,7 +136,8 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Adds new mappings to the index, so that packets from outside find them, and passes on translation events.
+    /// Adds new mappings to the index, so that packets from outside find the mappings. Queues the translation events of
+    /// the batch.
     fn publish(&self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
         let (events, counters) = (ctx.events, ctx.counters);
         let mut last = None;
@@ -167,7 +168,7 @@ fn release<F: Family>(
     }
 }
 
-/// Counts whether RSS delivers the reverse packets of a session to its shard, if ports are selected for that.
+/// If ports are selected for RSS, counts whether the NIC delivers the reverse packets of a session to its shard.
 #[inline(always)]
 fn count_fit<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: RecordIndex) {
     if ctx.start.steering.fitting().is_none() {
@@ -243,7 +244,8 @@ fn session<F: Family>(
     (session, schedule.seconds(timer))
 }
 
-/// Sets the mark and class that filter rules determined for a new session, or clears those that a former session in this record had.
+/// Sets the mark and class that filter rules determined for a new session. Otherwise clears the values of the record's
+/// former session.
 #[cold]
 fn mark<F: Family>(ctx: &mut NodeContext<'_, '_>, shard: u16, index: RecordIndex, marking: Option<SessionMarking>) {
     let (mark, class) = marking.map_or((0, TrafficClass::ANY), |marking| (marking.mark, marking.class));

@@ -65,7 +65,8 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Selects a host for a flow that a rule distributes to several hosts. If `kept` is one of these hosts, it is selected.
+/// Selects a host for a flow that a rule distributes to several hosts. The host `kept` is selected if it is one of
+/// these hosts.
 #[cold]
 pub fn choose_host<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -94,7 +95,7 @@ pub fn choose_host<F: Family>(
     }
 }
 
-/// Looks up the route of a flow whose destination rules have been matched.
+/// Looks up the route of a flow after its destination rules were matched.
 pub(super) fn route_flow<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -148,7 +149,7 @@ pub(super) fn route_flow<F: Family>(
         let interface = interface.and_then(|number| ctx.snapshot.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
-    // If a rule has the interface on which the packet arrived, it translates the packet without hairpinning.
+    // A rule with the ingress interface of the packet translates the packet without hairpinning.
     let is_direct = redirection.is_some_and(|decided| decided.inbound);
     let comes_back = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
     let address = match target {
@@ -160,15 +161,15 @@ pub(super) fn route_flow<F: Family>(
     }
     let destination = match inside.filter(|_| !comes_back) {
         None => ctx.forwarding.find::<F>(lookup, address, flow),
-        // Terminals of a site need no resolution, because their leases are known.
+        // Terminals of a site need no neighbour resolution, because their DHCP leases contain their MACs.
         Some(context) => match sites::hop::<F>(ctx.snapshot, context, address) {
             Some(hop) => ForwardingDecision::Hop(hop),
             None => return Err(FlowDecision::Drop(Own::SiteAddressLost.into())),
         },
     };
     if target.is_none() && public {
-        // The address may belong to both an interface and a pool. The gateway answers ICMP queries to it; other packets without a
-        // mapping go to the host of the interface.
+        // The address may belong to both an interface and a pool. The gateway answers ICMP queries to this address;
+        // other packets without a mapping go to the host of the interface.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
         let has_host = || ctx.snapshot.host(interface).is_some();
         let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(tuple.destination_port());
@@ -227,7 +228,7 @@ pub fn refused<F: Family>(reason: sluice_route::Reason) -> FlowDecision<F> {
     }
 }
 
-/// The decision for a flow whose route is known and whose source rules have been matched.
+/// The decision for a flow, after its route was looked up and its source rules were matched.
 pub(super) fn complete<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -310,8 +311,9 @@ pub(super) fn complete<F: Family>(
     })
 }
 
-/// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the same uplink. If answers left through
-/// another uplink, the provider would drop the answers, because their source is the first uplink's outside address.
+/// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the uplink
+/// of the request. The provider of another uplink would drop the answers, because their source is an outside address of
+/// the first uplink.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -336,7 +338,8 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether a flow from outside to an inside host's own address needs a session. Without one, a source rule would translate the answers.
+/// Whether a flow from outside to an inside host's own address needs a session. Without a session, a source rule would
+/// translate the answers.
 pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;
@@ -375,8 +378,8 @@ pub(super) fn is_examined(snapshot: &Snapshot, meta: &Meta, protocol: u8, there:
         || is_identified(snapshot, meta, protocol, there)
 }
 
-/// Whether a session is created for a flow because of application identification. No session is created for midstream
-/// connections, and for protocols that determine the application.
+/// Whether application identification requires a session for a flow. Midstream connections and protocols that already
+/// determine the application require no session.
 fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     snapshot.identifies([meta.interface, there.interface() as u16])
         && !is_icmp(protocol)
