@@ -14,7 +14,7 @@ impl Inspector<'_> {
                 }
                 Verdict::Drop(exception.into())
             }
-            // Data that follows bytes which were not retained can't be reassembled.
+            // Data can't be reassembled if the preceding bytes were not retained.
             Policy::Pass if !matches!(exception, Exception::NoMemory | Exception::SourceFull) => {
                 Verdict::Skip(exception.into())
             }

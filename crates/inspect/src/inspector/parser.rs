@@ -106,7 +106,7 @@ impl FlowParser {
         let (parser, known) = match said {
             ProbeResult::NeedMore => return,
             ProbeResult::Identified(service) => (Self::of_stream(service), Some(service)),
-            // Inside a tunnel, the application remains that of the tunnel.
+            // A flow inside a tunnel keeps the application of the tunnel.
             ProbeResult::Unknown => (Self::None, *service),
         };
         let Self::Unknown(recognise) = std::mem::replace(self, parser) else {
