@@ -665,7 +665,7 @@ impl<'m> Inspector<'m> {
         self.counters.rule_switches = self.rulesets.switches;
         *credit = self.work.end(begun);
         self.counters.work_units += u64::from(begun.units() - credit.units());
-        // Decoders report this anomaly themselves.
+        // If a decoder exceeded the budget, the decoder has already counted the anomaly.
         if self.work.is_exhausted() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
             self.store.anomalies.add(Anomaly::WorkExceeded);
         }

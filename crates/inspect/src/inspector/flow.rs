@@ -20,8 +20,7 @@ use crate::work_budget::WorkTokens;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowHandle(pub u32);
 
-/// Number of bits of the handles that are reserved: every handle exceeds this range, because the engine uses the lower
-/// numbers for other purposes.
+/// Binary logarithm of the lowest handle. The engine uses the lower numbers for other purposes.
 const RESERVED_BITS: u32 = 4;
 
 /// Whether the address of a flow's client is verified. The states are named as in conntrack.
@@ -81,7 +80,7 @@ pub(super) struct FlowTable {
     assured: usize,
 }
 
-/// Factor of the quota: a source may own this factor times the number of free flows.
+/// A source may own at most this multiple of the number of free flows.
 const QUOTA_MULTIPLE: usize = 4;
 
 /// A linked list of pool indices in order of insertion, with removal of any element.
