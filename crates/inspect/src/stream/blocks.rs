@@ -14,15 +14,16 @@ use super::free::FreeList;
 use super::side::{Half, NONE, mark};
 use crate::source_quota::{Source, SourceQuota};
 
-/// Bytes of a block.
+/// Size in bytes of a block.
 pub(super) const BLOCK: usize = 1 << BLOCK_BITS;
 /// Number of low-order sequence number bits that form the offset in a block.
 const BLOCK_BITS: u32 = 11;
 /// Number of bytes that one word of the bit map covers.
 const WORD_BYTES: usize = 64;
 
-/// Number of bytes retained for each direction of a connection after a reset, from the first unacknowledged byte on. If the
-/// reset was lost, the sender retransmits these bytes and gets another reset. The longest segment fits.
+/// Number of bytes retained for each direction of a connection after a reset, from the first unacknowledged byte on. If
+/// the reset was lost, the sender retransmits these bytes and receives another reset. The number exceeds the size of
+/// the longest segment.
 const RETAINED_AFTER_RESET: u32 = 1 << 16;
 
 /// A block of bytes of one direction.
@@ -107,7 +108,7 @@ fn words(place: usize, length: usize) -> impl Iterator<Item = (usize, u64, Range
 }
 
 impl Block {
-    /// Writes bytes where none are present yet.
+    /// Writes bytes at offsets where no byte is present yet.
     fn write(&mut self, place: usize, bytes: &[u8]) {
         for (word, mask, range) in words(place, bytes.len()) {
             let there = self.present[word] & mask;
@@ -157,7 +158,8 @@ impl Block {
 }
 
 impl<'m> Blocks<'m> {
-    /// `blocks` has a block for every number in `free`; the length of `buckets` is [`buckets_for`] this number.
+    /// `blocks` has a block for every index in `free`. The length of `buckets` is the result of [`buckets_for`] for the
+    /// number of blocks.
     pub(super) fn new(
         blocks: &'m mut [Block],
         buckets: &'m mut [u32],
@@ -184,10 +186,10 @@ impl<'m> Blocks<'m> {
         side.source = source.0;
     }
 
-    /// Whether the source of a side has reached its quota. `has` is the number of blocks of the side's connection; `ahead`
-    /// means that the bytes are beyond a gap. The quota does not limit a source with only one connection. Bytes that fill a
-    /// gap are limited by half of the pool instead: if they were refused because of other connections, the bytes queued
-    /// after them could never be released.
+    /// Whether the source of a direction has reached its quota. `has` is the number of blocks of the direction's
+    /// connection. `ahead`: the bytes are beyond a gap. The quota does not limit a source with only one connection. For
+    /// bytes that fill a gap, the limit is half of the pool instead: if other connections could prevent their storage,
+    /// the bytes queued after the gap could never be released.
     pub(super) fn is_source_full(&self, side: &Half, has: usize, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let left = self.free.available().saturating_sub(reserve);
@@ -303,8 +305,8 @@ impl<'m> Blocks<'m> {
         pieces.filter(|(number, ..)| self.find(side, *number).is_none()).count()
     }
 
-    /// Whether a connection may allocate more blocks. `others` is the number of blocks of its other direction; `ahead` means
-    /// that the bytes are beyond a gap.
+    /// Whether a connection may allocate more blocks. `others` is the number of blocks of its other direction. `ahead`:
+    /// the bytes are beyond a gap.
     pub(super) fn has_capacity(&self, side: &Half, others: u32, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let share = self.share.saturating_sub(reserve);
@@ -373,7 +375,7 @@ impl<'m> Blocks<'m> {
         })
     }
 
-    /// The contiguous bytes present from a sequence number on, within one block.
+    /// The contiguous bytes that are present from a sequence number on, within one block.
     pub(super) fn run(&self, side: &Half, sequence: u32) -> &[u8] {
         let place = sequence as usize % BLOCK;
         let block = self.find(side, sequence >> BLOCK_BITS).and_then(|at| self.get(at));
@@ -424,9 +426,9 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// Releases blocks of a reset connection, because they won't be acknowledged any more. [`RETAINED_AFTER_RESET`] released
-    /// bytes and as many queued bytes are kept. Data after the kept bytes is from then on beyond the end of the stream.
-    /// Discarded released bytes are [`Comparison::Gone`], so that no other copy of them passes.
+    /// Releases blocks of a reset connection, because they won't be acknowledged any more. [`RETAINED_AFTER_RESET`]
+    /// released bytes and the same number of queued bytes are kept. The stream ends at the last kept byte. Discarded
+    /// released bytes are [`Comparison::Gone`], so that no other copy of these bytes passes.
     pub(super) fn cut(&mut self, side: &mut Half) {
         let most = RETAINED_AFTER_RESET as usize / BLOCK + 1;
         if side.blocks as usize <= most {
