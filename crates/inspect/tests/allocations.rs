@@ -1,5 +1,5 @@
-//! Scanning allocates nothing. The test counts every call of the C library's allocator on this thread, from Rust and
-//! from Vectorscan. The functions below replace those of the C library.
+//! Tests that scanning allocates no memory. The test counts every call of the C library's allocator on this thread,
+//! from Rust and from Vectorscan. The functions below replace the functions of the C library.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -1,5 +1,5 @@
-//! Identification allocates nothing outside of the arena. The test counts every call of the C library's allocator on
-//! this thread, from Rust, nDPI and libgcrypt. The functions below replace those of the C library.
+//! Tests that identification allocates no memory outside of the arena. The test counts every call of the C library's
+//! allocator on this thread, from Rust, nDPI and libgcrypt. The functions below replace the functions of the C library.
 
 mod captured;
 
