@@ -134,7 +134,7 @@ class Changes:
         "inside2": ["192.168.2.1/24", "2001:db8:2::1/64"],
         "outside": ["198.51.100.2/25", "2001:db8:a::2/64"],
     }
-    # Each prefix has an address that no longer prefix in the list contains.
+    # Each prefix has a sample address that no more specific prefix contains.
     PREFIXES = [
         {"0.0.0.0/0": "8.8.8.8", "10.0.0.0/8": "10.200.0.1", "10.1.0.0/16": "10.1.200.1", "10.1.1.0/24": "10.1.1.200",
          "10.1.1.1/32": "10.1.1.1"},

@@ -429,8 +429,8 @@ class Maker:
         )
 
     def _router(self, flow, answer):
-        """A router on the link on which a packet of a flow, or an answer, is forwarded. Rules treat the router like
-        the host of the flow."""
+        """A router on the link on which a packet of a flow, or an answer, arrives; `None` if source rules treat the
+        router differently from the flow."""
         side = flow.near if answer else side_of(flow.target[0])
         if flow.near == "outside" and not answer:
             side = "inside1"
