@@ -35,9 +35,8 @@ pub struct BufferView<'a> {
     pub base: u64,
     /// Whether the buffer is complete and grows no more.
     pub complete: bool,
-    /// Whether the bytes end with the current packet. Conditions on the end of stream data (such as `endswith`) treat
-    /// the end of the packet as the end of the data, because the real end of a stream is known only after earlier
-    /// packets have been forwarded.
+    /// Whether the bytes end with the current packet. Conditions on the end of stream data (such as `endswith`) then
+    /// hold at the end of the packet, because the real end of a stream is known too late.
     pub is_final: bool,
 }
 
@@ -417,8 +416,7 @@ impl Evaluator {
         };
         let (from, to) = self.region(content, at);
         let end = to.unwrap_or(i64::MAX).min(view.end());
-        // The prefilter reports later positions of the contents for which it searches, so only other contents must
-        // remain pending.
+        // Only unsearched contents must remain pending: the prefilter reports later positions of searched contents.
         let mut later = !searched && !view.complete && to.is_none_or(|to| to > view.end());
         let again = rest.first().is_some_and(Step::is_relative);
         let mut start = from.max(view.begin());

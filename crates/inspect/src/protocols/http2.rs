@@ -1,6 +1,5 @@
-//! Parser of HTTP/2 (RFC 9113) in clear text. The parser decodes frames and header blocks, and passes each stream to an
-//! HTTP/1 parser as the equivalent message. Rules therefore find the same buffers in HTTP/1 and HTTP/2, and bodies are
-//! decoded in the same way.
+//! Parser of HTTP/2 (RFC 9113) in clear text. The parser decodes frames and header blocks, and passes each stream as a
+//! message to an HTTP/1 parser. Buffers and decoding of bodies are therefore the same in HTTP/1 and HTTP/2.
 //!
 //! A request with a body gets `Transfer-Encoding: chunked`. `content-length` and `transfer-encoding` are omitted, because
 //! the frames alone determine where a message ends. Bytes in a field that would end an HTTP/1 line are replaced by blanks.
@@ -59,8 +58,7 @@ struct Half {
     before: u32,
     /// Whether the next byte is the pad length.
     padded: bool,
-    /// State of the header block: whether it is open, its stream, whether it ends the stream, and whether it is a push
-    /// promise.
+    /// State of a header block: is it open, its stream, does it end the stream, is it a push promise.
     open: bool,
     block_stream: u32,
     ends: bool,

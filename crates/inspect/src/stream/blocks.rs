@@ -22,8 +22,7 @@ const BLOCK_BITS: u32 = 11;
 const WORD_BYTES: usize = 64;
 
 /// Number of bytes retained for each direction of a connection after a reset, from the first unacknowledged byte on. If
-/// the reset was lost, the sender retransmits these bytes and receives another reset. The number exceeds the size of
-/// the longest segment.
+/// the reset was lost, the sender retransmits these bytes and receives another reset. The longest segment is shorter.
 const RETAINED_AFTER_RESET: u32 = 1 << 16;
 
 /// A block of bytes of one direction.
@@ -158,8 +157,7 @@ impl Block {
 }
 
 impl<'m> Blocks<'m> {
-    /// `blocks` has a block for every index in `free`. The length of `buckets` is the result of [`buckets_for`] for the
-    /// number of blocks.
+    /// `blocks` has a block for every index in `free`. The length of `buckets` is given by [`buckets_for`].
     pub(super) fn new(
         blocks: &'m mut [Block],
         buckets: &'m mut [u32],
