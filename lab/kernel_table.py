@@ -107,7 +107,7 @@ class SluiceTable:
         self.connection.sock.connect(path)
 
     def route(self, address):
-        """The result for packets to an address, in the same form as for the kernel."""
+        """The result for packets to an address, in the format of `KernelTable.route`."""
         rows = self.rows(f"address={address}&router=default")
         actions = [row["action"] for row in rows if "action" in row]
         if actions:

@@ -74,7 +74,7 @@ class Forgiven:
         self.passed = set()
         # Number of processed steps, and flows with forwarded answers since the rules changed.
         self.steps, self.answered = 0, set()
-        # IP IDs of steps whose packets only Sluice forwarded.
+        # IP IDs of steps with packets that only Sluice forwarded.
         self.alone = set()
 
     def _forgive(self, name):
@@ -115,7 +115,7 @@ class Forgiven:
         if self.world.filter and (name := self._filtered(step, linux, sluice)):
             return self._forgive(name)
         if linux and not sluice and isinstance(step, Report) and flow.number in self.again:
-            # The error is about the previous connection, whose session has ended.
+            # The error is about the previous connection, and the session of that connection has ended.
             return self._forgive("reopened")
         if linux and not sluice and _deprecated(step):
             if isinstance(step, Send):
@@ -257,7 +257,7 @@ class Forgiven:
         interface, datagram = sluice[0]
         ends = (interface, datagram.source, datagram.destination, datagram.ports)
         if _opens(step) and flow.number in self.closed:
-            # The packet starts a new connection, with a port of its own.
+            # The packet starts a new connection with another port.
             for direction in (False, True):
                 self.ends.pop((step.flow, direction), None)
         before = self.ends.setdefault((step.flow, step.answer), ends)

@@ -26,7 +26,7 @@ class Judge:
         return self._compared(world, scenarios, self.linux.play(world, scenarios), self.sluice.play(world, scenarios))
 
     def changed(self, worlds, scenarios):
-        """Like `mismatches`, for scenarios whose steps are divided into as many parts as there are worlds."""
+        """Like `mismatches`, for scenarios with steps that are divided into a part for each world."""
         both = (system.play_changed(worlds, scenarios) for system in (self.linux, self.sluice))
         return self._compared(worlds[-1], scenarios, *both)
 

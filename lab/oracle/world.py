@@ -120,8 +120,8 @@ class World:
         return sorted(self.sources, key=lambda rule: (-rule.length, rule.out is None))
 
     def ordered_destinations(self):
-        """Destination rules: rules with an address precede rules without. In each of these groups, rules with fewer
-        ports come first."""
+        """Destination rules. Rules with an address precede rules without. In each group, rules with fewer ports come
+        first."""
         return sorted(self.destinations, key=lambda rule: (rule.address is None, rule.last - rule.first))
 
     def document(self):

@@ -89,7 +89,7 @@ pub struct ApplicationCounters {
     pub guessed: u64,
     /// Flows whose application remained unknown.
     pub unknown: u64,
-    /// Flows whose identification was given up because the arena was exhausted.
+    /// Flows of which the identification was given up because the arena was exhausted.
     pub out_of_memory: u64,
 }
 

@@ -182,7 +182,7 @@ impl Dataset {
             .get_or_init(|| (0..self.capacity).map(|_| AtomicU64::new(0)).collect());
     }
 
-    /// Whether a value is of the list's type, so that the list can hold it.
+    /// Whether a value has the type of the list, so that the list can contain the value.
     pub fn accepts(&self, value: &[u8]) -> bool {
         self.kind.accepts(value)
     }

@@ -36,7 +36,7 @@ pub struct BufferView<'a> {
     /// Whether the buffer is complete and grows no more.
     pub complete: bool,
     /// Whether the bytes end with the current packet. Conditions on the end of stream data (such as `endswith`) then
-    /// hold at the end of the packet, because the real end of a stream is known too late.
+    /// hold at the end of the packet, because the end of a stream is known only after packets were forwarded.
     pub is_final: bool,
 }
 
@@ -97,9 +97,9 @@ impl RuleResult {
 /// Progress of a partial match. The evaluation can resume from this progress after the matched bytes have been discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartialMatch {
-    /// Number of steps that hold.
+    /// Number of satisfied steps of the rule.
     pub steps: u8,
-    /// Buffer of the last step that holds.
+    /// Buffer of the last satisfied step.
     pub buffer: Buffer,
     /// Offset at which the last match ended.
     pub end: i64,
@@ -354,7 +354,7 @@ impl Evaluator {
                 ) {
                     (_, true, _) | (true, _, false) => RuleResult::NoMatch,
                     (true, false, true) => self.evaluate_steps(rest, at, buffers),
-                    // A length with only a lower bound already holds for an incomplete buffer.
+                    // A length condition without an upper bound can already be satisfied by an incomplete buffer.
                     (false, false, true) if *length.end() == u32::MAX => self.evaluate_steps(rest, at, buffers),
                     (false, ..) => RuleResult::Incomplete,
                 }
@@ -460,7 +460,7 @@ impl Evaluator {
         RuleResult::or_incomplete(later)
     }
 
-    /// Records that all steps before `rest` hold, up to the cursor.
+    /// Records that all steps before `rest` are satisfied up to the cursor.
     fn match_prefix(&self, rest: &[Step], cursor: Cursor, buffers: &impl BufferSource) -> Option<PartialMatch> {
         Some(PartialMatch {
             steps: u8::try_from(self.evaluated.checked_sub(rest.len())?).ok()?,

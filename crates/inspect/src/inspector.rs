@@ -57,8 +57,8 @@ pub enum Verdict {
     Pass,
     /// Forward the packet without inspection.
     Skip(Skipped),
-    /// Forward the packet, and bypass inspection for the rest of its flow. The reason is present if the packet itself was
-    /// not inspected.
+    /// Forward the packet, and bypass inspection for later packets of its flow. The reason is present if the packet
+    /// itself was not inspected.
     Leave(Option<Skipped>),
     /// Drop the packet.
     Drop(Reason),
@@ -128,8 +128,8 @@ impl InspectorCapacity {
         self.flows.clamp(1, 1 << 24)
     }
 
-    /// Maximum number of large lists of pending rules. A flow uses a large list if more rules are pending than a small list
-    /// holds. Each list takes two bits per rule.
+    /// Maximum number of large lists of pending rules. A flow uses a large list if its pending rules exceed the
+    /// capacity of a small list. Each list takes two bits per rule.
     fn max_pending_lists(&self) -> u32 {
         (self.max_flows() / 16).clamp(8, 4_096)
     }
@@ -199,7 +199,7 @@ pub enum Error {
 }
 
 impl<'m> Inspector<'m> {
-    /// Creates the inspection of a shard. `memory` holds the shard's streams and has
+    /// Creates the inspection of a shard. `memory` is the memory of the shard's streams and has
     /// [`StreamCapacity::lines`](stream::StreamCapacity::lines) lines.
     pub fn new(
         plan: &InspectorCapacity,
@@ -635,7 +635,7 @@ impl<'m> Inspector<'m> {
                 }
             }
             let mut detection = detection!(mine, ends, before, unknown);
-            // After the end of a stream no buffer grows any more.
+            // After the end of a stream no buffer grows further.
             detection.evaluate_pending((!ends_stream).then_some(Buffer::Payload), &known);
             detection.evaluate_candidates(&known);
             detection.evaluate_of_ports(rules.stream_rules(toward), &of_ports[place].0, &known);

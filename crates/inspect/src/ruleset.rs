@@ -247,7 +247,7 @@ impl Ruleset {
         &self.packets[place]
     }
 
-    /// Selects the rules of a list whose header matches this source and destination port.
+    /// Selects the rules of a list that match this source and destination port in their header.
     pub fn select_by_ports(&self, rules: &[(HeaderPrecheck, u32)], ports: [u16; 2]) -> PortSelection {
         let is_of = |&(_, (_, rule)): &(u16, &(HeaderPrecheck, u32))| {
             self.rule(*rule)

@@ -93,7 +93,7 @@ impl HeaderPrecheck {
             }
         }
         let span = |ports: &Ports| match (ports.0.first(), ports.0.last()) {
-            // A rule whose header names only an application matches on every port until the application is identified.
+            // A rule with only an application in its header matches on every port until the application is identified.
             (Some(first), Some(last)) if !header.is_application_only() => [*first.start(), *last.end()],
             _ => [0, u16::MAX],
         };

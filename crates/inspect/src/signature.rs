@@ -393,7 +393,7 @@ pub enum Condition {
     ByteMath(ByteMath),
     /// Require that data exists, or does not exist, at a position.
     IsDataAt(IsDataAt),
-    /// The byte must differ from the value.
+    /// Decode Base64 data into [`Buffer::Base64`].
     Base64Decode(Base64Decode),
     /// Length of a buffer in bytes.
     BufferLength(Buffer, RangeInclusive<u32>),
@@ -415,7 +415,7 @@ pub enum Condition {
     TypeOfService {
         /// The whole byte.
         value: u8,
-        /// The byte must differ from the value.
+        /// Whether the byte must differ from the value.
         negated: bool,
     },
     /// Identification of the IPv4 datagram.
@@ -534,7 +534,8 @@ pub enum FastPattern {
     Unspecified,
     /// The prefilter searches for this content.
     Chosen,
-    /// The prefilter searches for this content, whose position is not verified (`fast_pattern:only`): no condition is relative to it.
+    /// The prefilter searches for this content (`fast_pattern:only`). Its position is not verified, so no condition is
+    /// relative to it.
     Only,
     /// The prefilter searches for a part of this content with this offset and length.
     Part(u16, u16),

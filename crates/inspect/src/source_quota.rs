@@ -17,8 +17,8 @@ const SOURCE_COUNT: usize = 1 << 16;
 pub struct Source(pub u16);
 
 impl Source {
-    /// Common source of all flows whose address is not verified and may be spoofed. Together, all flows with unverified
-    /// addresses have the quota of one source.
+    /// Common source of all flows with an unverified, possibly spoofed address. All these flows together have the quota
+    /// of one source.
     pub const UNVERIFIED: Source = Source(0);
 
     /// The source of an address.

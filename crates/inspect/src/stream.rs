@@ -233,7 +233,8 @@ impl<'m> Streams<'m> {
         Some(StreamHandle(connection.sides[0].serial | place))
     }
 
-    /// Sets the sequence numbers at which the data of client and server begin, for a connection whose handshake was observed earlier.
+    /// Sets the sequence numbers at which the data of client and server start, for a connection with an earlier
+    /// observed handshake.
     pub fn set_initial(&mut self, handle: StreamHandle, begins: [u32; 2]) {
         if let Some(connection) = connection(self.connections, self.capacity, handle) {
             for (side, begin) in connection.sides.iter_mut().zip(begins) {

@@ -33,7 +33,7 @@ unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     unsafe { __libc_malloc(size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     count();
@@ -41,7 +41,7 @@ unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     unsafe { __libc_calloc(items, size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     count();
@@ -49,7 +49,7 @@ unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     unsafe { __libc_realloc(pointer, size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(pointer: *mut c_void) {
     count();

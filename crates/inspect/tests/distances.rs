@@ -1,4 +1,4 @@
-//! Tests contents whose distance is greater than the retained data.
+//! Tests contents with a distance greater than the length of the retained data.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;

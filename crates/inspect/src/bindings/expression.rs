@@ -58,7 +58,7 @@ pub struct CompiledPattern {
     groups: u32,
 }
 
-// SAFETY: compiled code is not written after `new`; PCRE2 documents it as usable by several threads at once.
+// SAFETY: compiled code is not written after `new`; PCRE2 documents that several threads may use it simultaneously.
 unsafe impl Send for CompiledPattern {}
 // SAFETY: compiled code is not written after `new`, so that threads may share a reference to it.
 unsafe impl Sync for CompiledPattern {}

@@ -1,5 +1,5 @@
-//! Remembers closed connections, to distinguish their late packets from packets of a connection whose beginning was
-//! not observed.
+//! Stores closed connections, to distinguish their late packets from packets of connections that started before
+//! inspection.
 //!
 //! A reset may be forged, and the verdict of a rule must outlive the session to which it applied. Therefore a reset,
 //! closed or dropped connection is remembered after its session, until a new connection starts between the same ports.

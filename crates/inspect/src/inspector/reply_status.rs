@@ -10,8 +10,8 @@ use crate::source_quota::Source;
 use crate::stream::{self, Exception};
 
 impl Inspector<'_> {
-    /// Updates the reply status of a flow whose client address may be spoofed: the flow becomes assured when the client
-    /// answers the server.
+    /// Updates the reply status of a flow with a possibly spoofed client address. The flow becomes assured when the
+    /// client answers the server.
     ///
     /// # Errors Returns an error if the source has reached its quota of flows.
     #[cold]

@@ -133,8 +133,7 @@ fn usable(content: &Content) -> bool {
     !content.negated && is_searchable_buffer(content.buffer) && !searched(&content.bytes).is_empty()
 }
 
-/// A content of a stream or a file whose following content may be so far away that this content is no longer retained. The rule must
-/// be evaluated when this content arrives, so that its position is recorded.
+/// Whether the prefilter can search a buffer. Decoded and transformed buffers exist only while a rule is evaluated.
 fn is_searchable_buffer(buffer: Buffer) -> bool {
     buffer != Buffer::Base64 && buffer.transformed().is_none()
 }

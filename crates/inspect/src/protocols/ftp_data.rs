@@ -1,4 +1,4 @@
-//! An FTP data connection, whose whole content is a file.
+//! An FTP data connection. The whole content of the connection is a file.
 
 use super::anomaly::AnomalySet;
 use super::expectations::Transfer;

@@ -329,8 +329,8 @@ impl Inflater {
         let mut used = 0;
         let mut paid = pool.allowance.work.charge(bytes.len() as u32);
         loop {
-            // If decoding is given up, the rest of the stride is discarded, because the number of bytes that the decoder has read
-            // ahead depends on the segmentation.
+            // If decoding is given up, the remaining bytes of the stride are discarded, because the number of bytes
+            // that the decoder has read ahead depends on the segmentation.
             let exceeded = match paid {
                 false => Some(Anomaly::WorkExceeded),
                 true => (self.layer.made > allowed).then_some(Anomaly::BodyBomb),

@@ -256,7 +256,7 @@ pub struct Slots {
     states: Box<[State]>,
     free: Box<[u32]>,
     available: usize,
-    /// State of the file hashes, for slots that hold files.
+    /// State of the file hashes, for slots with files.
     hashing: Option<Hashing>,
     pub(super) holders: SlotOwners,
     /// HTTP/2 stream of the slots allocated from now on; 0 for other protocols.
@@ -277,7 +277,7 @@ impl Slots {
         }
     }
 
-    /// Creates a pool of slots that hold files. Hashing is charged to a work budget.
+    /// Creates a pool of slots for files. Hashing is charged to a work budget.
     pub(super) fn for_files(count: u32, layout: Layout, work: WorkBudget) -> Self {
         Self {
             hashing: Some(Hashing::new(count, work)),
@@ -549,7 +549,7 @@ impl<'a> Slot<'a> {
         self.0.map_or(0, |open| open.state.stream)
     }
 
-    /// Whether the whole message was received at once, so that every buffer is complete with the first event.
+    /// Whether the whole message was received before its first event, so that every buffer is complete with this event.
     pub fn is_whole(&self) -> bool {
         self.0.is_some_and(|open| open.state.whole)
     }

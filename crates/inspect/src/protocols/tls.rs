@@ -409,7 +409,7 @@ impl ClientHello {
         self.element(Step::Format, 1)
     }
 
-    /// Continues with the next element of a list in an extension, or with the rest of the extension.
+    /// Continues with the next element of a list in an extension, or with the bytes of the extension after the list.
     fn element(&mut self, step: Step, size: u32) -> bool {
         match self.list {
             0 => self.rest(),

@@ -7,7 +7,7 @@ use crate::signature::{
     Buffer, Condition, Content, FlowState, Header, Id, Rate, Service, Signature, Track, Transform, Transformed, Value,
 };
 
-/// A parsed condition whose positions are not resolved yet.
+/// A parsed condition with unresolved positions.
 pub(super) struct Step<'a> {
     /// The option from which the condition was parsed.
     pub option: &'a str,

@@ -424,7 +424,7 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// Releases blocks of a reset connection, because they won't be acknowledged any more. [`RETAINED_AFTER_RESET`]
+    /// Releases blocks of a reset connection, because no acknowledgement will release them. [`RETAINED_AFTER_RESET`]
     /// released bytes and the same number of queued bytes are kept. The stream ends at the last kept byte. Discarded
     /// released bytes are [`Comparison::Gone`], so that no other copy of these bytes passes.
     pub(super) fn cut(&mut self, side: &mut Half) {

@@ -10,7 +10,7 @@ pub enum Policy {
     /// Forward this segment without inspection, and inspect the following segments, if possible from the end of this
     /// segment on.
     Pass,
-    /// Forward the segment, and bypass inspection for the rest of its flow.
+    /// Forward the segment, and bypass inspection for later packets of its flow.
     Bypass,
 }
 

@@ -19,7 +19,7 @@ pub enum Prefers {
     Higher,
 }
 
-/// Received bytes of a stream whose length is limited.
+/// Received bytes of a stream of limited length.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     pub prefers: Prefers,

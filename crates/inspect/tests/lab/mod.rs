@@ -35,7 +35,7 @@ pub struct Lab {
     pub said: Vec<Transaction>,
 }
 
-/// Compiles a rule file, all of whose rules must load.
+/// Compiles a rule file. All rules of the file must load.
 pub fn rules(dialect: Dialect, text: &str) -> Arc<Ruleset> {
     let file = read(text.as_bytes(), dialect, &Variables::default(), &Classes::default());
     assert!(file.refused.is_empty(), "{:?}", file.refused);

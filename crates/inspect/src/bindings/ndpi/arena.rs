@@ -36,7 +36,7 @@ struct Owner {
     bytes: u32,
 }
 
-/// Metadata of an arena: it manages offsets and does not hold the memory itself.
+/// Metadata of an arena. The metadata contains offsets, but not the memory itself.
 pub struct Arena {
     blocks: Box<[Block]>,
     free: [u32; ORDERS],

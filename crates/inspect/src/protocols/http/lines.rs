@@ -342,7 +342,7 @@ impl Side {
         }
     }
 
-    /// Handles a byte of the version. If text follows the version after white space, both belong to the target.
+    /// Handles a byte of the version. If text follows the version, version and text belong to the target.
     fn version_number<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         let over = self.word.last().is_some_and(|&last| is_space(last));
         if (is_space(byte) || !over) && !self.word.is_full() {

@@ -34,7 +34,7 @@ fn line(bytes: &[u8]) -> Option<&[u8]> {
     Some(bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]))
 }
 
-/// A reply with one of these codes (RFC 959, section 4.2; RFC 5321, section 4.2).
+/// A reply with a code in `codes` (RFC 959, section 4.2; RFC 5321, section 4.2).
 fn reply(bytes: &[u8], codes: &[&[u8]]) -> Confidence {
     best_of(codes.iter().map(|code| match begins(bytes, code, Likely) {
         Likely => match bytes.get(3) {

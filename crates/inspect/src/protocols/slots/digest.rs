@@ -19,7 +19,7 @@ impl FileHashes {
     /// No hashes.
     pub const NONE: Self = Self(0);
 
-    /// Adds the hash that a buffer holds. Buffers without a hash have no effect.
+    /// Adds the hash of a hash buffer. Other buffers have no effect.
     pub fn insert(&mut self, buffer: Buffer) {
         self.0 |= HASHES
             .iter()
@@ -40,7 +40,7 @@ impl FileHashes {
     }
 }
 
-/// Buffers that hold hashes.
+/// Buffers for file hashes.
 const HASHES: [Buffer; 3] = [Buffer::FileMd5, Buffer::FileSha1, Buffer::FileSha256];
 /// Units of work charged for each [`BYTES`] hashed bytes, for each hash.
 const UNITS: [usize; 3] = [3, 1, 1];
