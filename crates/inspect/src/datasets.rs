@@ -207,7 +207,7 @@ impl Dataset {
         false
     }
 
-    /// Removes a value that a rule added. Returns whether the value was in the table.
+    /// Removes an added value. Returns whether the value was in the table.
     pub fn remove(&self, value: &[u8]) -> bool {
         let hash = self.hash(value);
         let entry = self.entry(hash, |entry, hash| entry == hash);

@@ -177,7 +177,7 @@ pub enum Service {
     Other(&'static str),
 }
 
-/// Addresses and ports of one side of a rule header.
+/// Addresses and ports of the source or the destination of a rule header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Side {
     /// Addresses.

@@ -101,7 +101,7 @@ impl SlotOwners {
         }
     }
 
-    /// Whether the current source may allocate this number of slots if `left` are free.
+    /// Whether the current source may allocate `places` slots if `left` slots are free.
     pub fn permits(&self, places: usize, left: usize) -> bool {
         places <= left && self.quota.permits(self.source, places, left)
     }

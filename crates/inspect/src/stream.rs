@@ -1,4 +1,4 @@
-//! Inline TCP stream reassembly: the bytes that a host can assemble are the bytes that were inspected. No segment is delayed.
+//! Inline TCP stream reassembly, which ensures that a host can assemble only inspected bytes. No segment is delayed.
 //!
 //! The first copy of a byte wins. The bytes of a segment that continue the stream are [in order](SegmentKind::InOrder)
 //! and are scanned. A segment beyond a gap is queued and also forwarded, so that its receiver can report the gap (RFC
@@ -346,7 +346,7 @@ impl<'m> Streams<'m> {
         self.side(handle, direction).map_or(State::Unseen, Half::state)
     }
 
-    /// Whether a reset or the FIN of both sides has passed.
+    /// Whether a reset, or a FIN in each direction, has passed.
     pub fn ended(&self, handle: StreamHandle) -> bool {
         let states = [Direction::Forward, Direction::Reverse].map(|direction| self.state(handle, direction));
         states.contains(&State::Reset) || states == [State::Finished; 2]

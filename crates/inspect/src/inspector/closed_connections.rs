@@ -75,7 +75,7 @@ impl ClosedConnections {
         places[place] = Entry { tag, second };
     }
 
-    /// Removes a connection because a new one begins between the same ports.
+    /// Removes a connection because a new connection starts between the same ports.
     pub fn remove(&mut self, ends: &Endpoints) {
         let (set, tag) = self.find(ends);
         if let Some(place) = self.sets[set].iter_mut().find(|place| place.tag == tag) {

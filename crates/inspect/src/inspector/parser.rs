@@ -175,7 +175,7 @@ impl FlowParser {
         }
     }
 
-    /// Handles the end of one side's stream.
+    /// Handles the end of a direction's stream.
     pub fn close(&mut self, toward: Toward, store: &mut ParserPools, sink: &mut impl Sink) {
         let service = match self {
             Self::FtpData(_) => Service::FtpData,

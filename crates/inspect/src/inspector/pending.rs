@@ -40,7 +40,7 @@ impl Default for PendingRules {
 }
 
 impl PendingRules {
-    /// Clears everything because a new message begins.
+    /// Clears all rules and partial matches because a new message starts.
     #[inline(always)]
     pub(super) fn begin(&mut self, lists: &mut PendingLists) {
         if self.any {

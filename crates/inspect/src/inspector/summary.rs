@@ -34,8 +34,8 @@ impl Inspector<'_> {
         })
     }
 
-    /// Initialises a new flow. `ends` are the endpoints of the flow's first packet, seen from the client's side; the
-    /// time is in nanoseconds.
+    /// Initialises a new flow. `ends` contains the endpoints of the flow's first packet, with the client as the source.
+    /// The time is in nanoseconds.
     pub fn begin_flow(&mut self, handle: FlowHandle, ends: Endpoints, interface: u16, now: u64) {
         let number = self.next_number;
         if let Some((flow, _)) = self.flows.get(handle) {

@@ -106,8 +106,8 @@ fn chosen(signature: &Signature) -> Option<&Content> {
     })
 }
 
-/// A content of a stream or a file whose following content may be so far away that this content is no longer retained. The rule must
-/// be evaluated when this content arrives, so that its position is recorded.
+/// A content of a stream or a file after which the next content may lie beyond the retained bytes. The rule must be
+/// evaluated when this content arrives, so that the position of the content is recorded.
 fn begins_far(signature: &Signature) -> Option<&Content> {
     let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > RETAINED_BYTES);
     let mut begins = None;

@@ -236,7 +236,7 @@ impl MailSession {
         if !chunk && !continued && text == b"." {
             return self.message_ends(w);
         }
-        // If a line begins with two dots, the first is not part of the message (RFC 5321, section 4.5.2).
+        // If a line starts with two dots, the first dot is not part of the message (RFC 5321, section 4.5.2).
         let stuffed = !chunk && !continued && text.first() == Some(&b'.');
         let (line, text) = (&line[usize::from(stuffed)..], &text[usize::from(stuffed)..]);
         if !continued && self.state != State::Header && self.boundary(text, w) {

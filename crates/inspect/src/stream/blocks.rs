@@ -67,7 +67,7 @@ pub(super) struct Blocks<'m> {
     share: usize,
     /// Number of blocks that queued bytes must leave free for bytes that fill a gap. The reserve applies to the connection's share and to the pool.
     reserve: usize,
-    /// Blocks of each source. A source may have at most as many blocks as are free.
+    /// Blocks of each source. A source may use no more blocks than the number of free blocks.
     sources: SourceQuota,
 }
 
@@ -324,7 +324,7 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// Whether any byte of a range is present and differs.
+    /// Whether any present byte of a range differs from `bytes`.
     pub(super) fn differs(&self, side: &Half, sequence: u32, bytes: &[u8]) -> bool {
         let differs = |block: &Block, place: usize, bytes: &[u8]| {
             words(place, bytes.len()).any(|(word, mask, range)| {
@@ -380,12 +380,13 @@ impl<'m> Blocks<'m> {
         block.map_or(&[], |block| &block.bytes[place..place + block.run(place)])
     }
 
-    /// Distance from the side's next byte to the first queued byte.
+    /// Distance from the direction's next byte to the first queued byte.
     pub(super) fn first_ahead(&self, side: &Half) -> Option<u32> {
         let (mut at, mut nearest) = (side.head, None);
         while let Some(block) = self.get(at) {
             let begin = block.number << BLOCK_BITS;
-            // Distance from the start of the block to the side's next byte. Bytes in order, before this distance, don't count.
+            // Distance from the start of the block to the direction's next byte. In-order bytes before this distance
+            // are ignored.
             let old = side.next.wrapping_sub(begin) as i32;
             if let Some(place) = block.first(old.clamp(0, BLOCK as i32) as usize) {
                 let distance = begin.wrapping_add(place as u32).wrapping_sub(side.next);
@@ -533,7 +534,7 @@ mod tests {
             let mut other = Half::unseen(0);
             other.window = 4;
             blocks.write(&mut other, 0, &[0; 2 * BLOCK]);
-            // A source may have at most as many blocks as are free, so its quota is exhausted.
+            // A source may use no more blocks than the number of free blocks, so its quota is exhausted.
             assert!(!blocks.has_capacity(side, 0, 1, false) && blocks.is_source_full(side, 2, 1, false));
             // Bytes that fill a gap may take up to half of the pool.
             side.end = side.next + 1;

@@ -129,7 +129,7 @@ fn reset(
     SegmentKind::Retransmission { rewritten: 0 }
 }
 
-/// Processes the acknowledgement and the window of a segment that its receiver accepts.
+/// Processes the acknowledgement and the window of an acceptable segment.
 #[inline(always)]
 pub(super) fn acknowledge(side: &Half, peer: &mut Half, windows: &mut Windows<'_>, header: &Header) {
     if !is_acceptable(side, header) {

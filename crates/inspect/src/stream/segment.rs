@@ -91,8 +91,8 @@ impl Header {
 }
 
 impl Streams<'_> {
-    /// Processes a segment: `segment` is the TCP header and the data, without trailing bytes of the frame; the checksum was
-    /// verified. If bytes are rewritten, the checksum is updated as in RFC 1624.
+    /// Processes a segment. `segment` is the TCP header and the data, without trailing bytes of the frame. Its checksum
+    /// was verified. If bytes are rewritten, the checksum is updated as in RFC 1624.
     ///
     /// `own`: the segment arrived on its sender's side of the gateway. If `own` is false, the segment's
     /// acknowledgement, reset flag and window are ignored.
@@ -241,7 +241,7 @@ fn out_of_order(
     if length == 0 && !header.has(flag::FIN) {
         return SegmentKind::Retransmission { rewritten: 0 };
     }
-    // A receiver may accept a whole segment if only its start is within the window.
+    // A receiver may accept a whole segment even if only the start of the segment is within the window.
     if begin > side.reach(side.next) {
         return SegmentKind::Exception(Exception::OutOfWindow);
     }
@@ -411,7 +411,7 @@ fn fill(
     Ok(rewritten)
 }
 
-/// Handles data at or after the FIN. A keep-alive probe whose byte is already acknowledged is harmless.
+/// Handles data at or after the FIN. A keep-alive probe with an acknowledged byte is harmless.
 #[cold]
 fn behind_end(side: &Half, header: &Header, length: usize) -> SegmentKind {
     let end = header

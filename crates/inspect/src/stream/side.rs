@@ -52,12 +52,12 @@ pub(super) struct Half {
     pub next: u32,
     /// Highest acknowledgement number of the receiver.
     pub acked: u32,
-    /// Generation of this record. Both sides of a connection have the same generation.
+    /// Generation of this record. The two directions of a connection have the same generation.
     pub serial: u32,
     /// Source to which the blocks of this direction are accounted.
     pub source: u16,
     pub flags: u8,
-    /// Window scale that this side's SYN offered (RFC 7323, 2.2), or a value of [`scale`].
+    /// Window scale in the SYN of this direction (RFC 7323, 2.2), or a value of [`scale`].
     pub scale: u8,
     /// Index of the window.
     pub window: u32,
@@ -96,7 +96,7 @@ const _: () = assert!(size_of::<Half>() == LINE);
 const _: () = assert!(size_of::<Connection>() == 2 * LINE);
 
 impl Half {
-    /// Creates a side without observed segments, in a record of this generation.
+    /// Creates a direction without observed segments, in a record of this generation.
     pub fn unseen(serial: u32) -> Self {
         Self {
             serial,

@@ -44,7 +44,7 @@ impl<'m> Windows<'m> {
         self.free.used()
     }
 
-    /// Allocates a window for a side, unless it has one. Returns false if no window is free.
+    /// Allocates a window for a direction without a window. Returns false if no window is free.
     #[inline(always)]
     pub(super) fn allocate(&mut self, side: &mut Half) -> bool {
         if side.window != NONE {
@@ -57,7 +57,7 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Releases a side's window, if it has one, and thus its retained bytes.
+    /// Releases the window of a direction, if any, and thus its retained bytes.
     pub(super) fn release(&mut self, side: &mut Half) {
         self.forget(side);
         if side.window != NONE {
@@ -187,8 +187,8 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Appends the bytes that follow the side's last released byte. The caller must then advance the side. The side must
-    /// have a window with [reserved](Self::reserve) space.
+    /// Appends the bytes after the direction's last released byte. The direction must have a window with
+    /// [reserved](Self::reserve) space. The caller must then advance the direction.
     #[inline]
     pub(super) fn append(&mut self, side: &mut Half, fresh: &[u8]) {
         let place = self.place(side.window) + side.filled as usize;
@@ -198,7 +198,7 @@ impl<'m> Windows<'m> {
         }
     }
 
-    /// Appends queued bytes that follow the side's last released byte, at most to the end of one block and one buffer.
+    /// Appends queued bytes after the direction's last released byte, at most to the end of a block and a buffer.
     /// Returns the number of appended bytes.
     #[cold]
     pub(super) fn append_kept(&mut self, side: &mut Half, others: u32) -> usize {
@@ -226,7 +226,8 @@ impl<'m> Windows<'m> {
         (before, acknowledged.min(before))
     }
 
-    /// Compares bytes with the released bytes. The compared bytes begin at `sequence` and end before the side's next byte.
+    /// Compares bytes with the released bytes. The compared bytes start at `sequence` and end before the direction's
+    /// next byte.
     pub(super) fn compare(&self, side: &Half, sequence: u32, known: &[u8]) -> Comparison {
         let (before, from) = self.before(side, sequence, known.len());
         let first = sequence.wrapping_add(from as u32);

@@ -194,9 +194,9 @@ fn begun(pages: u32) -> (Pages, Box<Brotli>) {
 fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for() {
     let begin = || Bits::largest_window().longest();
     let cases = [
-        // Five literals and a copy of two bytes, repeated.
+        // Each command outputs five literals and a copy of two bytes.
         begin().plain(0).only(u32::from(b'x'), 8).only(5 << 3, 10).only(0, 6),
-        // A literal and a copy of the two preceding bytes.
+        // Each command outputs a literal and a copy of the two preceding bytes.
         begin()
             .plain(1)
             .only(u32::from(b'x'), 8)

@@ -1,4 +1,4 @@
-//! One direction of an HTTP connection. The state tracks to which part of a message the next bytes belong.
+//! One direction of an HTTP connection. The state determines the message part to which the next bytes belong.
 
 use arrayvec::ArrayVec;
 
@@ -135,7 +135,7 @@ impl Side {
         }
     }
 
-    /// Parses up to the next event.
+    /// Parses bytes up to the next event.
     pub fn advance<S>(
         &mut self,
         bytes: &[u8],
@@ -281,7 +281,7 @@ impl Side {
         self.step = Step::Opaque;
     }
 
-    /// Handles data in place of a status line: `begin` and all bytes after it are treated as a body.
+    /// Handles data in place of a status line. `begin` and all bytes after `begin` are treated as a body.
     pub fn no_status_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, begin: &[u8], w: &mut MessageWriter<'_, S>) {
         if self.kind != RequestKind::Bare {
             w.anomaly(Anomaly::ResponseNotHttp);
