@@ -385,8 +385,7 @@ impl<'m> Blocks<'m> {
         let (mut at, mut nearest) = (side.head, None);
         while let Some(block) = self.get(at) {
             let begin = block.number << BLOCK_BITS;
-            // Distance from the start of the block to the direction's next byte. In-order bytes before this distance
-            // are ignored.
+            // Distance from the start of the block to the direction's next byte. Earlier bytes are ignored.
             let old = side.next.wrapping_sub(begin) as i32;
             if let Some(place) = block.first(old.clamp(0, BLOCK as i32) as usize) {
                 let distance = begin.wrapping_add(place as u32).wrapping_sub(side.next);
@@ -427,7 +426,7 @@ impl<'m> Blocks<'m> {
 
     /// Releases blocks of a reset connection, because no acknowledgement will release them. [`RETAINED_AFTER_RESET`]
     /// released bytes and the same number of queued bytes are kept. The stream ends at the last kept byte. Discarded
-    /// released bytes are [`Comparison::Gone`], so that no other copy of these bytes passes.
+    /// released bytes are [`Comparison::Gone`]: no other copy passes.
     pub(super) fn cut(&mut self, side: &mut Half) {
         let most = RETAINED_AFTER_RESET as usize / BLOCK + 1;
         if side.blocks as usize <= most {
