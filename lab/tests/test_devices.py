@@ -1,4 +1,5 @@
-"""Devices that change while the daemon runs: interfaces that are deleted and created again, or added and removed by `apply`."""
+"""Tests devices that change while the daemon runs. Interfaces are deleted and created again, or added and removed by
+`apply`."""
 
 import copy
 

@@ -1,4 +1,5 @@
-"""Routes that FRR sends by FPM: they forward, change, survive the daemon for the grace period, and are removed."""
+"""Tests routes that FRR sends by FPM. The routes are used, change, survive the daemon for the grace period, and are
+removed."""
 
 import signal
 
@@ -19,7 +20,8 @@ GRACE = 12
 
 @pytest.fixture(scope="module")
 def topology():
-    """FRR is elsewhere: it reaches the gateway's host by a link of its own, and believes to be on the outside link too."""
+    """FRR runs on a separate host with a separate link to the gateway's host. FRR's configuration also contains the
+    outside link."""
     made = Topology()
     made.frr = Host("frr", made.folder)
     made.hosts.append(made.frr)
@@ -34,7 +36,7 @@ def topology():
 
 @pytest.fixture(scope="module")
 def document():
-    """Without a default route of IPv4."""
+    """The configuration without an IPv4 default route."""
     document = configuration.standard()
     document["routes"] = [{"to": "::/0", "via": "2001:db8:a::1"}]
     document["routers"] = {
@@ -66,7 +68,7 @@ def wait_gone(gateway, destination, timeout=30):
 
 
 def pings(host, address, *flags):
-    """How many of its pings were lost."""
+    """Number of lost pings."""
     output = host.run("ping", "-n", "-q", *flags, address, check=False, timeout=120)
     sent, received = counts(output)
     return sent - received
@@ -164,7 +166,7 @@ def test_connections_that_say_nothing_and_hosts_that_are_not_named_keep_nobody_o
     frr.configure(f"ip route 203.0.113.128/25 {UPSTREAM}")
     waiting.until(lambda: gateway.process.output.count("tells its routes") > before, "FRR to tell its routes", 30)
     wait_for(gateway, "203.0.113.128/25", UPSTREAM)
-    # Whoever goes on to say nothing is not waited for.
+    # The gateway closes the connections of peers that continue to send nothing.
     waiting.until(lambda: refused(gateway).get("silent") == 6, "the end of the silent ones", 60)
     idle.signal(signal.SIGTERM)
     assert "refused (6 not-named, 6 silent)" in gateway.command("show", "routers")

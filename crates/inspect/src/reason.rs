@@ -114,7 +114,7 @@ named! {
 pub struct Tally<const N: usize> {
     counts: [u64; N],
     reported: [u64; N],
-    /// Some counts are not reported yet.
+    /// Whether a count is not reported yet.
     any: bool,
 }
 
@@ -140,7 +140,7 @@ impl<const N: usize> Tally<N> {
         self.counts[number]
     }
 
-    /// Reports the counts since the last report. `tell` receives number and count.
+    /// Reports the counts since the last report. `tell` receives each number with its count.
     #[inline(always)]
     pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
         if self.any {

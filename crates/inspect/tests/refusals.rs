@@ -3,7 +3,7 @@
 use crate::rules::*;
 use sluice_inspect::signatures::{Dialect, RuleError};
 
-/// Each row: dialects, options, the invalid option, and the reason.
+/// Each row contains dialects, options, the invalid option, and the reason.
 fn compare(table: &[(&[Dialect], &str, &str, RuleError)]) {
     for (dialects, options, option, why) in table {
         for dialect in *dialects {

@@ -168,7 +168,7 @@ impl AnomalyCounts {
         self.tally.report(tell);
     }
 
-    /// Returns the anomalies since the last call, each once; `None` for most packets.
+    /// Returns the anomalies since the last call, without repetitions; `None` for most packets.
     #[inline(always)]
     pub fn take_recent(&mut self) -> Option<impl Iterator<Item = Anomaly> + use<>> {
         (self.met != AnomalySet::default()).then(|| std::mem::take(&mut self.met).iter())
@@ -187,7 +187,7 @@ impl AnomalySet {
         self.0 & 1 << anomaly as u64 != 0
     }
 
-    /// Adds an anomaly; returns true if it was not in the set.
+    /// Adds an anomaly. Returns true if the anomaly was not in the set.
     pub fn insert(&mut self, anomaly: Anomaly) -> bool {
         let bit = 1 << anomaly as u32;
         let new = self.0 & bit == 0;

@@ -129,7 +129,7 @@ fn suggestion(hint: &Option<impl AsRef<str>>) -> String {
         .unwrap_or_default()
 }
 
-/// The most similar name, if at most a third of its letters differ.
+/// The most similar name, if at most a third of the letters differ.
 pub(super) fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if written.len() > 40 {
         return None;

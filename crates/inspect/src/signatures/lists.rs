@@ -1,5 +1,5 @@
-//! `dataset`: lists that rules refer to by name, with files relative to the folder of the rules. Also lists of file
-//! hashes (`filesha256`).
+//! Named lists to which rules refer (`dataset`), and lists of file hashes (`filesha256`). File names are relative to
+//! the folder of the rules.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

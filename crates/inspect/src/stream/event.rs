@@ -21,7 +21,7 @@ impl StreamEvent {
         Self::ALL.iter().copied().find(|event| event.name() == name)
     }
 
-    /// The event that an exception causes, if there is one.
+    /// The event that an exception causes, if any.
     pub fn of(exception: Exception) -> Option<Self> {
         match exception {
             Exception::OutOfWindow => Some(Self::OutOfWindow),

@@ -5,12 +5,12 @@
 pub enum Policy {
     /// Drop this segment and all later segments of its flow.
     DropFlow,
-    /// Drop this segment, and inspect the following ones.
+    /// Drop this segment, and inspect the following segments.
     DropPacket,
-    /// Forward this segment without inspection, and inspect the following ones, if possible from the end of this
+    /// Forward this segment without inspection, and inspect the following segments, if possible from the end of this
     /// segment on.
     Pass,
-    /// Forward the segment, and bypass inspection for the rest of its flow.
+    /// Forward the segment, and bypass inspection for later packets of its flow.
     Bypass,
 }
 
@@ -123,8 +123,8 @@ pub struct StreamCounters {
     pub rewritten: u64,
     /// Segments beyond a gap, which are forwarded and queued.
     pub ahead: u64,
-    /// Number of released bytes that had been queued beyond a gap, or were the later part of a long segment. The number
-    /// is included in `released`.
+    /// Number of released bytes that were queued beyond a gap, or that were the later part of a long segment.
+    /// `released` includes these bytes.
     pub kept: u64,
     /// Segments whose urgent pointer was cleared.
     pub urgent: u64,
