@@ -1,4 +1,4 @@
-//! Translation: port blocks, mappings and shares by subscriber.
+//! Lists of NAT state: port blocks, mappings, subscribers and the port shares of deterministic pools.
 
 use std::sync::Arc;
 
