@@ -15,7 +15,8 @@ use sluice_engine::worker::Worker;
 /// Maximum time at shutdown for sending packets in flight.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Maximum sleep of the worker that sends the packets of routers' host stacks, because host stacks can't wake it.
+/// Maximum sleep of the worker that sends the packets of routers' host stacks. The sleep is limited because host stacks
+/// can't wake the worker.
 const HOSTS: Duration = Duration::from_millis(1);
 
 /// The running workers.
@@ -53,8 +54,8 @@ impl Workers {
         Ok(Self { threads, quiet })
     }
 
-    /// Stop in order: first receiving stops, then packets in flight are sent, then the threads end and release their
-    /// buffers.
+    /// Stop the workers. First, receiving stops. Then, packets in flight are sent. At last, the threads end and release
+    /// their buffers.
     pub fn stop(self, counters: &[Arc<WorkerCounters>]) {
         self.quiet.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + DRAIN;

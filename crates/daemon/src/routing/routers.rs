@@ -1,4 +1,4 @@
-//! Route feeds of all routers, which follow configuration changes: FPM servers and kernel listeners.
+//! Route feeds of all routers: FPM servers and kernel listeners. Configuration changes start and stop feeds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Routes for OfRouter {
     }
 }
 
-/// A route feed with the settings with which it was started.
+/// A running route feed, with its settings at the start.
 struct Heard<S> {
     settings: S,
     hearing: Hearing,
@@ -45,7 +45,7 @@ pub(crate) struct Hearings {
 }
 
 impl Hearings {
-    /// Start and stop route feeds according to the running configuration. Unchanged feeds are not disturbed.
+    /// Start and stop route feeds according to the running configuration. Unchanged feeds are not restarted.
     pub(crate) fn follow(&mut self, control: &Arc<Control>) {
         let config = control.config();
         let named = || config.routers.iter().filter(|router| !router.name.is_empty());

@@ -142,7 +142,7 @@ struct Task {
     began: Instant,
     /// Length of the pause after the next panic.
     patience: Duration,
-    /// Monotonic time since which the file is missing, and whether that has been logged.
+    /// Monotonic time since which the file is missing, and whether its absence has been logged.
     missing: Option<(u64, bool)>,
 }
 
@@ -193,7 +193,7 @@ impl Task {
                 tracing::warn!("{path} is not there: leases are read when it comes");
                 Some((since, true))
             }
-            // Kea renames its file shortly before it creates the next one, so a short absence is not logged.
+            // Kea renames its file shortly before it creates the next file, so a short absence is not logged.
             missing => missing.or(Some((now.monotonic, false))),
         };
         let told = self.watch.is_armed();
@@ -220,7 +220,7 @@ impl Task {
         let _ = poll(&mut waited, most.as_ref());
     }
 
-    /// Pause after a panic. Only a request to end the thread interrupts it.
+    /// Pause after a panic. Only a request to end the thread interrupts the pause.
     fn pause(&mut self) {
         let mut waited = [PollFd::from_borrowed_fd(self.shared.wake.as_fd(), PollFlags::IN)];
         let most = Timespec::try_from(self.patience).ok();
