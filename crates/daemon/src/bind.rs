@@ -358,8 +358,8 @@ fn driver_of(system: &System, address: PciAddress) -> Option<String> {
     system.card(address)?.driver
 }
 
-/// Check that no process uses the card. Otherwise, unbinding the card would block until the process ends, or would
-/// break the process.
+/// Check that no process uses the card. Unbinding a card in use would block until the process ends, or would break the
+/// process.
 fn free(system: &System, card: &Card, wish: &Wish) -> Result<(), BindError> {
     let address = card.address;
     match system.user(card).filter(|_| !wish.force) {

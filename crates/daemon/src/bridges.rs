@@ -1,6 +1,6 @@
-//! Link state propagation of bridges: when the link of one side goes down or up, the bridge takes the link of the other
-//! side down or up, as a cable would. The link of a side on a VLAN is only monitored, since the device carries other
-//! traffic as well.
+//! Link state propagation of bridges. Like a cable, a bridge takes the link of one side down or up when the link of the
+//! other side goes down or up. The link of a side on a VLAN is only monitored, since the device carries other traffic
+//! as well.
 
 use std::time::{Duration, Instant};
 
@@ -173,8 +173,8 @@ mod tests {
         let (mut pair, now) = (Pair::default(), Instant::now());
         assert_eq!(None, pair.step([true, true], BOTH, now));
         assert_eq!(Some(Act::Hold(1)), pair.step([false, true], BOTH, now));
-        // The second side has no link, because its link is held down. This must not take down the link of the first
-        // side.
+        // The second side has no link, because its link is held down. The missing link must not take down the link of
+        // the first side.
         assert_eq!(None, pair.step([false, false], BOTH, now));
         assert_eq!(Some(Act::Release(1)), pair.step([true, false], BOTH, now));
         // The released link takes some time to come up.

@@ -90,7 +90,7 @@ pub struct Control {
     /// Watchdog of the workers.
     pub(crate) watchdog: Watchdog,
     loads: Mutex<Vec<Load>>,
-    /// Interfaces whose links are held down because the other side of their bridge is down.
+    /// Interfaces with a link that is held down, because the link at the other side of the bridge is down.
     held_links: Mutex<Vec<InterfaceIndex>>,
     /// Host stacks of virtual routers.
     pub(crate) hosts: Arc<Hosts>,
@@ -121,8 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Guard that keeps all shards at their workers. While the guard exists, no shard moves, no worker takes over a shard,
-/// and no other task commits.
+/// Guard: until the guard is dropped, no shard moves, no worker takes over a shard, and no other task commits.
 pub(crate) struct Standstill<'c> {
     _one: tokio::sync::MutexGuard<'c, ()>,
     assist: Option<Arc<Assist>>,
@@ -137,8 +136,7 @@ impl Drop for Standstill<'_> {
 }
 
 impl Control {
-    /// Wait until no shard is moving and assisting workers have returned all shards. New moves are prevented until the
-    /// guard is dropped.
+    /// Wait until no shard is moving and assisting workers have returned all shards. Then prevent new moves.
     pub(crate) async fn stand_still(&self) -> Standstill<'_> {
         let still = Standstill {
             _one: self.committing.lock().await,
@@ -402,7 +400,7 @@ impl Control {
         }
     }
 
-    /// Interfaces whose links are held down.
+    /// Interfaces with a link that is held down.
     pub(crate) fn held_links(&self) -> std::sync::MutexGuard<'_, Vec<InterfaceIndex>> {
         lock(&self.held_links)
     }
@@ -473,8 +471,7 @@ impl Control {
         }
     }
 
-    /// If many rules have been inserted or removed, start a task that compiles a new filter, or install the filter if
-    /// the task has ended.
+    /// Start a task that compiles many inserted and removed rules into a new filter, or install its filter.
     async fn fold_rules(&self, folding: Option<Folding>) -> Option<Folding> {
         let Some(folding) = folding else {
             let fold = self

@@ -17,7 +17,7 @@ pub struct Gone;
 #[derive(Debug)]
 pub struct Desk {
     counter: WorkerHandle,
-    /// Number of outstanding replies to requests whose caller was cancelled.
+    /// Number of outstanding replies to requests of cancelled callers.
     owed: u32,
 }
 

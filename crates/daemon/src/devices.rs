@@ -1,5 +1,5 @@
-//! Devices that are added and removed while the process runs: hotplugged cards, kernel interfaces that are deleted and
-//! created again, interfaces that a commit adds or removes.
+//! Adds and removes devices while the process runs: hotplugged cards, kernel interfaces that are deleted and created
+//! again, and the interfaces of a commit.
 //!
 //! A worker may use a removed port until it has processed the renewal request for that port. The port is then closed on
 //! a separate thread, since a driver may block on an absent card.

@@ -77,7 +77,7 @@ pub struct Ips {
 pub struct Own {
     /// Packets forwarded without inspection.
     pub uninspected: u64,
-    /// Flows whose inspection has ended.
+    /// Number of flows for which inspection has ended.
     pub left: u64,
     /// Records written.
     pub records: u64,

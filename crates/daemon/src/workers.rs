@@ -54,8 +54,8 @@ impl Workers {
         Ok(Self { threads, quiet })
     }
 
-    /// Stop the workers. First, receiving stops. Then, packets in flight are sent. At last, the threads end and release
-    /// their buffers.
+    /// Stop the workers in this order: stop receiving, send the packets in flight, end the threads. The ended threads
+    /// release their buffers.
     pub fn stop(self, counters: &[Arc<WorkerCounters>]) {
         self.quiet.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + DRAIN;
@@ -80,8 +80,8 @@ impl Workers {
     }
 }
 
-/// Abort the process after a worker's panic. A partial data plane is worse than none, and a supervisor restarts the
-/// process.
+/// Abort the process after a worker's panic. A partial data plane is worse than no data plane, and a supervisor
+/// restarts the process.
 fn fail(number: usize, core: u16, panic: &(dyn Any + Send)) -> ! {
     let texts = (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>());
     let what = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("a panic");

@@ -55,7 +55,7 @@ impl CommandError {
     /// Exit status of the process.
     pub fn status(&self) -> u8 {
         match self {
-            // The reader has closed the output. This is not an error.
+            // A closed reading end of the output is not an error.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Client(ClientError::Absent { .. }) => 5,
             Self::Configuration(_) | Self::Refused(_) => 3,

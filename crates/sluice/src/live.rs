@@ -17,8 +17,8 @@ use crate::exit::CommandError;
 /// Interval at which progress is shown even if no packet arrives.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Capture for some time. If a running daemon answers, the daemon captures. Otherwise, this process captures on kernel
-/// interfaces.
+/// Capture for some time. If a running daemon answers, the daemon captures. If no daemon answers, this process captures
+/// on kernel interfaces.
 ///
 /// # Errors
 /// No packets arrive, or this process lacks the permission to capture.

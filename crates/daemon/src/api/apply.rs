@@ -154,7 +154,7 @@ impl Serve for operation::Apply {
         if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
             return Ok(answer);
         }
-        // Compiling the rules may take long. Meanwhile, traffic is forwarded and other requests are served.
+        // Compiling the rules may take long. Traffic is forwarded and other requests are served during the compilation.
         let renewed = match Renewed::of(&control, &checked.config, request.dry_run).await {
             Ok(renewed) => renewed,
             Err(error) => return Ok(error.answer(&request)),

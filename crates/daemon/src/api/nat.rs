@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::lowering::PoolNames;
 use crate::shares::Shares;
 
-/// Default, minimum and maximum number of entries per page. A page contains all blocks of a subscriber or none.
+/// Default, minimum and maximum number of entries per page. The blocks of a subscriber are never split between pages.
 const PAGE: (usize, usize, usize) = (1_024, 1_024, 8_192);
 
 /// Default and maximum number of shares per page.

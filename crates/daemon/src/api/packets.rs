@@ -82,8 +82,7 @@ impl ServeStream for operation::Trace {
         tokio::spawn(async move {
             let count = request.count.min(limit) as usize;
             let seconds = Duration::from_secs(request.seconds.into());
-            // An error means that the client has disconnected or a worker has ended. Both end the trace, so the error
-            // is ignored.
+            // The error is ignored, because the trace has ended: the client has disconnected or a worker has ended.
             let _ = follow_trace(&control, filter, count, seconds, &sender).await;
             for worker in 0..control.workers() {
                 let _ = control.ask(worker, Request::EndTrace).await;

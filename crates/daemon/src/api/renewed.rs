@@ -46,8 +46,8 @@ impl RenewalError {
 }
 
 impl Renewed {
-    /// Read the rules of a configuration, and compile the rules if they differ from the running rules. Meanwhile, other
-    /// requests are served. Returns `None` if inspection is not configured.
+    /// Read the rules of a configuration, and compile the rules if they differ from the running rules. Other requests
+    /// are served during the compilation. Returns `None` if inspection is not configured.
     pub async fn of(control: &Control, config: &Config, is_dry: bool) -> Result<Option<Self>, RenewalError> {
         let running = control.plane().snapshot().inspection.clone();
         let Some(running) = running.filter(|_| config.inspection.is_some()) else {

@@ -178,7 +178,7 @@ fn follow(plane: &mut ControlPlane, elements: &[Element]) {
     plane.filter_changed(&changed);
 }
 
-/// Two rules: one matches packets from a range of addresses, the other packets to this range.
+/// Returns a rule for packets from a range of addresses, and a rule for packets to this range.
 fn either<A: Address>(first: A, last: A) -> [Rule<A>; 2] {
     let (mut from, mut to) = (Rule::any(), Rule::any());
     let range = Range { first, last };

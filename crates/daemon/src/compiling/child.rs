@@ -49,7 +49,7 @@ impl ChildError {
     }
 }
 
-/// Compile the plan on `input` into a file. This is the main function of the process that [`super::Compiler`] starts.
+/// Compile the plan on `input` into a file. The process that [`super::Compiler`] starts runs this function.
 ///
 /// # Errors
 /// See [`ChildError`].

@@ -230,7 +230,8 @@ impl Hosts {
     }
 
     /// Deliver a frame to the host stack of an interface's router. Returns `false` if the router has no host stack or
-    /// its kernel rejects the frame. The kernel drops frames whose source is one of its own addresses.
+    /// its kernel rejects the frame. The kernel later drops accepted frames if the source is one of the kernel's own
+    /// addresses.
     pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
         self.shared.deliver(index, frame)
     }

@@ -291,8 +291,8 @@ pub fn sources(config: &Config) -> SourceTables {
     SourceTables::new(config.routers.len(), networks)
 }
 
-/// Routes of each router, followed by the routes of the tables for source networks. Both consist of configured routes
-/// and of routes for the addresses and networks of interfaces.
+/// Routes of each router, followed by the routes of the tables for source networks. A set contains the configured
+/// routes, and routes for the addresses and networks of interfaces.
 ///
 /// # Errors
 /// Addresses or routes contradict one another.

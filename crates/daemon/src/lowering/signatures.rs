@@ -227,8 +227,8 @@ impl ReadRules {
         Ok(Self { ordered, report, total })
     }
 
-    /// If these rules equal the running rules, returns the new report on the signature files. Otherwise, returns
-    /// `None`.
+    /// If these rules equal the running rules, returns the new report on the signature files. Returns `None` if the
+    /// rules differ.
     ///
     /// # Errors
     /// A pass rule is rejected.
@@ -356,7 +356,7 @@ mod tests {
             (std::sync::Arc::ptr_eq(&running.rules, &other.0.rules), other.1)
         };
         assert_eq!((true, report.clone()), again(&plain));
-        // This setting does not affect the rules.
+        // The setting `midstream` does not affect the rules.
         let detects = config(&folder, "[inspection.exceptions]\nmidstream = \"bypass\"\n");
         assert!(again(&detects).0);
         assert!(!again(&config(&folder, "[inspection.addresses]\nHOME_NET = \"10.0.0.0/24\"\n")).0);

@@ -215,8 +215,8 @@ fn host_set(set: &configured::HostSet) -> HostSet<u32> {
 }
 
 /// Whether the rules require all flows of a client to be in the same shard. All flows must be in one shard if a rule
-/// applies to packets of the host stack, or if a destination rule translates to the router's own host stack or to a set
-/// of hosts.
+/// applies to packets of the host stack. A destination rule to the router's own host stack or to a set of hosts also
+/// requires one shard.
 pub fn keeps_clients(config: &Config) -> bool {
     let is_own = |rule: &DestinationRule, address: Ipv4Addr| {
         let mut of_router = config

@@ -1,4 +1,4 @@
-//! Live traffic of kernel interfaces. This source is used if no daemon is running.
+//! Live traffic of kernel interfaces, which is captured if no daemon is running.
 
 use std::io::{Error, ErrorKind};
 use std::time::{Duration, Instant};

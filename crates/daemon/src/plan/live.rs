@@ -108,7 +108,7 @@ pub struct SeenInterface {
     pub name: String,
     /// Device as configured. For a bond, the members are listed.
     pub device: String,
-    /// Packets, including those of the interface's VLANs.
+    /// Number of packets, including packets of the interface's VLANs.
     pub packets: u64,
     /// Bytes of the counted packets.
     pub bytes: u64,
@@ -132,7 +132,7 @@ pub struct Seen {
     pub bytes: f64,
     /// Number of packets that are used for the measurement.
     pub kept: u64,
-    /// Number of frames that the kernel had joined from several segments. These frames were split again.
+    /// Number of frames that were split again, because the kernel had joined several segments.
     pub joined: u64,
     /// Frames discarded because they exceed the MTU of the links.
     pub too_long: u64,

@@ -47,7 +47,7 @@ fn limit(chosen: &Planned) -> String {
     )
 }
 
-/// The best placement of the other model: pipeline or run-to-completion.
+/// The best placement of the model that was not chosen: pipeline or run-to-completion.
 fn alternative(ranked: &[Planned], chosen: &Planned) -> Option<String> {
     let is_pipeline = chosen.placement.is_pipeline();
     let other = ranked

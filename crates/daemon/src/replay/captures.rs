@@ -234,7 +234,8 @@ struct Raw {
     timestamp: u128,
     length: u32,
     bytes: Vec<u8>,
-    /// Whether the block is a simple packet block. Such a block does not state the captured length, so its bytes end with padding.
+    /// Whether the block is a simple packet block. A simple packet block does not state the captured length, so its
+    /// bytes end with padding.
     is_simple: bool,
 }
 

@@ -1,8 +1,8 @@
 //! `sluice inspect`: applies inspection rules to a capture.
 //!
 //! The engine runs as a bridge. The order of a frame's two addresses determines the side of the bridge on which the
-//! frame arrives. The two endpoints of a flow are thus on different sides. This also holds for fragments, and if some
-//! packets were not captured. The sender of the first packet is the client, as on a real bridge.
+//! frame arrives. The two endpoints of a flow are thus on different sides. The side is also correct for fragments, and
+//! if some packets were not captured. The sender of the first packet is the client, as on a real bridge.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub struct Inspect {
     pub classes: Option<PathBuf>,
     /// Networks of `$HOME_NET`. By default, the private address ranges.
     pub home: Vec<NetFilter>,
-    /// Other variables of the rules. The names of variables are without `$`.
+    /// Variables of the rules except `$HOME_NET`. The names of variables are without `$`.
     pub variables: Vec<(String, String)>,
     /// Path of a file for records of all types.
     pub eve: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! Link types of captures, and the conversion of their packets to Ethernet frames.
 //!
-//! Numbers and headers are those of the link type registry (draft-ietf-opsawg-pcaplinktype).
+//! The link type registry (draft-ietf-opsawg-pcaplinktype) defines the numbers and headers.
 
 use sluice_wire::ethernet::ethertype::{IPV4, IPV6};
 

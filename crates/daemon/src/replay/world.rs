@@ -92,7 +92,7 @@ fn stages(config: &Config, workers: u16) -> Stages {
 /// Cycle counter that is always zero, since a replay must not depend on real time.
 pub const NO_CYCLES: fn() -> u64 = || 0;
 
-/// For each port, its MAC address, and whether frames are readdressed to this MAC because the configuration sets none.
+/// For each port, its MAC address, and whether frames are readdressed to this MAC, because no MAC is configured.
 type Readdress = Vec<([u8; 6], bool)>;
 
 fn plane(
@@ -226,8 +226,7 @@ impl<'m> World<'m> {
             mac,
         };
         if let (Some(desk), Some(worker)) = (self.desks.get(owner), self.workers.get_mut(owner)) {
-            // The error is ignored. Each round handles one request, so the queue has room. If the neighbour table is
-            // full, packets remain parked.
+            // The error is ignored: each round handles one request, and packets remain parked if the table is full.
             let _ = desk.requests.try_send(request);
             worker.round(self.now);
             let _ = desk.replies.try_recv();
@@ -295,8 +294,7 @@ impl<'m> World<'m> {
         self.wires.iter().for_each(|wires| wires.set_room(bytes));
     }
 
-    /// Returns the frame. If the configuration sets no MAC or the capture has no link-layer header, the frame is
-    /// readdressed to the port's MAC.
+    /// The frame, with the port's MAC if the configuration sets no MAC or the capture has no link-layer header.
     pub fn addressed(&self, port: PortIndex, frame: &[u8]) -> Vec<u8> {
         let mut bytes = frame.to_vec();
         if let (Some(&(own, is_any)), Some(destination)) =
@@ -337,8 +335,8 @@ impl<'m> World<'m> {
         self.wires.iter().for_each(Wires::forget_sent);
     }
 
-    /// Scan all sessions and end those that match. Each scan leaves the processor's caches in the same state, even if
-    /// no session matches the filter.
+    /// Scan all sessions and end the matching sessions. Each scan leaves the processor's caches in the same state, even
+    /// if no session matches the filter.
     pub fn end_sessions(&mut self, filter: &Filter) {
         for (worker, desk) in self.workers.iter_mut().zip(&self.desks) {
             let request = Request::Clear {

@@ -57,7 +57,7 @@ pub struct Settings {
     pub grace: Duration,
     /// Time without data after which the initial replay of a daemon counts as complete.
     pub quiet: Duration,
-    /// Number of the routing table whose routes are used.
+    /// Number of the routing table from which routes are used.
     pub table: u32,
     /// Interface names or indexes that the daemon uses.
     pub links: Links,

@@ -91,7 +91,7 @@ impl Hearings {
         [fpm, self.kernel.get(router).map(|heard| heard.hearing.standing())]
     }
 
-    /// Update the kernel interface indexes of namespaces. A feed whose indexes have changed requests all routes again.
+    /// Update the kernel interface indexes of namespaces. A feed requests all routes again if its indexes have changed.
     pub(crate) fn know(&self, links: &[KernelLink]) {
         let of_router = |name: &str| {
             let own = links.iter().filter(|link| link.router == name);

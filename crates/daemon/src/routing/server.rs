@@ -26,7 +26,7 @@ use super::peer::{Peer, Refusal};
 use super::{Hearing, Patience, Routes, Settings, Shared, count, keys, watched};
 use crate::socket::Socket;
 
-/// Bytes per read. This number of bytes contains about 600 routes, which take the control thread 1 to 2 ms.
+/// Number of bytes per read. One read contains about 600 routes, which the control thread processes in 1 to 2 ms.
 const READ: usize = 64 * 1024;
 
 /// Maximum number of connections that wait for their first message. Above this maximum, the oldest waiting connection

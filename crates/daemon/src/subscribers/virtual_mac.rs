@@ -1,6 +1,6 @@
 //! Virtual MACs, with which the upstream network identifies sites. A virtual MAC is a locally administered unicast
-//! address. It is derived only from a key and the site's name, so restarts and the order of the configuration do not
-//! change it.
+//! address. The address is derived only from a key and the site's name, so restarts and the order of the configuration
+//! do not change the address.
 
 use std::collections::HashMap;
 

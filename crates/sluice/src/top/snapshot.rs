@@ -9,7 +9,8 @@ use self::rise::Rise;
 use super::poll::Poll;
 use super::prediction::{Load, predict};
 
-/// Stages of packet processing in order. The strings are the names of the `cycles-…` counters of a core, except those for timers and requests.
+/// Stages of packet processing in order. The strings are the names of the `cycles-…` counters of a core, except the
+/// counters for timers and requests.
 pub const STAGES: [&str; 8] = [
     "receive",
     "parse",
@@ -338,7 +339,7 @@ impl Span {
     }
 }
 
-/// The counters of the same worker in the earlier poll. A new worker is measured from the next poll on.
+/// Find the counters of a worker in the earlier poll. A new worker is measured from the next poll on.
 fn same<'a>(before: &'a [Core], now: &'a Core) -> &'a Core {
     before.iter().find(|core| core.worker == now.worker).unwrap_or(now)
 }

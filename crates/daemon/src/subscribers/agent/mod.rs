@@ -218,8 +218,8 @@ impl Agent {
         self.queue(site, end);
     }
 
-    /// Limit the time for which a site waits in the queue to confirm a lease from before a restart. Otherwise the site
-    /// would wait forever if no server responds.
+    /// A site with a lease from before a restart waits in the queue to confirm the lease. Limit the waiting time, since
+    /// no server may be responding.
     fn await_turn(&mut self, site: u32, now: Nanoseconds) {
         let patience = nanoseconds(self.settings.retransmission) << send::REBOOT_TRIES;
         let due = self.boundary(site).min(now.saturating_add(patience));

@@ -34,7 +34,7 @@ impl Identifier {
     }
 }
 
-/// Settings of the agent. RFC 2131 specifies most of the default durations and rates.
+/// Settings of the agent. The default durations and rates follow RFC 2131 where the RFC specifies a value.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Secret of transaction IDs and jitter.

@@ -58,13 +58,13 @@ impl Agent {
         self.kept.extend(leases);
     }
 
-    /// Number of restored leases whose sites have not requested an address yet.
+    /// Number of restored leases of sites that have not requested an address yet.
     pub fn unclaimed(&self) -> usize {
         self.kept.len()
     }
 
-    /// Acquire an address for a site that uses this MAC. A released site whose hold time has not expired keeps its
-    /// lease. If the MAC has changed, the old lease is released first.
+    /// Acquire an address for a site that uses this MAC. During the hold time, a released site keeps its lease. If the
+    /// MAC has changed, the old lease is released first.
     ///
     /// # Errors
     /// The index or the MAC is invalid, or another site has the MAC.

@@ -70,7 +70,7 @@ impl Dhcpd {
     }
 
     /// If the statement ends in this line, returns the number of bytes of the line that belong to the statement.
-    /// Otherwise, returns `None`.
+    /// Returns `None` if the statement does not end in this line.
     fn measure(&mut self, number: u64, line: &[u8]) -> Option<usize> {
         let mut words = Words::of(line);
         while let Some(word) = words.next() {

@@ -48,9 +48,9 @@ pub struct Counts {
     pub faults: [u64; Reason::ALL.len()],
     /// Leases added.
     pub gained: u64,
-    /// Leases whose terminal or location changed.
+    /// Leases that changed to another terminal or location.
     pub changed: u64,
-    /// Leases that were extended, or whose host name changed.
+    /// Leases that were extended or got another host name.
     pub renewed: u64,
     /// Leases lost, in the order of [`Lost::ALL`].
     pub lost: [u64; Lost::ALL.len()],

@@ -38,7 +38,7 @@ pub struct Standing {
     pub leases: usize,
     /// Whether the file exists.
     pub there: bool,
-    /// Whether inotify reports changes. Otherwise the file is checked every second.
+    /// Whether inotify reports changes. If inotify is unavailable, the file is checked every second.
     pub told: bool,
     /// Why the file can't be read.
     pub error: Option<String>,
@@ -46,7 +46,7 @@ pub struct Standing {
     pub counts: Counts,
     /// Number of overflows of inotify's queue.
     pub overflows: u64,
-    /// Number of checks whose changes have been delivered.
+    /// Number of checks after which all changes have been delivered.
     pub looks: u64,
     /// Number of panics. After each panic, the file was read again.
     pub panics: u64,

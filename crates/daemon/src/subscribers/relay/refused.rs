@@ -15,7 +15,7 @@ pub enum Refused {
     /// The hardware address is not that of an Ethernet station.
     #[error("its hardware address is not that of an Ethernet station")]
     Hardware,
-    /// The magic cookie is missing, so the message is not a DHCP message. It may be a BOOTP message.
+    /// The magic cookie is missing, so the message is not a DHCP message.
     #[error("it is no DHCP message")]
     Cookie,
     /// The options are malformed or not terminated.

@@ -239,8 +239,7 @@ impl Service {
         }
         let bits = address.map(Ipv4Addr::to_bits);
         let mut set = turn.mapping.set_public(site.0, router, bits);
-        // The workers' table still maps the address to another site. This mapping was made by the failed service and is
-        // obsolete.
+        // The failed service has left an obsolete mapping of the address to another site in the workers' table.
         if let Err(taken) = set
             && self.remains.publics.remove(&Site(taken.0)).is_some()
         {

@@ -93,7 +93,7 @@ impl Task {
     /// # Errors
     /// No thread or file descriptor is available.
     pub fn watch(&mut self) -> io::Result<()> {
-        // Stop the old watchers first, so that none of their changes is applied to the new service.
+        // Stop the old watchers first, so that their changes are not applied to the new service.
         lock(&self.shared.watchers).clear();
         self.pending.clear();
         let (hand, changes) = channel();
