@@ -138,8 +138,8 @@ fn site(view: SiteView, group: &SiteGroup, (config, subscribers): (&Config, &Sub
     }
 }
 
-/// Position in the list of leases. Leases in sites come first, ordered by site and address. Leases without a site
-/// follow, ordered by server and address.
+/// Position in the list of leases. Mapped leases come first, ordered by site and address. Unmapped leases follow,
+/// ordered by server and address.
 #[derive(Clone, Copy)]
 enum Place {
     Mapped(u32, Ipv4Addr),
