@@ -28,9 +28,9 @@ const TYPE1: &str = "vfio_iommu_type1";
 pub struct Wish {
     /// PCI address of the card.
     pub card: PciAddress,
-    /// One of [`DRIVERS`]; `None` selects VFIO behind an IOMMU and UIO otherwise.
+    /// One of [`DRIVERS`]. `None` selects VFIO if the card is behind an IOMMU, and UIO otherwise.
     pub driver: Option<String>,
-    /// Bind the card even if this machine is managed over it or a process uses it.
+    /// Bind the card even if the machine is managed over the card or a process uses the card.
     pub force: bool,
     /// Save a udev rule that repeats the change after each boot.
     pub save: bool,
@@ -38,7 +38,7 @@ pub struct Wish {
     pub dry_run: bool,
 }
 
-/// Result of a bind or unbind, or of a dry run.
+/// Result of a bind, an unbind or a dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Done {
@@ -76,7 +76,7 @@ pub enum BindError {
     /// No card has this address.
     #[error(transparent)]
     Card(#[from] CardFault),
-    /// The card's DPDK driver works together with its kernel driver, so the card needs no binding.
+    /// The card's DPDK driver works on top of the kernel driver, so the card must stay bound to the kernel driver.
     #[error(
         "{address} stays bound to {driver}: DPDK drives it beside the kernel; name it in the configuration as it is"
     )]
@@ -86,7 +86,7 @@ pub enum BindError {
         /// Kernel driver of the card.
         driver: String,
     },
-    /// The machine is managed over the card, so the operator would be locked out.
+    /// The machine is managed over the card. Changing the driver would end the operator's connection.
     #[error("{address} was not changed: {what}; choose another card, or add --force")]
     Managed {
         /// PCI address of the card.
@@ -99,7 +99,7 @@ pub enum BindError {
     InUse {
         /// PCI address of the card.
         address: PciAddress,
-        /// The process.
+        /// Process that uses the card.
         process: Process,
     },
     /// VFIO requires an IOMMU, and the card is not behind one.
@@ -120,14 +120,14 @@ pub enum BindError {
     Step {
         /// PCI address of the card.
         address: PciAddress,
-        /// The step, written as a shell command.
+        /// The failed step, written as a shell command.
         step: String,
         /// Error of the kernel.
         error: io::Error,
         /// Driver of the card after the failed change was undone as far as possible.
         driver: Option<String>,
     },
-    /// All steps succeeded, but the card has a different driver than the requested one.
+    /// All steps succeeded, but the card is not bound to the requested driver.
     #[error("the kernel did not bind {address} to {wanted}, see dmesg; it is {}", now(.driver))]
     NotBound {
         /// PCI address of the card.
@@ -167,7 +167,7 @@ fn now(driver: &Option<String>) -> String {
 /// Bind a card to a driver that gives user processes access to it.
 ///
 /// # Errors
-/// The card keeps its driver, or its former driver is bound again.
+/// The card can't be bound to the driver. The former driver stays bound or is bound again.
 pub fn bind(wish: &Wish) -> Result<Done, BindError> {
     let used = management::use_of(&Device::Pci(wish.card)).map(|used| used.to_string());
     bind_in(&System::this(), &Running, wish, used)
@@ -286,7 +286,7 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
         steps.push(hand(system, address, driver, "unbind"));
     }
     if lent.is_some() || card.driver.is_none() {
-        // Unless its module is loaded, a kernel driver does not claim the card. A built-in driver has no module to
+        // A kernel driver claims the card only if the driver's module is loaded. A built-in driver has no module to
         // load.
         let alias = fs::read_to_string(folder.join("modalias")).unwrap_or_default();
         steps.push(Step::Try(alias.trim().into()));
@@ -358,7 +358,8 @@ fn driver_of(system: &System, address: PciAddress) -> Option<String> {
     system.card(address)?.driver
 }
 
-/// Check that no process uses the card: unbinding it would block until the process ends, or break the process.
+/// Check that no process uses the card. Unbinding a card in use would block until the process ends, or would break the
+/// process.
 fn free(system: &System, card: &Card, wish: &Wish) -> Result<(), BindError> {
     let address = card.address;
     match system.user(card).filter(|_| !wish.force) {
@@ -375,7 +376,7 @@ fn choose(system: &System, address: PciAddress, driver: &str) -> Step {
     }
 }
 
-/// Bind a card to a driver or unbind it; `what` is `bind` or `unbind`.
+/// Bind a card to a driver, or unbind a card from a driver. `what` is `bind` or `unbind`.
 fn hand(system: &System, address: PciAddress, driver: &str, what: &str) -> Step {
     Step::Write {
         path: system.path(&format!("sys/bus/pci/drivers/{driver}/{what}")),

@@ -1,4 +1,4 @@
-//! Checks of cards with respect to the whole configuration: memory for buffers, processes that use the cards, and cores
+//! Checks of cards that depend on the whole configuration: memory for buffers, processes that use the cards, and cores
 //! on a different NUMA node.
 
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ pub fn hugepages() -> Vec<HugePages> {
     System::this().hugepages()
 }
 
-/// Cards of a device; for a bond, those of all members.
+/// Cards of a device. A bond has the cards of all its members.
 pub(crate) fn cards(device: &Device) -> Vec<Card> {
     let members = match device {
         Device::Bond { members } => members.as_slice(),
@@ -91,8 +91,7 @@ fn listener(socket: &Path) -> Option<u32> {
     u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
 }
 
-/// Warning that all workers are on a different NUMA node than a device. The warning lists the cores on the device's
-/// node.
+/// Warning if no worker is on the NUMA node of a device. The warning lists the cores on the device's node.
 fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     let node = topology.devices.get(device)?.node?;
     let sites = topology.cores.iter().filter(|site| site.node == node);

@@ -1,8 +1,8 @@
-//! Devices that are added and removed while the process runs: hotplugged cards, kernel interfaces that are deleted and
-//! created again, interfaces that a commit adds or removes.
+//! Adds and removes devices while the process runs: hotplugged cards, kernel interfaces that are deleted and created
+//! again, and the interfaces of a commit.
 //!
-//! When a port is removed, a worker may use it until the worker has processed the renewal request. The port is then
-//! closed on a separate thread, since a driver may block on a card that is no longer present.
+//! A worker may use a removed port until it has processed the renewal request for that port. The port is then closed on
+//! a separate thread, since a driver may block on an absent card.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,7 +153,7 @@ impl Opened<'_> {
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
         for &place in &self.places {
-            // No worker has renewed the port yet, so none uses it.
+            // No worker has processed a renewal request for the port, so no worker uses the port.
             if let Some(port) = self.control.devices.detach(place) {
                 self.control.closing.begin(port);
             }
@@ -172,7 +172,7 @@ impl Control {
         self.known_ports().iter().map(|known| known.mac).collect()
     }
 
-    /// Workers that send, for each port.
+    /// For each port, the workers that send on the port.
     pub(crate) fn senders(&self) -> Vec<Senders> {
         self.known_ports().iter().map(|known| known.senders.clone()).collect()
     }
@@ -192,17 +192,17 @@ impl Control {
         Ok(())
     }
 
-    /// Close a port that was removed from the set, once no worker uses it.
+    /// Wait until no worker uses a port that was removed from the set of ports, then close the port.
     async fn release(&self, place: PortIndex, port: Arc<Port>) -> Result<Arc<AtomicBool>, Gone> {
         if let Err(gone) = self.renew(place).await {
-            // A worker that has not renewed the port may still use it.
+            // A worker that has not processed the renewal request may still use the port.
             std::mem::forget(port);
             return Err(gone);
         }
         Ok(self.closing.begin(port))
     }
 
-    /// Close the ports of removed devices and open those that returned; runs for the life of the process.
+    /// Close the ports of removed devices, and open the ports of returned devices. Runs for the life of the process.
     pub(crate) async fn follow_devices(self: &Arc<Self>) {
         let mut absent: HashMap<PortIndex, Absent> = HashMap::new();
         let mut members: HashMap<Device, Absent> = HashMap::new();
@@ -314,8 +314,8 @@ impl Control {
             return Ok(());
         };
         if !Outlook::new(index, wanted.clone()).is_ready() {
-            // The card is absent or bound to another driver. The card may become available later, so the attempt is
-            // repeated.
+            // The card is absent or bound to another driver. The attempt is repeated, since the card may become
+            // available later.
             absent.retry = Instant::now() + FIRST_PAUSE;
             return Ok(());
         }
@@ -464,7 +464,7 @@ impl Control {
     }
 }
 
-/// Run a driver call that may take seconds on a separate thread, and return its error as text.
+/// Run a driver call on a separate thread, since the call may take seconds. Returns the error of the call as text.
 async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, String> {

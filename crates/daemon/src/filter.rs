@@ -28,7 +28,7 @@ pub struct FilterOutlook {
 }
 
 impl FilterOutlook {
-    /// Size of a filter whose compilation took `built`.
+    /// Returns the size of a filter. `built` is the duration of its compilation.
     pub fn of(rules: &Rules, built: Duration) -> Self {
         let filters = rules.filters();
         Self {
@@ -57,7 +57,7 @@ impl fmt::Display for FilterOutlook {
     }
 }
 
-/// Size of the filter that a configuration compiles to; `None` without a filter.
+/// Compile the filter of a configuration and return its size. `None` if the configuration has no filter.
 ///
 /// # Errors
 /// The matcher would exceed its memory limit.
@@ -166,7 +166,7 @@ pub(crate) enum Out {
     Gateway,
 }
 
-/// Look up the destination that a router's routes have for a packet from `from` to `to`.
+/// Look up where the routes of a router send a packet with source `from` and destination `to`.
 pub(crate) fn leads_to(plane: &ControlPlane, router: u16, from: IpAddr, to: IpAddr) -> Option<Out> {
     let lookup = plane.snapshot().sources.lookup(router, from.into());
     let paths = ForwardingState {

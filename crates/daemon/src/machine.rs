@@ -20,7 +20,7 @@ pub enum MachineError {
     /// A file of the kernel has an unexpected format.
     #[error("{} has no line `{line}` that can be read", path.display())]
     Unexpected {
-        /// The missing line of the file.
+        /// Path of the file.
         path: PathBuf,
         /// Line that is missing.
         line: &'static str,

@@ -1,4 +1,4 @@
-//! Rules of the packet filter at run time: those of the configuration, with the changes made since.
+//! Rules of the packet filter at run time: the rules of the configuration, with all later insertions and removals.
 
 use std::collections::{HashMap, HashSet};
 
@@ -47,7 +47,7 @@ pub struct RunningRules {
 }
 
 impl RunningRules {
-    /// Creates the rules from those of a configuration.
+    /// Creates the running rules from the rules of a configuration.
     pub fn new(list: Rules) -> Self {
         let weights = list.iter().map(|(_, listed)| Weight::of(&listed.rule));
         let mut rules = Self {

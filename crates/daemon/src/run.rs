@@ -1,4 +1,4 @@
-//! `sluice run`: from the start with a loaded configuration to the output of the final counters.
+//! `sluice run`: starts the daemon with a loaded configuration, and prints the counters when the daemon ends.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         let listener = socket.listener().and_then(tokio::net::UnixListener::from_std);
         let listener = listener.map_err(DaemonError::Runtime)?;
         tracing::info!("{name} runs, and answers at {}", path.display());
-        // Log rotation has moved files to which lines are appended, so they are reopened.
+        // SIGHUP reports that log rotation has moved the files to which lines are appended, so the files are reopened.
         let reopen = async {
             while hangup.recv().await.is_some() {
                 tracing::info!("records go to a file opened anew");
@@ -82,8 +82,8 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         }
     });
     tracing::info!("ending: what is in flight goes out");
-    // This ends the requests in progress, which drops their references to the control. A running rule compilation is
-    // not awaited, because its process ends together with this one.
+    // The shutdown of the runtime ends the requests in progress and drops their references to the control. A running
+    // rule compilation is not awaited, because the compiler process ends together with this process.
     runtime.shutdown_timeout(PATIENCE);
     workers.stop(&control.counters);
     control.collect_alerts();

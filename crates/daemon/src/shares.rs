@@ -34,7 +34,7 @@ impl Shares {
         Ok(Self(plans))
     }
 
-    /// Deterministic pools of a configuration file. The machine for which the file was written does not matter.
+    /// Deterministic pools of a configuration file. The file may have been written for a different machine.
     ///
     /// # Errors
     /// The file can't be read, or the configuration is invalid.

@@ -19,7 +19,8 @@ use crate::subscribers::{Inbox, Queues, Subscribers};
 pub struct SitesService {
     subscribers: Subscribers,
     inbox: Arc<Inbox>,
-    /// Host stacks of routers, set once they exist. The host stacks outlive the service's thread.
+    /// Host stacks of routers, set after the host stacks have been created. The host stacks outlive the service's
+    /// thread.
     hosts: Arc<OnceLock<Weak<Hosts>>>,
     macs: Vec<Mac>,
     secret: Secret,
@@ -102,7 +103,7 @@ impl SitesService {
         warnings
     }
 
-    /// Stop the service in order.
+    /// Stop the service and its thread.
     pub fn stop(&self) {
         self.subscribers.stop();
     }

@@ -285,8 +285,8 @@ fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     }
 }
 
-/// Returns the faults that prevent the start, and the faults after which interfaces are only without their cards, which
-/// are opened later. If no interface has its device, the process does not start.
+/// Returns two lists: faults that prevent the start, and faults of cards that can be opened later. If no interface has
+/// its device, all faults prevent the start.
 fn faults(config: &Config, outlooks: &[Outlook]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut fatal, mut absent, mut ready) = (Vec::new(), Vec::new(), false);
     for port in outlooks {
@@ -304,7 +304,7 @@ fn faults(config: &Config, outlooks: &[Outlook]) -> (Vec<Fault>, Vec<Fault>) {
 }
 
 /// Wait until the links of started cards are up. Received packets wait in the cards meanwhile, so that all routes exist
-/// when the first packet is forwarded. A slow link delays the start only up to this maximum.
+/// when the first packet is forwarded. A slow link delays the start by at most [`LINK_PATIENCE`].
 fn wait_for_links(devices: &Devices) {
     let mut waiting = devices.ports();
     let deadline = Instant::now() + LINK_PATIENCE;
@@ -328,7 +328,7 @@ pub(crate) fn describe(port: &Port, config: &sluice_config::Config, place: PortI
     let configured = config.interface(port.name()).and_then(|(_, interface)| interface.mac);
     let mut mac = configured.map_or(port.mac(), |mac| mac.bytes());
     if mac == [0; 6] {
-        // A device without an address gets a locally administered one.
+        // A device without an address gets a locally administered address.
         mac = [2, 0x53, 0x6c, 0, 0, place as u8];
     }
     let choice = port.choice();
@@ -357,7 +357,7 @@ pub(crate) fn describe(port: &Port, config: &sluice_config::Config, place: PortI
     mac
 }
 
-/// An Ethernet address in its usual notation.
+/// Format an Ethernet address in the usual notation.
 pub(crate) fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }

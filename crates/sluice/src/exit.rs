@@ -37,7 +37,7 @@ pub enum CommandError {
     /// The file to import is not a listing of a supported format.
     #[error(transparent)]
     Listing(#[from] sluice_daemon::config::import::ImportError),
-    /// Lines of a listing that were not imported. Empty if unconverted lines are reported elsewhere.
+    /// Lines of a listing that were not imported. Empty if the output of the command already lists these lines.
     #[error("{}", .0.join("\n"))]
     Leftovers(Vec<String>),
     /// The card can't be bound.
@@ -55,7 +55,7 @@ impl CommandError {
     /// Exit status of the process.
     pub fn status(&self) -> u8 {
         match self {
-            // The reader of the output has closed it, which is not an error.
+            // A closed reading end of the output is not an error.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Client(ClientError::Absent { .. }) => 5,
             Self::Configuration(_) | Self::Refused(_) => 3,

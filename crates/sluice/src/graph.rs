@@ -89,7 +89,7 @@ fn done(work: Option<NodeWork>) -> String {
     }
 }
 
-/// The graph in the format of graphviz: the nodes, and for each chain a box with its steps.
+/// Format the graph for Graphviz: the nodes, and a box for each chain with the steps of the chain.
 pub fn dot(graph: &Graph) -> String {
     let mut text = String::from("digraph sluice {\n    rankdir = LR\n    node [shape = box]\n");
     let shape = |name: &str| match name {
@@ -116,7 +116,7 @@ pub fn dot(graph: &Graph) -> String {
     text + "}\n"
 }
 
-/// Targets of a chain: other chains, and the nodes after its end.
+/// Targets of a chain: other chains, and the nodes that follow the end of the chain.
 fn leads(chain: &GraphChain, name: &str) -> String {
     let mut text = String::new();
     if chain.name == "input" {

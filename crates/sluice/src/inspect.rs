@@ -88,7 +88,7 @@ fn line(alert: &Alert) -> String {
     )
 }
 
-/// Lines about the packets that were inspected, and about those that were not.
+/// Summary lines about inspected packets and about packets that were not inspected.
 fn summarised(summary: &InspectSummary, all: bool) -> Vec<String> {
     let rules = &summary.rules;
     let mut lines = vec![

@@ -144,11 +144,11 @@ impl ShowAnswer for operation::Nat {
     }
 }
 
-/// Several lists that are printed one after another: as tables, omitting empty lists, or as one JSON object.
+/// Several lists that are printed one after another, either as tables without empty lists, or as one JSON object.
 struct Lists<'a> {
     output: &'a mut dyn Write,
     json: bool,
-    /// Text that separates the next list, and text that separates the next entry.
+    /// Separator before the next list, and separator before the next entry.
     before: [&'static str; 2],
 }
 

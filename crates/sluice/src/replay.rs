@@ -115,7 +115,7 @@ fn as_text(summary: &Summary, output: &mut dyn Write) -> Result<(), CommandError
     Ok(())
 }
 
-/// Message about frames that the snap length of a capture has truncated. `None` if there are none.
+/// Message about frames that the snap length of a capture has truncated. `None` if no frame was truncated.
 pub fn truncated(frames: u64, headless: u64) -> Option<String> {
     let left_out = match headless {
         0 => String::new(),

@@ -70,7 +70,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A connection with a request in two segments, whose client has the higher address; and a DNS query.
+/// A TCP connection with a request in two segments, and a DNS query. The client of the TCP connection has the higher
+/// address.
 fn traffic() -> Vec<Vec<u8>> {
     let segment = |from: &str, to: &str, flags: u8, (sequence, acknowledgment): (u32, u32), payload: &[u8]| {
         let frame = packet::tcp4(from, to).flags(flags).numbers(sequence, acknowledgment);

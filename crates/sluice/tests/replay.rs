@@ -87,7 +87,7 @@ impl Folder {
         std::iter::from_fn(|| Some(reader.next_packet()?.unwrap().data.into_owned())).collect()
     }
 
-    /// Returns the error message of a replay, which must fail.
+    /// Run a replay that must fail. Returns the error message.
     fn refusal(&self, status: i32, arguments: &[&str]) -> String {
         let output = self.replay(arguments);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -364,7 +364,7 @@ fn rules() -> String {
         .collect()
 }
 
-/// The written records, without those of type `stats`.
+/// The written records, except records of type `stats`.
 fn records(text: &str) -> Vec<serde_json::Value> {
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines

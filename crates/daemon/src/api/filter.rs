@@ -1,5 +1,5 @@
-//! `/v1/filter`: counters of rules, the rule that determines the verdict on a packet, and insertion and removal of
-//! single rules.
+//! `/v1/filter`: rule counters, lookup of the rule that matches a given packet, and insertion and removal of single
+//! rules.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn edit(
 ) -> Result<EditAnswer, Refusal> {
     let mut rules = control.rules();
     let rules = rules.as_mut().ok_or_else(no_filter)?;
-    // Write the pending log entries as long as the rules have their old positions.
+    // Write the pending log entries before the positions of the rules change.
     write_log(&control.config(), rules.list());
     let edited = edit(rules, &mut control.plane()).map_err(|error| Refusal::Wrong(error.to_string()))?;
     let rules_in_all = rules.list().len() as u64;

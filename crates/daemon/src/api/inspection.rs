@@ -68,8 +68,8 @@ impl Serve for operation::Inspection {
                 milliseconds: signatures.made.took.as_millis() as u64,
                 compiling: control.compiler.progress().get().map(|(done, total)| [done, total]),
             },
-            // The sum wraps, because a worker's counter decreases when the worker inspects a packet that another worker
-            // has counted as waiting.
+            // The counter of a single worker may fall below zero: one worker counts a packet as waiting, and another
+            // worker inspects it. Wrapping addition still yields the correct sum.
             received: (control.counters.iter()).fold(0, |all, worker| all.wrapping_add(worker.to_inspect.get())),
             inspected: sum(|worker| &worker.inspected),
             bypassed: all(&bypassed_by_reason),

@@ -1,4 +1,4 @@
-//! All lists of `show` except sessions.
+//! All lists of `sluice show` except the session list.
 
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbou
         .map(|neighbour| {
             let interface = plane.snapshot().interface(neighbour.interface);
             let router = plane.snapshot().router_of(neighbour.interface);
-            // The remote end of a point-to-point tunnel is listed with its outer address.
+            // A point-to-point tunnel is listed with the outer address of its remote endpoint.
             let tunnel = interface.and_then(|interface| interface.tunnel.filter(|_| interface.is_pair()));
             let listed = Neighbour {
                 router: router_name(plane.snapshot(), router),
@@ -194,8 +194,8 @@ impl Serve for operation::ClearNeighbours {
     }
 }
 
-/// Counter of address conflicts: another host used one of the gateway's addresses. The control plane counts conflicts;
-/// the list shows the count in the row of the worker that owns the neighbour tables.
+/// Counter of address conflicts. In a conflict, another host uses one of the gateway's addresses. The control plane
+/// counts conflicts; the list shows the count in the row of the worker that owns the neighbour tables.
 const NEIGHBOUR_CONFLICTS: &str = "neighbour-conflicts";
 
 impl Serve for operation::Cores {

@@ -82,7 +82,7 @@ trait Serve: Answered {
 
 /// Handler of a paged list.
 trait ServePages: Listed {
-    /// Compute the page at a position.
+    /// Compute the page that starts at a position.
     fn serve(
         control: Arc<Control>,
         request: Self::Request,
@@ -156,7 +156,7 @@ pub(crate) fn guarded(routes: Router<Arc<Control>>, control: Arc<Control>) -> Ro
         .with_state(control)
 }
 
-/// Fail and count a request whose handler panics.
+/// If the handler of a request panics, count the panic and return an error response.
 async fn guard(State(control): Shared, request: Request, next: Next) -> Response {
     match tokio::spawn(next.run(request)).await {
         Ok(response) => response,

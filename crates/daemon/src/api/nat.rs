@@ -1,4 +1,4 @@
-//! Translation: port blocks, mappings and shares by subscriber.
+//! Lists of NAT state: port blocks, mappings, subscribers and the port shares of deterministic pools.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::lowering::PoolNames;
 use crate::shares::Shares;
 
-/// Default, minimum and maximum number of entries per page. A page contains all blocks of a subscriber or none.
+/// Default, minimum and maximum number of entries per page. The blocks of a subscriber are never split between pages.
 const PAGE: (usize, usize, usize) = (1_024, 1_024, 8_192);
 
 /// Default and maximum number of shares per page.

@@ -1,4 +1,4 @@
-//! Sessions: listed and cleared by the workers that own them.
+//! Lists and clears sessions. Each worker lists and clears its own sessions.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(super) fn router(policy: &Snapshot, name: Option<&str>) -> Result<Option<Rou
 }
 
 fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> {
-    // A filter must never be dropped silently, because then all sessions would be cleared.
+    // An unknown site name must cause an error. If the name were ignored, sessions of all sites would be cleared.
     let site = wanted.site.as_deref().map(|name| super::sites::context(control, name));
     let site = site.transpose()?;
     let pool = wanted
@@ -114,8 +114,7 @@ impl ServePages for operation::Sessions {
             Some(text) => read_cursor(text)?,
         };
         let limit = position.limit.unwrap_or(PAGE).clamp(64, MOST) as usize;
-        // The part of the list from one worker may be empty. The list then continues with the next worker on the same
-        // page.
+        // If a worker returns no sessions, the page continues with the sessions of the next worker.
         while worker < control.workers() {
             let into = Vec::with_capacity(limit);
             let reply = control.ask(worker, Request::List { cursor, filter, into }).await?;
@@ -165,7 +164,8 @@ pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Clear
     Ok(Cleared { count })
 }
 
-/// End all sessions that match the filter. The caller ensures that no shard moves. Returns the number of sessions.
+/// End all sessions that match the filter. The caller ensures that no shard moves. Returns the number of ended
+/// sessions.
 pub(super) async fn clear_standing(control: &Control, filter: Filter) -> Result<u64, Refusal> {
     let mut count = 0;
     for worker in 0..control.workers() {

@@ -13,8 +13,8 @@ use super::{Refusal, Serve};
 use crate::control::Control;
 use crate::lowering::elements;
 
-/// Maximum number of removed elements for which sessions are revalidated element by element. If more are removed, all
-/// sessions are revalidated.
+/// Maximum number of removed elements for which sessions are revalidated element by element. If more elements are
+/// removed, all sessions are revalidated.
 const ONE_BY_ONE: usize = 1_024;
 
 impl Serve for operation::Sets {
@@ -119,7 +119,7 @@ fn requested(set: &ElementSet, request: &SetRequest) -> Result<Vec<Element>, Ref
     Ok(found)
 }
 
-/// An element in the form of the configuration.
+/// Convert an element to the notation of the configuration.
 fn as_written(element: Element) -> SetElement {
     match element {
         Element::Ports(first, last) => SetElement::Ports(first, last),
@@ -178,7 +178,7 @@ fn follow(plane: &mut ControlPlane, elements: &[Element]) {
     plane.filter_changed(&changed);
 }
 
-/// Two rules: one matches packets from a range of addresses, the other packets to this range.
+/// Returns a rule for packets from a range of addresses, and a rule for packets to this range.
 fn either<A: Address>(first: A, last: A) -> [Rule<A>; 2] {
     let (mut from, mut to) = (Rule::any(), Rule::any());
     let range = Range { first, last };

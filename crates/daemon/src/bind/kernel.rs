@@ -15,7 +15,7 @@ pub(super) trait Kernel {
     fn write(&self, path: &Path, text: &str) -> io::Result<()>;
 }
 
-/// One step.
+/// One step of a driver change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Load a kernel module.
@@ -34,7 +34,7 @@ pub(super) enum Step {
 }
 
 impl fmt::Display for Step {
-    /// The step as a shell command.
+    /// Write the step as a shell command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Load(module) | Step::Try(module) => write!(f, "modprobe {module}"),

@@ -1,5 +1,5 @@
-//! Compiled inspection rules. The rules are loaded from a cache, or compiled by a separate process whose end releases
-//! the memory.
+//! Compiled inspection rules. The rules are loaded from a cache, or compiled by a separate process. The exit of the
+//! process frees the memory of the compilation.
 
 mod child;
 mod progress;
@@ -105,11 +105,11 @@ impl Compiler {
         }
     }
 
-    /// A compiler that starts this program as a separate process, on cores that this process may use and that no worker
-    /// occupies. The compiler reads the cache but does not write to it.
+    /// A compiler that starts this program as a separate process. The process runs on the cores of this process that no
+    /// worker occupies. The compiler reads the cache but does not write to it.
     pub fn of(config: &sluice_config::Config) -> Self {
         Self {
-            // The running executable, even if another file has replaced it at its path.
+            // Start the executable of this process, even if another file has replaced the executable at its path.
             program: Some(Program {
                 path: "/proc/self/exe".into(),
                 arguments: vec![child::COMMAND.into()],
@@ -235,7 +235,8 @@ impl Drop for Passing {
 fn writable(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let probe = folder.join(format!(".probe.{}", std::process::id()));
-    // Remove the test file of an earlier process that was killed here. `create_new` does not follow links.
+    // An earlier process may have been killed before it removed its test file. Remove this file. `create_new` does not
+    // follow links.
     let _ = fs::remove_file(&probe);
     files::create_new(&probe, 0o600)?;
     fs::remove_file(probe)

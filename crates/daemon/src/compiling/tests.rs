@@ -1,4 +1,5 @@
-//! Rules from the cache, from the compiler process, and from a compiler process that fails.
+//! Tests of rules that are loaded from the cache or compiled by the compiler process, and of a failing compiler
+//! process.
 
 use std::io::{stdin, stdout};
 use std::os::unix::fs::MetadataExt;

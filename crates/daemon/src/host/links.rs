@@ -98,9 +98,8 @@ pub type Taps = BTreeMap<u16, Arc<Line>>;
 /// Kernel interface indexes, by the index of the interface in the configuration.
 pub type Numbers = BTreeMap<u16, u32>;
 
-/// Kernel settings of every link of a host stack, also applied to `all` and `default`. The kernel does not forward,
-/// ignores router advertisements, performs no duplicate address detection, and accepts every packet that Sluice passes
-/// to it.
+/// Kernel settings for `all`, for `default` and for every link of a host stack. The kernel does not forward, ignores
+/// router advertisements, performs no duplicate address detection, and accepts every packet that Sluice passes to it.
 const SETTINGS: [(&str, &str, &str); 9] = [
     ("ipv4", "forwarding", "0"),
     ("ipv4", "rp_filter", "0"),
@@ -132,9 +131,9 @@ fn set(interface: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Create and configure a router's interfaces in a namespace. Before the call, `taps` contains the TAP devices that are
-/// already open; afterwards it contains those of the router. Returns the kernel's interface indexes, and the first
-/// error.
+/// Create and configure a router's interfaces in a namespace. On entry, `taps` contains the TAP devices that are
+/// already open. On return, `taps` contains all TAP devices of the router. Returns the kernel's interface indexes, and
+/// the first error.
 pub fn settle(
     namespace: &Namespace,
     router: &HostRouter,
@@ -203,10 +202,10 @@ pub fn settle(
 }
 
 /// Delay between creating links and setting addresses. FRR receives notifications about links and addresses on separate
-/// sockets, and discards an address whose link is not known yet.
+/// sockets, and discards an address that it receives before the link.
 const NOTICED: Duration = Duration::from_millis(100);
 
-/// Create an interface in the namespace and set its link up, without addresses.
+/// Create an interface without addresses in the namespace, and bring its link up.
 fn link(
     netlink: &mut Netlink,
     interface: &HostInterface,
@@ -227,7 +226,8 @@ fn link(
     Ok((number, tap))
 }
 
-/// Set the addresses of an interface, and remove all others except those that daemons have set.
+/// Set the addresses of an interface. Remove all other addresses that Sluice has set, but keep addresses set by
+/// daemons.
 fn address(
     netlink: &mut Netlink,
     interface: &HostInterface,
@@ -249,7 +249,7 @@ fn address(
     Ok(())
 }
 
-/// Delete all interfaces in a namespace that Sluice has created.
+/// Delete all interfaces that Sluice has created in a namespace.
 pub fn delete(namespace: &Namespace) -> Result<(), Error> {
     namespace.within(|| {
         let mut netlink = Netlink::open()?;

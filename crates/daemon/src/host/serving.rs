@@ -14,7 +14,7 @@ use rustix::event::epoll;
 use super::links::Taps;
 use super::{Diversion, Queues, lock};
 
-/// Maximum sleep of the thread. Workers don't wake the thread, because a system call would take their time.
+/// Maximum sleep of the thread. Workers don't wake the thread, because the system call would delay their packets.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Maximum sleep while no host stack exists.
@@ -59,7 +59,7 @@ impl Shared {
         })
     }
 
-    /// Returns the TAP interfaces with these indexes.
+    /// Returns the TAP interfaces with the given indexes.
     pub fn taps_of(&self, indexes: impl Iterator<Item = u16>) -> Taps {
         let taps = lock(&self.taps);
         indexes
@@ -141,7 +141,7 @@ pub fn start(queues: Queues, shared: Arc<Shared>) -> Result<JoinHandle<()>, Erro
 }
 
 impl Server {
-    /// Serve host stacks until the thread is requested to end.
+    /// Serve host stacks until the flag `stop` is set.
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(TURN);
         let mut busy = false;

@@ -19,7 +19,7 @@ use sluice_table::token_bucket::TokenRate;
 use super::LoweringError;
 use super::applications::{UnknownApplication, named};
 
-/// A rule with its place in the configuration.
+/// A rule with its text in the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
     /// Text of the rule.
@@ -30,7 +30,7 @@ pub struct Listed {
     pub inserted: bool,
 }
 
-/// Rules of the filter in order; single rules can be inserted and removed.
+/// Ordered rules of the filter. Single rules can be inserted and removed.
 pub type Rules = RuleList<Listed>;
 
 /// Filter of a configuration. `None` if the configuration has no filter. Rules that already existed in `before` keep
@@ -80,7 +80,8 @@ fn sets(config: &Config, before: Option<&Sets>) -> Sets {
             return (set.name.clone(), same.clone());
         }
         let new = ElementSet::new(kind_of(set.settings.kind), size);
-        // Elements of the configuration are added first, because the new set may be too small for the other elements.
+        // The elements of the configuration are added before the elements of the old set, because the new set may be
+        // too small for all.
         update(&new, &set.settings);
         old.into_iter().for_each(|old| new.copy(old));
         (set.name.clone(), Arc::new(new))

@@ -1,5 +1,5 @@
-//! Converts a valid configuration to the parameters of the data plane, which does not depend on the configuration's
-//! types.
+//! Converts a valid configuration to the parameters of the data plane. The data plane does not depend on the types of
+//! the configuration.
 
 mod applications;
 mod chains;
@@ -45,7 +45,8 @@ use sluice_route::RouteError;
 use sluice_route::neighbour::Timing;
 use sluice_route::policer::ControlClass;
 
-/// Why a valid configuration can't be converted. Another crate rejects what the configuration crate accepts.
+/// Why a valid configuration can't be converted. A crate of the data plane rejects a value that the configuration crate
+/// accepts.
 #[derive(Debug, thiserror::Error)]
 pub enum LoweringError {
     /// The number of shards is invalid.
@@ -95,7 +96,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Fixed secrets for `replay`, whose output must be reproducible.
+    /// Fixed secrets for `replay`, so that the output of a replay is reproducible.
     pub const FIXED: Self = Self {
         sessions: [0x736c_7569_6365_2e31, 0x9e37_79b9_7f4a_7c15],
         steering: 0x736c_7569_6365_2e32,
@@ -116,8 +117,8 @@ impl Secrets {
     }
 }
 
-/// Parameters that are fixed for the life of the process, with room for this number of ports. `stages` assigns the
-/// workers to stages.
+/// Parameters that are fixed for the life of the process. `ports` is the maximum number of ports, and `stages` assigns
+/// the workers to stages.
 ///
 /// # Errors
 /// The number of shards is invalid.
@@ -135,7 +136,7 @@ pub fn setup(
         steering,
         owners: ShardOwners::dealt(shards, &stages.all(Part::Session, workers)).into(),
         stages,
-        // The caller sets this, because it knows the frequency of the cycle counter.
+        // The caller sets this field, because the conversion needs the frequency of the cycle counter.
         assist: None,
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,
@@ -161,9 +162,9 @@ pub fn setup(
     })
 }
 
-/// Creates the snapshot of a configuration. `macs` contains the Ethernet address of each port, `pools` the pool names
-/// by pool index. `filter` is the result of [`filters`], `inspection` that of [`inspection()`]; `sites` is the site
-/// table if the subscriber service is enabled.
+/// Creates the snapshot of a configuration. `macs` contains the Ethernet address of each port, and `pools` the pool
+/// names by pool index. `filter` is the result of [`filters`]. `inspection` is the result of [`inspection()`]. `sites`
+/// is the site table if the subscriber service is enabled.
 ///
 /// # Errors
 /// See [`LoweringError`].
@@ -241,7 +242,7 @@ pub fn neighbour_limits(config: &Config) -> NeighbourLimits {
     let nanoseconds = |period: sluice_config::value::Period| period.duration().as_nanos() as u64;
     let timing = Timing {
         reachable: nanoseconds(neighbours.reachable),
-        // If the reachable time is shorter than the default delay before the first probe, it also limits that delay.
+        // The delay before the first probe does not exceed the reachable time.
         delay: Timing::default().delay.min(nanoseconds(neighbours.reachable)),
         retransmit: nanoseconds(neighbours.retransmit),
         attempts: neighbours.requests,

@@ -56,7 +56,7 @@ pub enum SignatureError {
         /// Rejected pass rules.
         refused: Vec<RefusedRule>,
     },
-    /// Location of the first rejected rule, and the reason.
+    /// The rules can't be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
 }
@@ -106,7 +106,7 @@ pub struct RefusedRule {
     pub id: Option<Id>,
     /// Option that is not supported, and the reason.
     pub why: String,
-    /// Whether the rejection is an error, because the rule is a pass rule whose absence would change verdicts.
+    /// Whether the rejection is an error. A rejected pass rule is an error, because verdicts would differ without it.
     pub is_missed: bool,
 }
 
@@ -227,7 +227,8 @@ impl ReadRules {
         Ok(Self { ordered, report, total })
     }
 
-    /// If these rules equal the running rules, returns the new report on their files; otherwise `None`.
+    /// If these rules equal the running rules, returns the new report on the signature files. Returns `None` if the
+    /// rules differ.
     ///
     /// # Errors
     /// A pass rule is rejected.
@@ -273,7 +274,7 @@ impl ReadRules {
     }
 }
 
-/// Return an error if pass rules were rejected, since other rules might then drop traffic that these would pass.
+/// Return an error if pass rules were rejected, since other rules might drop the traffic that the pass rules exempt.
 fn none_is_missed(refused: &[RefusedRule]) -> Result<(), SignatureError> {
     let refused: Vec<_> = refused.iter().filter(|refused| refused.is_missed).cloned().collect();
     match refused.is_empty() {
@@ -355,7 +356,7 @@ mod tests {
             (std::sync::Arc::ptr_eq(&running.rules, &other.0.rules), other.1)
         };
         assert_eq!((true, report.clone()), again(&plain));
-        // This setting does not affect the rules.
+        // The setting `midstream` does not affect the rules.
         let detects = config(&folder, "[inspection.exceptions]\nmidstream = \"bypass\"\n");
         assert!(again(&detects).0);
         assert!(!again(&config(&folder, "[inspection.addresses]\nHOME_NET = \"10.0.0.0/24\"\n")).0);

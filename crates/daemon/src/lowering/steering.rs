@@ -1,4 +1,4 @@
-//! Distribution of packets to shards, as configured and as far as the pools allow it.
+//! Distribution of packets to shards. The configured distribution is restricted by the pools.
 
 use sluice_config::Config;
 use sluice_config::schema;
@@ -18,7 +18,8 @@ pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, LoweringE
     let pools: Vec<_> = config.pools.iter().map(pool).collect();
     let pools = Pools::new(&pools)?;
     let by_flow = config.document.system.steering == schema::Steering::FiveTuple;
-    // A card can map the ports of only one pool to their shards, so the pool with the most addresses is used.
+    // A card can steer packets to shards by the outside ports of only one pool. The pool with the most addresses is
+    // selected.
     let largest = pools.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.addresses());
     let wanted = SteeringSettings {
         hashed: if by_flow {

@@ -26,7 +26,7 @@ use super::{LoweringError, timeouts};
 pub type PoolNames = Vec<Option<String>>;
 
 /// Pool names of a configuration. Pools that existed in `before` keep their indexes, because sessions store them. A new
-/// pool gets an index that was free before.
+/// pool gets an index that no pool in `before` has.
 pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
     let stays = |name: &String| config.pools.iter().any(|pool| pool.name == *name);
     let mut names: PoolNames = before.iter().map(|name| name.clone().filter(&stays)).collect();
@@ -68,7 +68,7 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, Loweri
     })
 }
 
-/// A pool in the form of the data plane.
+/// Convert a pool to the type of the data plane.
 pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
     let range = |range: &AddressRange| (range.first().to_bits(), range.last().to_bits());
     Pool {
@@ -99,7 +99,7 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         }),
         hold: Quarantine {
             seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
-            // No limit: the number is only limited by `quarantined-ports`, over all pools.
+            // A single pool has no limit. The setting `quarantined-ports` limits the number over all pools.
             most: u32::MAX,
         },
         deterministic: configured.deterministic.as_ref().map(deterministic),
@@ -215,8 +215,8 @@ fn host_set(set: &configured::HostSet) -> HostSet<u32> {
 }
 
 /// Whether the rules require all flows of a client to be in the same shard. All flows must be in one shard if a rule
-/// applies to packets of the host stack, or if a destination rule translates to the router's own host stack or to a set
-/// of hosts.
+/// applies to packets of the host stack. A destination rule to the router's own host stack or to a set of hosts also
+/// requires one shard.
 pub fn keeps_clients(config: &Config) -> bool {
     let is_own = |rule: &DestinationRule, address: Ipv4Addr| {
         let mut of_router = config
@@ -281,7 +281,7 @@ mod tests {
         let name = |name: &str| Some(name.to_owned());
         let first = pool_names(&config(&["a", "b", "c"]), &Vec::new());
         assert_eq!(vec![name("a"), name("b"), name("c")], first);
-        // Sessions may still store the index of pool `b`, so it is not reused.
+        // Sessions may still store the index of pool `b`, so the index is not reused.
         let second = pool_names(&config(&["d", "c", "a"]), &first);
         assert_eq!(vec![name("a"), None, name("c"), name("d")], second);
         let third = pool_names(&config(&["e", "c", "d"]), &second);

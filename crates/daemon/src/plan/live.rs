@@ -42,7 +42,7 @@ pub enum LiveError {
         /// Duration of listening in seconds.
         seconds: f64,
     },
-    /// None of the received packets is suitable for the measurement.
+    /// No received packet is suitable for the measurement.
     #[error(
         "all {packets} received packets are longer than the MTU of this configuration's interfaces: set `mtu`, or, if the kernel merges segments, switch that off with `ethtool -K DEVICE gro off`"
     )]
@@ -108,7 +108,7 @@ pub struct SeenInterface {
     pub name: String,
     /// Device as configured. For a bond, the members are listed.
     pub device: String,
-    /// Packets, including those of the interface's VLANs.
+    /// Number of packets, including packets of the interface's VLANs.
     pub packets: u64,
     /// Bytes of the counted packets.
     pub bytes: u64,
@@ -132,7 +132,7 @@ pub struct Seen {
     pub bytes: f64,
     /// Number of packets that are used for the measurement.
     pub kept: u64,
-    /// Frames that the kernel had joined from several segments and that were split again.
+    /// Number of frames that were split again, because the kernel had joined several segments.
     pub joined: u64,
     /// Frames discarded because they exceed the MTU of the links.
     pub too_long: u64,
@@ -169,7 +169,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// An empty collection.
+    /// Create an empty collection.
     pub fn new(config: &Config, witness: Witness) -> Self {
         let ports = lowering::ports(config);
         let interfaces = ports

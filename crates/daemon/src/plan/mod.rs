@@ -56,7 +56,7 @@ pub struct Request {
     pub inputs: Vec<(String, PathBuf)>,
     /// Live traffic for the measurement.
     pub live: Option<Live>,
-    /// Cores to use instead of those configured.
+    /// Cores that replace the configured cores.
     pub cores: Option<Vec<Core>>,
     /// Required rate.
     pub demand: Option<Demand>,
@@ -126,7 +126,7 @@ pub struct Chosen {
     pub reasons: Vec<String>,
 }
 
-/// Choose the placement for a configuration, given its cores and the generated carrier mix.
+/// Choose the placement for the cores of a configuration, with the generated carrier mix as traffic.
 ///
 /// The measurement takes about a second and temporarily needs additional memory.
 ///
@@ -184,7 +184,7 @@ struct Facts {
     frequency: u64,
 }
 
-/// Cores to plan for: those requested, those configured individually, or all that this process may use.
+/// Cores of the plan: the requested cores, the individually configured cores, or all cores that this process may use.
 fn cores(config: &Config, request: &Request) -> Result<Vec<Core>, PlanError> {
     let allowed = machine(EntryBytes::default())?.cores;
     let listed = |system: &System| matches!(system.workers, sluice_config::value::Workers::Cores(_));

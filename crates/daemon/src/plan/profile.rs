@@ -1,10 +1,10 @@
-//! Traffic profiles: distribution of frame sizes and packets per session. Rates are parsed, too, such as "10G sfr".
+//! Traffic profiles: distribution of frame sizes and packets per session. Also parses rates such as "10G sfr".
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes on the wire in addition to the frame without check sequence: check sequence, preamble, start delimiter and
-/// inter-frame gap.
+/// Bytes that a frame takes on the wire in addition to its headers and payload: check sequence, preamble, start
+/// delimiter and inter-frame gap.
 const AROUND: f64 = 24.0;
 
 /// A mix of packets.
@@ -22,8 +22,9 @@ pub struct Profile {
 pub const NAMES: &str = "sfr";
 
 impl Profile {
-    /// Traffic of the customers of a French carrier: 215,136 packets and 4,084 new sessions per 1.004 Gbit, in size
-    /// classes up to 64, 128, 576 and 1,280 bytes and above. The mean frame size is 583 bytes.
+    /// Traffic of the customers of a French carrier: 215,136 packets and 4,084 new sessions per 1.004 Gbit. The size
+    /// classes are up to 64, up to 128, up to 576, up to 1,280, and more than 1,280 bytes. The mean frame size is 583
+    /// bytes.
     pub fn sfr() -> Self {
         Self {
             name: "sfr".into(),

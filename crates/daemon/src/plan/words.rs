@@ -4,7 +4,7 @@ use sluice_engine::placement::{Load, Part, Planned, SIBLINGS, list};
 
 use super::Facts;
 
-/// Reasons for the placement: its rate, its bottleneck, and how the alternatives compare.
+/// Reasons for the placement: the rate, the bottleneck, and a comparison with alternative placements.
 pub fn reasons(facts: &Facts, ranked: &[Planned], chosen: &Planned) -> Vec<String> {
     let mut reasons = vec![carries(facts, chosen), limit(chosen)];
     reasons.extend(alternative(ranked, chosen));
@@ -47,7 +47,7 @@ fn limit(chosen: &Planned) -> String {
     )
 }
 
-/// The best placement of the other model: pipeline or run-to-completion.
+/// The best placement of the model that was not chosen: pipeline or run-to-completion.
 fn alternative(ranked: &[Planned], chosen: &Planned) -> Option<String> {
     let is_pipeline = chosen.placement.is_pipeline();
     let other = ranked

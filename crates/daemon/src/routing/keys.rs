@@ -102,7 +102,7 @@ pub(super) fn socket(listen: SocketAddr) -> io::Result<std::os::fd::OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// Check the configured keys: each is read and set on a temporary socket. Returns the faults.
+/// Check the configured keys. Each key is read and set on a temporary socket. Returns the faults.
 pub fn faults(config: &Config) -> Vec<Fault> {
     let mut faults = Vec::new();
     for router in &config.routers {

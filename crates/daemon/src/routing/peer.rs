@@ -37,11 +37,11 @@ impl fmt::Display for Peer {
 /// Why a peer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The peer's address is not among `peers`, or its user is not among `users`.
+    /// The peer's address is not in `peers`, or the peer's user is not in `users`.
     NotNamed,
     /// The peer sent no complete message within the time limit.
     Silent,
-    /// Too many other connections arrived while it was waiting.
+    /// Too many other connections arrived while this connection waited for its first message.
     Crowded,
     /// The peer sent data that is not FPM.
     NotFpm,

@@ -1,8 +1,8 @@
 //! The FPM server of a router. Configured hosts connect by TCP, configured users through a Unix socket.
 //!
-//! A new connection waits until its first message is complete; the number of waiting connections and their time are
-//! limited, so that peers without data do not block others. The server uses the routes of the most recent connection,
-//! so that a restarted daemon is accepted even if its previous connection was never closed.
+//! A new connection waits until its first message is complete. The number of waiting connections and the waiting time
+//! are limited, so that a peer that sends no data does not block other peers. The server uses the routes of the most
+//! recent connection, so that a restarted daemon is accepted even if its previous connection was never closed.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -26,11 +26,11 @@ use super::peer::{Peer, Refusal};
 use super::{Hearing, Patience, Routes, Settings, Shared, count, keys, watched};
 use crate::socket::Socket;
 
-/// Bytes per read. This number of bytes contains about 600 routes, which take the control thread 1 to 2 ms.
+/// Number of bytes per read. One read contains about 600 routes, which the control thread processes in 1 to 2 ms.
 const READ: usize = 64 * 1024;
 
-/// Maximum number of connections that wait for their first message. Above this maximum, the oldest such connection is
-/// closed.
+/// Maximum number of connections that wait for their first message. Above this maximum, the oldest waiting connection
+/// is closed.
 const WAITING: usize = 16;
 
 /// Maximum wait for the first message.
@@ -62,7 +62,7 @@ struct Connection {
 
 /// Why a connection has ended.
 enum End {
-    /// Closed by the peer or the network.
+    /// The peer or the network closed the connection.
     Closed(String),
     /// The peer sent invalid data.
     Broken(String),
@@ -182,7 +182,7 @@ fn lose(shared: &Shared, end: End) {
 }
 
 impl Door {
-    /// Open the listening sockets. Retry until that succeeds, because the router may get the address later.
+    /// Open the listening sockets. Retry after a failure, because the router may get the address later.
     async fn open(shared: &Shared, settings: &Settings) -> Self {
         let mut patience = Patience::new();
         loop {
@@ -270,7 +270,7 @@ impl Waiting {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(introduced)) => return introduced,
-                // The connection was aborted because too many were waiting.
+                // The connection was aborted because too many connections were waiting.
                 Some(Err(_)) => {}
                 None => return pending().await,
             }
@@ -332,7 +332,7 @@ fn begin(shared: &Shared, peer: &Peer) {
     tracing::info!("router {}: {peer} tells its routes", shared.name);
 }
 
-/// Enable TCP keepalive. The loss of a daemon's host is then detected within half a minute, and another daemon can
+/// Enable TCP keepalive. A failure of the daemon's host is then detected within half a minute, and another daemon can
 /// connect.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;

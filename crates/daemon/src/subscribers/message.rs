@@ -32,7 +32,7 @@ pub enum MessageError {
     /// The hardware type is not Ethernet.
     #[error("its hardware address is not Ethernet's")]
     Hardware,
-    /// The message type is missing, or a server does not send it to a client.
+    /// The message type is missing, or is not a type that a server sends to a client.
     #[error("its message type is missing or not one that a server sends")]
     Kind,
     /// The length of an option is not the length that its RFC specifies.

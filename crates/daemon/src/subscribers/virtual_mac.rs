@@ -1,5 +1,6 @@
-//! Virtual MACs, with which the upstream network identifies sites. Each is a locally administered unicast address
-//! derived only from a key and the site's name, so it does not depend on restarts or on the order of the configuration.
+//! Virtual MACs, with which the upstream network identifies sites. A virtual MAC is a locally administered unicast
+//! address. The address is derived only from a key and the site's name, so restarts and the order of the configuration
+//! do not change the address.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ const LOCAL_UNICAST: u8 = 0b10;
 /// Minimum number of bits in which the addresses of sites can differ.
 const LEAST_BITS: usize = 24;
 
-/// Maximum number of addresses that are tried for a site if others are in use.
+/// Maximum number of candidate addresses that are tried for a site.
 const TRIES: u64 = 64;
 
 /// Why virtual MACs can't be assigned.
@@ -37,7 +38,7 @@ pub enum VirtualMacError {
         first: String,
         /// Name of the second site.
         second: String,
-        /// The configured address of both.
+        /// The configured address of both sites.
         mac: Mac,
     },
     /// Two sites have the same name.

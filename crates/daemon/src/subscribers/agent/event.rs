@@ -35,7 +35,7 @@ impl Why {
     }
 }
 
-/// How the servers respond, over all sites.
+/// How the servers respond to the requests of all sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Servers {
     /// Servers respond, or the agent has not sent a request yet.
@@ -61,8 +61,8 @@ impl Servers {
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A site has an address, either its first address or the same as before. The receiver of the event checks for
-    /// address conflicts (RFC 5227) and reports them with [`super::Agent::conflict`].
+    /// A site has an address. The address is either the first address of the site or its former address. The receiver
+    /// of the event checks for address conflicts (RFC 5227) and reports them with [`super::Agent::conflict`].
     Bound(Site, Lease),
     /// The lease of the current address was extended.
     Renewed(Site, Lease),
@@ -84,24 +84,25 @@ pub enum Event {
         /// The reason.
         why: Why,
     },
-    /// A server sent an invalid reply. All faults are counted. Each kind is reported at most once per second; kinds
+    /// A server sent an invalid reply. All faults are counted. Each kind is reported at most once per second. Kinds
     /// that can occur with correct servers are never reported.
     Fault {
         /// Kind of the fault.
         fault: Fault,
         /// The site to which the reply belongs, if known.
         site: Option<Site>,
-        /// The other site, if two are involved.
+        /// The other site, if the fault involves two sites.
         other: Option<Site>,
         /// Address in the reply.
         address: Option<Ipv4Addr>,
     },
-    /// The way in which the servers respond has changed.
+    /// The behaviour of the servers has changed.
     Servers(Servers),
 }
 
 named! {
-    /// Faults of received messages. The message is dropped unless the help text says otherwise.
+    /// Faults of received messages. A faulty message is dropped, except if the help text of the fault states that it is
+    /// used.
     pub enum Fault {
         Malformed "malformed" "Not a DHCP message of a server, or malformed.";
         UnknownExchange "unknown-exchange" "No site has an exchange with this transaction ID.";
@@ -142,7 +143,7 @@ pub struct Counters {
     pub refusals: u64,
     /// Leases that expired.
     pub expired: u64,
-    /// Number of offers whose requests were not answered.
+    /// Number of offers that were abandoned because no server answered the request for the offer.
     pub unanswered: u64,
     faults: [u64; Fault::ALL.len()],
 }

@@ -22,11 +22,11 @@ const LONGEST: u64 = MOST_SITES as u64 * 160;
 /// Minimum interval between two writes.
 const PAUSE: Nanoseconds = SECOND;
 /// Maximum delay before the extension of a lease is written. An outdated file only contains an earlier end of the
-/// lease, and leases are confirmed with the server anyway.
+/// lease. After a restart, leases are confirmed with the server anyway.
 const PATIENCE: Nanoseconds = 30 * SECOND;
 /// Interval between a failed write and the next attempt.
 const RETRY: Nanoseconds = 10 * SECOND;
-/// Maximum jump of the wall clock, in seconds, after which the file need not be written.
+/// Maximum jump of the wall clock, in seconds, that does not require a new write of the file.
 const ASTRAY: u64 = 2;
 
 /// The current time of both clocks.

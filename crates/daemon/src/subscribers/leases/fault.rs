@@ -9,7 +9,7 @@ pub enum Reason {
     /// The header of a Kea file has unknown columns.
     #[error("the header is not that of Kea's kea-leases4.csv: is it a file of IPv4 leases?")]
     Header,
-    /// The number of fields differs from that of the header.
+    /// The number of fields differs from the number of columns in the header.
     #[error("the number of fields is not that of the header")]
     Fields,
     /// The IPv4 address is invalid.
@@ -39,7 +39,7 @@ pub enum Reason {
     /// A closing quotation mark is missing.
     #[error("a string is not closed")]
     Quote,
-    /// A closing brace has no opening one.
+    /// A closing brace has no opening brace.
     #[error("a closing brace without an opening brace")]
     Brace,
     /// The entry is incomplete, because another entry begins or the file ends.

@@ -15,7 +15,7 @@ pub enum Refused {
     /// The hardware address is not that of an Ethernet station.
     #[error("its hardware address is not that of an Ethernet station")]
     Hardware,
-    /// The magic cookie is missing, so it is a BOOTP message or not a BOOTP or DHCP message at all.
+    /// The magic cookie is missing, so the message is not a DHCP message.
     #[error("it is no DHCP message")]
     Cookie,
     /// The options are malformed or not terminated.
@@ -107,7 +107,7 @@ impl Refused {
 pub enum Noted {
     /// Option 82 did not fit into the message.
     OptionLeftOut,
-    /// The message contained an option 82 from a trusted relay, which was removed.
+    /// An option 82 from a trusted relay was removed from the message.
     OptionReplaced,
     /// Too many terminals are active to meter each of them, so only the site's rate limit was applied.
     Unmetered,

@@ -188,13 +188,13 @@ impl Default for Told {
 impl Told {
     const PAUSE: u64 = 1_000_000_000;
 
-    /// Whether a counted event must be logged, at a time in nanoseconds.
+    /// Whether a counted event must be logged. `now` is the time in nanoseconds.
     pub fn is_news(&mut self, count: Count, now: u64) -> bool {
         let last = self.counts.get_mut(count as usize);
         last.is_some_and(|last| Self::pass(last, now))
     }
 
-    /// Whether an exceeded rate must be logged, at a time in nanoseconds.
+    /// Whether an exceeded rate must be logged. `now` is the time in nanoseconds.
     pub fn is_flood_news(&mut self, now: u64) -> bool {
         Self::pass(&mut self.flood, now)
     }

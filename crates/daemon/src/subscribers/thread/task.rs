@@ -20,16 +20,16 @@ use crate::subscribers::leases::{self, Change, Format, Watcher};
 use crate::subscribers::service::{Count, Frame, Output, Remains, Service, Turn, Way};
 use crate::subscribers::virtual_mac::text;
 
-/// Maximum sleep of the thread. Workers don't wake the thread, because a system call would take their time.
+/// Maximum sleep of the thread. Workers don't wake the thread, because the system call would delay their packets.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Maximum number of frames that are read from one worker before the next one is served.
+/// Maximum number of frames that are read from one worker before the next worker is served.
 const FRAMES: usize = 64;
 
 /// Maximum number of lease file changes per turn.
 const CHANGES: usize = 512;
 
-/// Pause after the first panic, and maximum pause after later ones.
+/// Pause after the first panic, and maximum pause after further panics.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -52,7 +52,7 @@ pub struct Task {
     settled: bool,
     /// Persistent storage of the leases of each DHCP client.
     stores: Vec<Option<Store>>,
-    /// Numbers of frames that could not be sent. The numbers are not yet in the service's counters.
+    /// Numbers of frames that could not be sent. The service's counters do not include these numbers yet.
     lost: [(Count, u64); 2],
     buffer: Vec<u8>,
     next: Option<u64>,
@@ -93,7 +93,7 @@ impl Task {
     /// # Errors
     /// No thread or file descriptor is available.
     pub fn watch(&mut self) -> io::Result<()> {
-        // Stop the old watchers first, so that none of their changes is applied to the new service.
+        // Stop the old watchers first, so that their changes are not applied to the new service.
         lock(&self.shared.watchers).clear();
         self.pending.clear();
         let (hand, changes) = channel();
@@ -345,7 +345,7 @@ impl Task {
         }
     }
 
-    /// Store a client's leases if a write is due or if this is the last opportunity.
+    /// Store a client's leases if a write is due, or if `last` states that the thread ends.
     fn store(&mut self, client: usize, present: Present, last: bool) {
         let Some(Some(store)) = self.stores.get_mut(client) else {
             return;
