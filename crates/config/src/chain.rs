@@ -24,7 +24,7 @@ pub struct Chain {
 /// A step of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Text of the step in lists.
+    /// Description of the step for lists.
     pub text: String,
     /// Action of the step.
     pub action: StepAction,

@@ -27,7 +27,7 @@ impl<T> Valid<T> {
         Self(value)
     }
 
-    /// Takes the value out, so that it can be changed. The value then no longer counts as validated.
+    /// Returns the value so that it can be changed. The returned value no longer counts as validated.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -70,7 +70,7 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Numbering of interfaces, routers and ports.
     pub numbering: Numbering,
-    /// Interfaces by number. At the start of the process, this is the order of the file.
+    /// Interfaces by number. At the start of the process, the numbers follow the order of the file.
     pub interfaces: Vec<Interface>,
     /// Virtual routers by number.
     pub routers: Vec<Router>,
@@ -93,7 +93,7 @@ pub struct Config {
     pub filter: Vec<FilterRule>,
     /// Element sets to which filter rules refer.
     pub filter_sets: Vec<FilterSet>,
-    /// Chains of the routers that have any.
+    /// Chains of all routers that have chains.
     pub chains: Vec<RouterChains>,
     /// Inspection, if configured. The settings of inspection are in `document`.
     pub inspection: Option<Inspection>,
@@ -166,7 +166,7 @@ impl Config {
         }
     }
 
-    /// Texts of [`Config::filter`], in its order.
+    /// Rules of [`Config::filter`] as written, in the same order.
     pub fn filter_texts(&self) -> Vec<schema::FilterRule> {
         let rules = self.document.filter.iter().flat_map(|filter| &filter.rules);
         let mut texts: Vec<_> = rules.cloned().collect();
@@ -249,7 +249,7 @@ pub enum Way {
     Recursive(IpAddr),
     /// The destination is directly on the link of an interface.
     Link(InterfaceIndex),
-    /// The packet is not forwarded, with this action.
+    /// The packet is not forwarded. The value is the action of the route.
     Nowhere(schema::RouteAction),
 }
 

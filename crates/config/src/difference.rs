@@ -8,8 +8,8 @@ use toml::{Table, Value};
 use crate::config::Config;
 use crate::schema;
 
-/// Keys that can't be changed at run time, with the reason. `*` stands for any name. A key in the list stands also for
-/// all keys below it.
+/// Keys that can't be changed at run time, with the reason. `*` stands for any name. An entry also applies to all keys
+/// below its key.
 const FIXED: &[(&str, &str)] = &[
     ("system.workers", "workers are pinned to their cores at start"),
     ("system.model", "workers get their parts at start"),

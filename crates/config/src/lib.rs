@@ -62,11 +62,11 @@ pub struct Fault {
     pub key: Vec<String>,
     /// Description of the fault.
     pub what: String,
-    /// What to do about the problem.
+    /// What to do about the fault.
     pub hint: Option<String>,
 }
 
-/// Converts faults to a diagnosis with the places of their keys in the text.
+/// Converts faults to a diagnosis with the positions of their keys in the text.
 pub fn place(name: &str, text: &str, faults: Vec<Fault>) -> Diagnosis {
     let places = read::read(text).ok().map(|(_, places)| places);
     let located = |fault: Fault| {

@@ -4,7 +4,7 @@
 /// State of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// Used by the item with this name.
+    /// The item with this name uses the number.
     Of(String),
     /// Unused and available for a new item.
     Free,
@@ -12,7 +12,7 @@ pub enum Number {
     Rests,
 }
 
-/// Numbers of one kind, counted from 0.
+/// Numbers of all items of one type, counted from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers(pub Vec<Number>);
 

@@ -77,7 +77,7 @@ pub enum Problem {
     #[error("{workers} workers need as many cores, and this machine has {cores}")]
     #[diagnostic(help("use fewer, or leave the key out for one"))]
     TooManyWorkers {
-        /// Number as written.
+        /// Number of workers as written.
         workers: usize,
         /// Number of cores in the machine.
         cores: usize,
@@ -279,7 +279,7 @@ pub enum Problem {
     #[error("{queues} queues are more than the workers that read them")]
     #[diagnostic(help("at most {workers}, the number of `system.workers`: each reads one"))]
     MoreQueuesThanWorkers {
-        /// Number as written.
+        /// Number of queues as written.
         queues: u16,
         /// Number of workers.
         workers: usize,
@@ -290,7 +290,7 @@ pub enum Problem {
     UnusableAddress {
         /// Address as written.
         address: IpAddr,
-        /// Kind of the address.
+        /// Kind of the address, which is the reason.
         reason: &'static str,
     },
     /// Another interface has the same address.
@@ -344,7 +344,7 @@ pub enum Problem {
     NotAttached {
         /// Address as written.
         address: IpAddr,
-        /// Networks of the address family on links.
+        /// Networks of the links that have the address family of the neighbour.
         links: Vec<String>,
     },
     /// A neighbour is on the link of another interface.
@@ -488,7 +488,7 @@ pub enum Problem {
     #[error("an exemption names either `to` or `from`")]
     #[diagnostic(help("`to` is where packets go, `from` where they come from; write two rules for both"))]
     ExemptEnds,
-    /// A key belongs to the other kind of exemption.
+    /// A key is valid only for exemptions with `to`, or only for exemptions with `from`.
     #[error("`{0}` has no effect with `{1}`")]
     #[diagnostic(help("remove `{0}`"))]
     ExemptKey(&'static str, &'static str),
@@ -543,7 +543,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("work", "budget"),
 ];
 
-/// The key that replaced a key of earlier versions. Otherwise the most similar key.
+/// The key that replaced a key of earlier versions, or else the most similar key.
 fn nearest_key<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
     let renamed = RENAMED.iter().filter(|(old, _)| *old == written);
     renamed

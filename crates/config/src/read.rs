@@ -1,7 +1,7 @@
-//! Parses a text to a [`Document`], and records the place of every value.
+//! Parses a text to a [`Document`], and records the position of every value.
 //!
-//! All errors of form are found in one run: after each error, the faulty entry is removed from a copy of the tree, and
-//! the rest is deserialised again.
+//! All syntax and type errors are found in one run: after each error, the faulty entry is removed from a copy of the
+//! tree, and the tree is deserialised again.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::diagnosis::Located;
 use crate::problem::Problem;
 use crate::schema::Document;
 
-/// Maximum number of errors of form that are reported for a file.
+/// Maximum number of syntax and type errors that are reported for a file.
 const MOST: usize = 20;
 
 /// One step of a path in the tree.
@@ -51,7 +51,7 @@ macro_rules! place {
 }
 pub(crate) use place;
 
-/// Places of all values in the text.
+/// Positions of all values in the text.
 pub(crate) struct Places<'t> {
     root: DeTable<'t>,
 }
@@ -83,7 +83,7 @@ impl Places<'_> {
     }
 }
 
-/// Parse a text. The returned errors concern only the form of the text; `validate` checks the values.
+/// Parse a text. The returned errors concern only syntax, keys and types; `validate` checks the values.
 pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
     let (root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -177,8 +177,8 @@ fn take_out_of_array(array: &mut DeArray<'_>, span: &Range<usize>) -> Option<Opt
     Some(None)
 }
 
-/// Convert a deserialiser's message about a place in the text to a problem. Messages of the library are identified by
-/// their wording. Messages of this crate have a hint in their second line.
+/// Convert a deserialiser's message about a position in the text to a problem. Messages of the library are identified
+/// by their wording. Messages of this crate have a hint in their second line.
 fn form(message: &str, written: &str) -> Problem {
     let named = |text: &str| {
         text.split('`')

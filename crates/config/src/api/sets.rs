@@ -42,7 +42,7 @@ pub struct Set {
     /// Default timeout of added elements. If absent, added elements have no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
-    /// Packets whose source was not added, because the set was full or was being changed.
+    /// Packets whose source address could not be added, because the set was full or another change was in progress.
     pub not_added: u64,
     /// Elements of the set, if it was requested by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -84,7 +84,7 @@ pub struct Element {
 pub struct SetRequest {
     /// Name of the set.
     pub name: String,
-    /// Elements to add or remove. Empty for flushing the set.
+    /// Elements to add or remove. Empty in a request that removes all elements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<SetElement>,
     /// Timeout of the added elements. If absent, the `timeout` of the set applies.

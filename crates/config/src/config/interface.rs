@@ -36,7 +36,7 @@ pub struct Interface {
     pub redirects: bool,
     /// Router advertisements, if configured.
     pub advertisements: Option<schema::RouterAdvertisements>,
-    /// Handling of TCP and UDP packets whose checksum a local sender has left to the device.
+    /// Handling of TCP and UDP packets with a partial checksum, which a local sender has left to the device.
     pub left_to_offload: schema::LeftToOffload,
     /// Maximum MSS in SYN segments, if it is limited.
     pub mss_clamp: Option<MssClamp>,
@@ -130,7 +130,7 @@ pub enum Link {
     Device {
         /// The device.
         device: Device,
-        /// Number of receive queues, at most the number of workers. `None` for as many as the device supports.
+        /// Number of receive queues, at most the number of workers. `None` for the maximum that the device supports.
         queues: Option<u16>,
     },
     /// Several devices that form one link.
@@ -144,7 +144,7 @@ pub enum Link {
     },
     /// An end of an inter-router link.
     Virtual {
-        /// The other end.
+        /// Interface at the other end of the link.
         peer: InterfaceIndex,
     },
     /// A tunnel.

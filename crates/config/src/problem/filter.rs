@@ -58,7 +58,7 @@ pub enum FilterProblem {
     NotOfAction {
         /// The key.
         key: &'static str,
-        /// Action that has the key.
+        /// Action to which the key belongs.
         action: &'static str,
     },
     /// A rate limit has no rate.
@@ -93,7 +93,7 @@ pub enum FilterProblem {
     #[error("set `{0}` contains ports, but `add-to-set` adds addresses")]
     #[diagnostic(help("name a set of addresses or networks"))]
     AddsToPorts(String),
-    /// A set is part of a list of values.
+    /// A list of values contains a set and other values.
     #[error("set `{0}` is combined with other values")]
     #[diagnostic(help("a rule matches either one set or a list: write a second rule"))]
     SetAmongOthers(String),

@@ -26,7 +26,7 @@ pub enum InspectionProblem {
     #[error("interface `{0}` is named twice")]
     #[diagnostic(help("remove one of them"))]
     Twice(String),
-    /// EVE records have no target, or have several.
+    /// EVE records have no target, or have several targets.
     #[error("EVE records need exactly one output")]
     #[diagnostic(help("write one of `file`, `stream` and `datagram`"))]
     EveTarget,

@@ -30,7 +30,7 @@ pub enum PoolProblem {
     FilteringIgnored {
         /// `tcp`, `udp` or `icmp`.
         protocol: &'static str,
-        /// Filtering as written.
+        /// Filtering behaviour as written.
         filtering: &'static str,
     },
     /// Ports may overlap, but no protocol has a mapping behaviour that permits it.
@@ -68,7 +68,7 @@ pub enum PoolProblem {
         /// Number of shards.
         shards: u16,
     },
-    /// An address has fewer parts than there are shards.
+    /// The ports of an address are divided into fewer parts than there are shards.
     #[error("the ports {ports} of an address cannot be divided among {shards} shards")]
     #[diagnostic(help(
         "pieces of {size} ports belong to one shard each, and a subscriber gets ports of its own shard: use at most \
@@ -142,7 +142,7 @@ pub enum PoolProblem {
     #[error("`dynamic` reserves ports for blocks on demand, but the pool has no `block`")]
     #[diagnostic(help("add `block = {{ size = 64 }}`, or remove `dynamic`"))]
     DynamicWithoutBlock,
-    /// The pool has blocks, but no ports are reserved for them.
+    /// A deterministic pool has blocks, but no ports are reserved for the blocks.
     #[error("`block` needs `dynamic`: without it, all ports are assigned by computation")]
     #[diagnostic(help("add `dynamic = 1` to `deterministic`, or remove `block`"))]
     BlockWithoutDynamic,

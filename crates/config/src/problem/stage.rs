@@ -40,7 +40,7 @@ pub enum StageProblem {
     #[error("there is no part `{0}`")]
     #[diagnostic(help("{}", ORDER))]
     Unknown(String),
-    /// The boundary between two stages would split a part.
+    /// The boundary between two stages would split a part of packet processing.
     #[error("`{node}` can't be a separate stage: two workers would write {written}")]
     #[diagnostic(help("split before or after the part `session`, which contains it"))]
     Cut {

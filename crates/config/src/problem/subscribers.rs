@@ -106,7 +106,7 @@ pub enum SubscribersProblem {
         /// Name of the VLAN interface.
         vlan: String,
     },
-    /// A group that has all frames of an interface is not the only group on it.
+    /// A group without tags and prefix gets all frames of an interface, but the interface has another group.
     #[error("all frames of `{interface}` belong to site `{whole}`, but group `{other}` also selects some of them")]
     #[diagnostic(help("write `tags` or `prefix` in both"))]
     NotAlone {
