@@ -14,9 +14,9 @@ use crate::value::{SiteTags, Tags};
 /// group, then by S-tag, then by C-tag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscribers {
-    /// Prefix of virtual MACs, with at most three bytes. Empty if not configured.
+    /// Maximum number of terminals of all sites together.
     pub terminals: u32,
-    /// Whether messages from terminals may contain option 82. Option 82 in a message is replaced.
+    /// Prefix of virtual MACs, with at most three bytes. Empty if not configured.
     pub virtual_mac_prefix: Vec<u8>,
     /// Whether messages from terminals may contain option 82, which is then replaced.
     pub trust_option_82: bool,
@@ -75,7 +75,7 @@ pub struct SiteRow {
     pub first: u32,
     /// Number of sites; 1 if they have no tags.
     pub count: u32,
-    /// Frames of the first site. The last tag of each further site is the next number.
+    /// Frames of the first site. The last tag increases by one from site to site.
     pub frames: SiteFrames,
 }
 

@@ -49,7 +49,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 
 /// A text of several lines, in which every hidden character except line ends is escaped.
 ///
-/// The result for a JSON document is an equivalent document, since such characters occur only in strings.
+/// For a JSON document, the result is an equivalent document, since hidden characters occur only in JSON strings.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     without(text, is_hidden_in_lines)
 }
@@ -110,7 +110,7 @@ fn push(text: &mut String, character: char) {
     }
 }
 
-/// A writer for texts of several lines that applies [`escaped_lines`], and replaces invalid UTF-8 by U+FFFD.
+/// A writer for texts of several lines. It applies [`escaped_lines`], and replaces invalid UTF-8 by U+FFFD.
 #[derive(Debug)]
 pub struct EscapedOutput<W> {
     output: W,

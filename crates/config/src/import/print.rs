@@ -50,7 +50,7 @@ impl Imported {
 }
 
 impl Leftover {
-    /// Place in the listing: file and line, or file and rule.
+    /// Position in the listing: file and line, or file and rule.
     pub fn at(&self) -> String {
         match (&self.line, &self.place) {
             (Some(line), _) => format!("{}:{line}", self.file),

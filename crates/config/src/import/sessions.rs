@@ -11,7 +11,7 @@ const MOST_BOXES: usize = 256;
 /// Maximum number of comparisons.
 const MOST_COMPARED: usize = 4_000_000;
 
-/// A rejection of packets that belong to flows which another line accepts.
+/// The line that rejects packets of accepted flows, and the line that accepts these flows.
 struct Refused {
     accepted: Option<LineIndex>,
     by: Option<LineIndex>,
@@ -52,7 +52,7 @@ pub fn sessions(
     (true, decisions.into_iter().filter_map(opens).collect())
 }
 
-/// Whether all TCP packets in state `INVALID` are rejected. With sessions, packets in state `INVALID` are always
+/// Whether all TCP packets in state `INVALID` are rejected. With `sessions = true`, these packets are always
 /// rejected.
 pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bool {
     [false, true].into_iter().all(|six| {

@@ -9,9 +9,9 @@ use super::{ImportError, Wrong, iptables, values};
 use crate::schema::{NamedSet, SetType};
 use crate::value::{Period, SetElement};
 
-/// Maximum number of multi-part elements to which a condition may expand.
+/// Maximum number of elements with several parts to which a condition may expand.
 const MOST_ELEMENTS: usize = 4096;
-/// Maximum number of hyperrectangles for the complement of multi-part elements.
+/// Maximum number of hyperrectangles for the complement of elements with several parts.
 const MOST_BOXES: usize = 128;
 /// Maximum number of elements in a set of the filter.
 const MOST: u32 = 262_144;
@@ -236,11 +236,11 @@ fn value(part: Part, text: &str, six: bool) -> Result<Value, String> {
     })
 }
 
-/// Restricts hyperrectangles to packets that are in a set, or are not in it. `flags` state the end of the packet for
-/// each part.
+/// Restricts hyperrectangles to packets that are in a set, or are not in it. `flags` select source or destination for
+/// each part of the elements.
 ///
 /// # Errors
-/// Why the condition can't be converted.
+/// Returns the reason for which the condition can't be converted.
 pub fn narrowed(
     boxes: &[Packets],
     (name, known): (&str, &Known),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `[bridges.NAME]`: frames received on one interface are sent unchanged on the other. The interfaces have no
+/// `[bridges.NAME]`: frames received on one interface are sent unchanged on the other interface. The interfaces have no
 /// addresses, and hosts can't detect the bridge. The tags of a VLAN interface are removed on reception and added on
 /// transmission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +44,8 @@ pub enum Invalid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fail {
-    /// Forward them.
+    /// Forward the packets.
     Open,
-    /// Drop them.
+    /// Drop the packets.
     Closed,
 }

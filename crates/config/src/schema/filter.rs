@@ -40,7 +40,7 @@ pub struct Filter {
     pub rules: Vec<FilterRule>,
 }
 
-/// `[filter.sets.NAME]`: a set of which commands and rules can add and remove elements.
+/// `[filter.sets.NAME]`: a set with elements that commands and rules can add and remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct NamedSet {

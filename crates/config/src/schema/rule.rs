@@ -18,7 +18,7 @@ pub struct HeaderField {
     pub key: &'static str,
     /// The field.
     pub field: Field,
-    /// Word for one of its values in messages.
+    /// Word for one value of the field in messages.
     pub value: &'static str,
     /// Values that match. Empty if any value matches.
     pub ranges: Vec<(u32, u32)>,
@@ -83,8 +83,8 @@ macro_rules! rules {
             /// Output interfaces, or `gateway` for packets to the gateway itself.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
             pub out: OneOrMore<OrNot<Name>>,
-            /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is evaluated once the application of
-            /// a session is known.
+            /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is evaluated once the
+            /// application of a session has been identified.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
             pub application: OneOrMore<Name>,
             /// The mark, which earlier rules may have set.

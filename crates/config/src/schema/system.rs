@@ -148,8 +148,8 @@ impl System {
         self.shards_among(workers)
     }
 
-    /// Number of shards if this number of workers has sessions. A single worker uses one shard, because each further
-    /// shard would only divide the ports of an address.
+    /// Number of shards if `workers` workers own sessions. A single worker uses one shard, because each further shard
+    /// would only divide the ports of an address.
     pub fn shards_among(&self, workers: usize) -> u16 {
         let workers = workers.min(1 << 15) as u16;
         let by_itself = match workers {
@@ -189,9 +189,9 @@ pub enum Transmit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Idle {
-    /// Number of rounds without a packet after which a worker begins to pause.
+    /// Number of polling rounds without a packet after which a worker begins to pause.
     pub spin: u32,
-    /// Number of further rounds, with a processor pause between them, after which a worker sleeps.
+    /// Number of further polling rounds, with a processor pause between them, after which a worker sleeps.
     pub pause: u32,
     /// Duration of a sleep. During a sleep, devices queue up to 1,024 received frames per queue.
     pub sleep: Period,
@@ -242,7 +242,7 @@ pub enum Steering {
     Subset,
     /// Addresses and ports, which every card supports. The flows of a host are then in different shards, and outside
     /// ports are selected so that replies arrive at the shard of their flow. If a pool requires all flows of a host in
-    /// one shard, they are handed over.
+    /// one shard, workers hand packets of these flows over.
     FiveTuple,
 }
 
@@ -252,9 +252,9 @@ pub enum Steering {
 pub enum Hugepages {
     /// Use huge pages if the machine has enough of them.
     Auto,
-    /// Never.
+    /// Do not use huge pages.
     Off,
-    /// Use huge pages always. The start fails if there are too few.
+    /// Use huge pages always. The start fails if the machine has too few huge pages.
     Require,
 }
 
@@ -296,8 +296,8 @@ impl Default for Sessions {
     }
 }
 
-/// Idle timeouts of sessions by protocol and port, in whole seconds. A value that is omitted for a pool is that of
-/// `[sessions.timeouts]`. A value that is omitted there is that of the standards.
+/// Idle timeouts of sessions by protocol and port, in whole seconds. A pool without a value uses the value of
+/// `[sessions.timeouts]`. If both values are omitted, the default of the standards applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Timeouts {
@@ -316,8 +316,8 @@ pub struct Timeouts {
     /// UDP timeout. Default: 5 min; minimum: 2 min (RFC 4787, REQ-5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp: Option<Period>,
-    /// UDP timeouts for individual server ports, which replace `udp`: `{ 53 = "10s" }`. Only ports below 1024 may have
-    /// less than 2 min (RFC 4787, REQ-5a). At most 8 ports.
+    /// UDP timeouts for individual server ports, which replace `udp`: `{ 53 = "10s" }`. The table has at most 8 ports.
+    /// Only ports below 1024 may have a timeout of less than 2 min (RFC 4787, REQ-5a).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp_ports: Option<IndexMap<Port, Period>>,
     /// Timeout of ICMP queries. Default and minimum: 60 s (RFC 5508, REQ-2).
@@ -362,9 +362,9 @@ impl Default for Control {
 pub enum LogLevel {
     /// Log errors that stop an operation.
     Error,
-    /// Additionally warnings.
+    /// In addition, log warnings.
     Warn,
-    /// Additionally events.
+    /// In addition, log events.
     Info,
     /// In addition, log the causes of events.
     Debug,

@@ -22,7 +22,7 @@ const MOST_POOLS: usize = 512;
 /// Maximum number of entries in the tables of the translation.
 const MOST_ENTRIES: u32 = 1 << 24;
 
-/// Maximum number of packets that wait in the data plane.
+/// Maximum number of packets that the data plane queues, for example for address resolution.
 const MOST_PARKED: u32 = 1 << 16;
 
 /// Linux's default range of ephemeral ports.

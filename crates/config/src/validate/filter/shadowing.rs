@@ -6,7 +6,7 @@ use crate::problem::FilterProblem;
 use crate::read::place;
 use crate::validate::Check;
 
-/// Maximum number of rules that are compared in pairs, which limits the time.
+/// Maximum number of rules that are compared in pairs. The maximum limits the run time.
 const COMPARED: usize = 20_000;
 
 impl Check<'_> {
