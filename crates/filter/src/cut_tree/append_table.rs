@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn values_are_found_by_number_until_there_is_no_room() {
         let added = AppendTable::new(100);
-        // Rule numbers with the distances that initial rules have, and adjacent rule numbers.
+        // Rule numbers at the distances of initial rules, and adjacent rule numbers.
         let numbers: Vec<u32> = (0..50).map(|at| at << 16).chain((1..51).map(|at| 77 - at)).collect();
         for (place, &number) in numbers.iter().enumerate() {
             assert_eq!(None, added.get(number).filter(|_| number != 0));

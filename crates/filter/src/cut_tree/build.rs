@@ -28,7 +28,7 @@ const MIN_SPARE: usize = 64;
 /// Minimum number of spare nodes and leaves beyond the contiguous arrays, in separate memory.
 const MIN_SPARE_FURTHER: usize = 1_024;
 
-/// Builds a tree: contains its new nodes and leaves.
+/// Builder of a tree, with the nodes and leaves that have been built.
 pub struct Builder<A: Address> {
     /// Number of existing nodes and of existing leaves.
     pub there: [usize; 2],
@@ -36,7 +36,7 @@ pub struct Builder<A: Address> {
     pub leaves: Vec<Leaf<A>>,
     /// Rules that are omitted from leaves, because an earlier rule covers them.
     pub hidden: Vec<CoveredRules<A>>,
-    /// Number of rule copies that the subtree may still create.
+    /// Number of rule copies that the builder may still create in the subtree.
     pub spare: usize,
 }
 
@@ -57,7 +57,8 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
     for entry in &entries {
         kinds[kind(&entry.rule)].push(entry);
     }
-    // If a group has few rules, searching a separate tree costs each packet more than a larger tree of the last group.
+    // For a group with few rules, the search of a separate tree costs each packet more than a larger tree of the last
+    // group.
     let mut group_of = [0, 1, KINDS - 1];
     for kind in 0..KINDS - 1 {
         if kinds[kind].len() <= entries.len() / MIN_GROUP {
@@ -214,8 +215,8 @@ impl<A: Address> Builder<A> {
         })
     }
 
-    /// Builds the subtree of each piece. The allowed number of copies is distributed over the pieces that must be
-    /// divided further.
+    /// Builds the subtree of each piece. Each piece that must be divided further gets a share of the allowed number of
+    /// copies.
     fn children(
         &mut self,
         entries: &[&Entry<A>],

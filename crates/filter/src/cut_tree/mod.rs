@@ -58,7 +58,7 @@ impl Child {
     /// A leaf without rules.
     const NOTHING: Self = Self(Self::LEAF);
     const LEAF: u32 = 1 << 31;
-    /// Position in a reference of the index of the header word that the node cuts.
+    /// Position of a bit field in a reference. The bit field is the index of the header word that the node cuts.
     const WORD: u32 = 27;
 
     fn leaf(number: usize) -> Self {
@@ -138,7 +138,7 @@ impl Node {
     }
 }
 
-/// The cuts of a node or root, without the unused entries, which the largest value marks.
+/// The cuts of a node or root, without the unused entries. Unused entries have the largest value.
 fn cuts(values: &[u32]) -> &[u32] {
     &values[..values.partition_point(|value| *value < u32::MAX)]
 }
@@ -149,7 +149,7 @@ struct Group {
     root: Box<Root>,
     /// A lower bound of the group's rule numbers.
     first: AtomicU32,
-    /// The addresses that the rules match, if all rules of the group are narrow.
+    /// The addresses that the rules match. Present if all rules of the group are narrow.
     reach: Option<Reach>,
     /// Which kinds of rules the group contains.
     kinds: [bool; KINDS],
@@ -205,7 +205,8 @@ impl<A: Address> CutTree<A> {
         Self { vectors, ..self }
     }
 
-    /// Number of rule copies in all leaves. Divided by the number of rules, it shows how often a rule is copied.
+    /// Number of rule copies in all leaves. The quotient of this number and the number of rules shows how often a rule
+    /// is copied.
     pub fn entries(&self) -> usize {
         self.leaves.iter().map(Leaf::len).sum()
     }

@@ -38,8 +38,7 @@ impl MacTable {
         }
     }
 
-    /// Whether no rule contains an address. If no rule contains an address, packets need no lookup of their MAC
-    /// addresses.
+    /// Whether the rules contain no MAC addresses. If so, packets need no lookup of their MAC addresses.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

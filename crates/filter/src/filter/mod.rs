@@ -1,8 +1,8 @@
-//! A filter: a list of rules with actions, compiled into a snapshot that permits only the modification of single rules.
-//! The filter determines the result for each packet.
+//! A filter: a list of rules with actions, which determines the result for each packet. The rules are compiled into a
+//! snapshot. Single rules of a snapshot can be inserted and removed.
 //!
-//! The matcher contains the rules that decide about packets. Rules that don't decide, and rules with conditions on
-//! applications, are few. Such rules are evaluated one by one, up to the deciding rule.
+//! The matcher contains the rules that decide about packets. Only a few rules don't decide or have conditions on
+//! applications. These rules are evaluated one by one, up to the deciding rule.
 
 mod address_set;
 mod application;
@@ -292,7 +292,7 @@ impl<A: Address> Filter<A> {
         })
     }
 
-    /// Numbers of the first matching hyperrectangles of each header, according to the matcher. Counters don't change.
+    /// Number of the first matching hyperrectangle for each header, according to the matcher. Counters don't change.
     pub fn first_of_batch(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         self.matcher.first_of_each(headers, found, usize::MAX);
     }
