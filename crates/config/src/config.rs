@@ -1,4 +1,4 @@
-//! The configuration as the daemon uses it. References are resolved, defaults are filled in, and everything is
+//! The configuration as the daemon uses it: references are resolved, defaults are filled in, and all values are
 //! validated.
 
 mod interface;
@@ -82,14 +82,14 @@ pub struct Config {
     pub neighbours: Vec<Neighbour>,
     /// Pools in the order of the file.
     pub pools: Vec<Pool>,
-    /// Source rules in the order of the file. If several rules match, the most specific one applies.
+    /// Source rules in the order of the file. If several rules match, the most specific rule applies.
     pub source: Vec<SourceRule>,
-    /// Destination rules in the order of the file. If several rules match, the most specific one applies.
+    /// Destination rules in the order of the file. If several rules match, the most specific rule applies.
     pub destination: Vec<DestinationRule>,
     /// Sets of hosts over which destination rules balance flows.
     pub host_sets: Vec<HostSet>,
-    /// Rules of the packet filters: first those of the default router, then those of the other routers, each in the
-    /// order of the file. The filters' settings are in `document`.
+    /// Rules of the packet filters: first the rules of the default router, then the rules of the other routers, each in
+    /// the order of the file. The filters' settings are in `document`.
     pub filter: Vec<FilterRule>,
     /// Element sets to which filter rules refer.
     pub filter_sets: Vec<FilterSet>,

@@ -79,8 +79,8 @@ pub struct Selection {
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
     /// Output interfaces, as ranges from a first to a last index.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
-    /// Whether the rule applies to packets to the gateway itself. If so, and if `outgoing` is empty, the rule does not
-    /// apply to forwarded packets.
+    /// Whether the rule applies to packets to the gateway itself. A rule with `gateway` and an empty `outgoing` does
+    /// not apply to forwarded packets.
     pub gateway: bool,
     /// Mark of the session, which earlier rules may have set.
     pub mark: Option<OrNot<Mark>>,
@@ -160,7 +160,7 @@ impl Selection {
         named.map_or(&[], |(_, values)| values)
     }
 
-    /// Number of hyperrectangles that the selection consists of, in both address families.
+    /// Number of hyperrectangles of the selection, in both address families.
     pub fn combinations(&self) -> u64 {
         let of = |six: bool| {
             let (Some(sources), Some(destinations)) = (

@@ -85,7 +85,8 @@ fn render(diagnosis: &Diagnosis) {
     assert!(lines.len() <= RENDERED && !is_acted_on(&lines), "{lines:?}");
 }
 
-/// Removes the renderer's colour codes from a text. Colour codes of the file itself are escaped, so they remain.
+/// Removes the renderer's colour codes from a text. Colour codes of the file remain, because the renderer has escaped
+/// them.
 fn uncoloured(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();

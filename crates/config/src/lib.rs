@@ -6,9 +6,9 @@
 //!          └──► Diagnosis ◄──────┘    what is wrong, where, and what to write instead
 //! ```
 //!
-//! [`schema`] is the file as written, [`config`] the same content with all references resolved and all defaults filled
-//! in. Other crates need not validate the configuration again. [`difference()`] determines which changes a running
-//! process can apply.
+//! [`schema`] is the file as written. [`config`] is the content of the file with all references resolved and all
+//! defaults filled in. Other crates need not validate the configuration again. [`difference()`] determines which
+//! changes a running process can apply.
 
 #![forbid(unsafe_code)]
 
@@ -48,7 +48,7 @@ pub use validate::{Checked, Inserted, Machine, Weight, check, check_numbered, ch
 /// Parse a text without validating its values.
 ///
 /// # Errors
-/// Returns all syntax errors, unknown and missing keys, and values of the wrong form.
+/// Returns all syntax errors, unknown and missing keys, and values of the wrong type.
 pub fn parse(name: &str, text: &str) -> Result<schema::Document, Diagnosis> {
     read::read(text)
         .map(|(document, _)| document)

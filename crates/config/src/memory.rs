@@ -104,7 +104,7 @@ impl Default for EntryBytes {
 /// A table of fixed capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Name of the table: the plural of its entries.
+    /// Name of the table: the plural of the word for its entries.
     pub name: &'static str,
     /// Configuration table and key that set the capacity.
     pub key: [&'static str; 2],
@@ -114,7 +114,7 @@ pub struct Table {
     pub bytes: Bytes,
 }
 
-/// Tables whose capacity the configuration sets.
+/// Tables with a capacity that the configuration sets.
 pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
     let mut tables = of_every_gateway(document, entry);
     if let Some(inspection) = &document.inspection {

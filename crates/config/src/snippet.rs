@@ -61,7 +61,7 @@ impl Snippet {
         let mut end = text.floor_char_boundary(span.end.clamp(start, text.len()));
         let (line, _) = lines.line(start);
         let (mut last, last_start) = lines.line(end);
-        // If a span ends at a line end, it does not include the next line.
+        // If a span ends at a line end, the span does not include the next line.
         if last > line && last_start == end {
             last -= 1;
         }
@@ -80,7 +80,7 @@ impl Snippet {
             let Some((begin, content)) = lines.text(text, number) else {
                 break;
             };
-            // After the last line end, no further line begins.
+            // The text after the last line end is not a line.
             if number > last && begin == text.len() {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Escapes texts from the network and from files for a terminal, a log or a JSON document.
 //!
 //! A host name in a lease, a server name or a rule message may contain escape sequences that manipulate a terminal,
-//! line ends that fake an additional row, and Unicode marks that reverse the text. Each matching character is replaced
+//! line ends that fake an additional row, and Unicode marks that reverse the text. Each of these characters is replaced
 //! by its JSON escape, such as `\u001b`. A JSON parser thus restores the exact value, and an operator sees which
 //! characters were sent.
 
@@ -114,7 +114,7 @@ fn push(text: &mut String, character: char) {
 #[derive(Debug)]
 pub struct EscapedOutput<W> {
     output: W,
-    /// First bytes of a character whose remaining bytes have not been written yet.
+    /// First bytes of a character, if its remaining bytes have not been written yet.
     begun: Vec<u8>,
 }
 

@@ -43,7 +43,7 @@ pub trait Row: Sized + 'static {
     const COLUMNS: &'static [Column<Self>];
 }
 
-/// A number whose digits are in groups of three.
+/// A number with its digits in groups of three.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The current graph, of all routers or of a single one.
+/// The current graph of all routers or of a single router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Graph {

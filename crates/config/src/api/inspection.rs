@@ -107,7 +107,7 @@ pub struct InspectionStatus {
     pub waiting: u64,
     /// Number of bytes searched for signatures.
     pub searched: u64,
-    /// TCP segments whose urgent pointer was cleared.
+    /// TCP segments in which inspection cleared the urgent pointer.
     pub urgent_cleared: u64,
     /// Flows that are no longer inspected, because they were clean or because of a policy.
     pub bypassed_flows: u64,

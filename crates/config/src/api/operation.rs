@@ -85,8 +85,8 @@ impl Description {
 
 /// Calls a macro with the table of operations. A line contains the [`OperationKind`] in lower case, the name in
 /// [`operation`](crate::api::operation), the path, the request type, and the type of the response or of a list's rows.
-/// The command of `sluice show` follows: `table` if it prints only the columns of the rows, `text` if `crates/sluice`
-/// implements its output, `several` if it makes several requests.
+/// The command of `sluice show` follows: `table` for a command that prints only the columns of the rows, `text` for an
+/// output that `crates/sluice` implements, `several` for a command with several requests.
 ///
 /// Paths begin with the version of the API. The meaning of a path in a given version never changes.
 #[macro_export]

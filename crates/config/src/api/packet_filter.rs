@@ -29,7 +29,7 @@ pub struct PacketFilter {
     pub bytes: u64,
     /// Total number of rules.
     pub rules_in_all: u64,
-    /// Number of rule combinations that have their own verdict, for IPv4 and for IPv6.
+    /// Number of rule combinations that are stored with their verdict, for IPv4 and for IPv6.
     pub combinations: [u64; 2],
     /// Log entries lost because the queue was full.
     pub log_lost: u64,
@@ -65,7 +65,7 @@ pub struct FilterRule {
     pub action: Action,
     /// Conditions, each with its key. Empty if the rule matches everything.
     pub matches: Vec<(String, String)>,
-    /// Whether the rule was inserted at run time. Such a rule is not in the configuration file.
+    /// Whether the rule was inserted at run time. Inserted rules are not in the configuration file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inserted: bool,
     /// Counters of the rule.
@@ -127,7 +127,7 @@ pub struct InsertRequest {
     pub name: String,
     /// Rules as `[[filter.rules]]` tables, each with a name.
     pub text: String,
-    /// Router whose filter is changed. If absent, `default`.
+    /// Router of the filter to change. If absent, `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
     /// Position in the filter at which the rules are inserted. The inserted rules keep their order.
@@ -152,7 +152,7 @@ pub enum InsertPlace {
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RemoveRequest {
-    /// Names of the rules; `sluice show filter` lists them.
+    /// Names of the rules, as `sluice show filter` lists them.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
 }
@@ -178,7 +178,7 @@ pub enum EditAnswer {
     },
 }
 
-/// Verdict on a packet, with the rules that lead to it.
+/// Verdict on a packet, with the matching rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Decision {

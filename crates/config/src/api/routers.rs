@@ -48,9 +48,9 @@ pub struct Router {
     pub name: String,
     /// Names of the router's interfaces.
     pub interfaces: Vec<String>,
-    /// Number of IPv4 and IPv6 routes, including connected ones.
+    /// Number of IPv4 and IPv6 routes, including connected routes.
     pub routes: [u64; 2],
-    /// Number of neighbours, including unresolved ones.
+    /// Number of neighbours, including unresolved neighbours.
     pub neighbours: u64,
     /// Pools that the router's rules use.
     pub pools: Vec<String>,
@@ -93,8 +93,7 @@ pub struct Router {
     /// Learned routes that were rejected because of the router's route limit.
     #[serde(default)]
     pub refused_routes: u64,
-    /// Routes that were rejected, because they have too many next hops or because there are too many different sets of
-    /// next hops.
+    /// Routes that were rejected, because a route had too many next hops or because the router had too many hop sets.
     #[serde(default)]
     pub refused_next_hops: u64,
     /// Status of the FPM feed, if one is configured.
@@ -160,7 +159,7 @@ pub struct RouteOrigin {
     pub name: String,
     /// Number of routes.
     pub routes: u64,
-    /// Number of stale routes. The daemon has not sent them again since it disconnected.
+    /// Number of stale routes. The daemon has not sent stale routes again since it disconnected.
     pub stale: u64,
 }
 

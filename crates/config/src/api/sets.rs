@@ -30,7 +30,7 @@ pub struct Sets {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Set {
-    /// Name. For routers other than the default router, the router's name and a slash precede it.
+    /// Name. For routers other than the default router, the router's name and a slash precede the set's name.
     pub name: String,
     /// Type of the elements.
     #[serde(rename = "type")]
@@ -44,7 +44,7 @@ pub struct Set {
     pub timeout: Option<Period>,
     /// Packets whose source address could not be added, because the set was full or another change was in progress.
     pub not_added: u64,
-    /// Elements of the set, if it was requested by name.
+    /// Elements of the set, if the request names the set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<Element>,
 }

@@ -238,8 +238,8 @@ pub struct Session {
     /// Pool of the outside address, if the address is from a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// nDPI's name of the application, such as `TLS.Google`, once it is identified. `Unknown` if the application could
-    /// not be identified.
+    /// nDPI's name of the application, such as `TLS.Google`, once the application is identified. `Unknown` if the
+    /// application could not be identified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
     /// Mark that filter rules have set. 0 if no rule has set a mark.

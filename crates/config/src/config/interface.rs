@@ -38,7 +38,7 @@ pub struct Interface {
     pub advertisements: Option<schema::RouterAdvertisements>,
     /// Handling of TCP and UDP packets with a partial checksum, which a local sender has left to the device.
     pub left_to_offload: schema::LeftToOffload,
-    /// Maximum MSS in SYN segments, if it is limited.
+    /// Maximum MSS in SYN segments, if the MSS is limited.
     pub mss_clamp: Option<MssClamp>,
     /// Share of the capacity of the output link.
     pub share: Option<schema::LinkShare>,
@@ -149,7 +149,7 @@ pub enum Link {
     },
     /// A tunnel.
     Tunnel(Tunnel),
-    /// A removed interface, whose number is in quarantine.
+    /// A removed interface. Its number is in quarantine.
     Gone,
     /// A VLAN of an interface that has a device or is a bond.
     Vlan {

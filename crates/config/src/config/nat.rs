@@ -98,9 +98,9 @@ pub struct SourceRule {
     pub own: bool,
     /// IPv4 network of the inside hosts.
     pub from: ipnet::Ipv4Net,
-    /// Protocol. `None` for any.
+    /// Protocol. `None` for any protocol.
     pub protocol: Option<Transport>,
-    /// Output interface. `None` for any.
+    /// Output interface. `None` for any interface.
     pub out: Option<InterfaceIndex>,
     /// Action of the rule.
     pub action: SourceAction,
@@ -128,9 +128,9 @@ pub struct DestinationRule {
     pub protocol: Option<Transport>,
     /// Outside addresses.
     pub address: ipnet::Ipv4Net,
-    /// Input interface. `None` for any.
+    /// Input interface. `None` for any interface.
     pub incoming: Option<InterfaceIndex>,
-    /// Outside ports. `None` for all.
+    /// Outside ports. `None` for all ports.
     pub ports: Option<PortRange>,
     /// Action of the rule.
     pub action: DestinationAction,

@@ -57,7 +57,7 @@ fn as_received(decision: Decision) -> Decision {
     }
 }
 
-/// Decisions of the chains of a hook, and the policies that apply at their ends, for each address family.
+/// Decisions of the chains of a hook, and the policies of these chains, for each address family.
 pub struct Asked {
     pub decisions: Vec<Decision>,
     pub policies: [Verdict; 2],

@@ -29,7 +29,7 @@ const LOOPBACK: &str = "lo";
 pub const NOT_FORWARDED: &str = "nothing is forwarded from the loopback interface, or to it";
 
 /// Removes the loopback interface from decisions. Decisions that match only the loopback interface are removed with the
-/// note `why`. Decisions that match all other interfaces then match any interface.
+/// note `why`. Decisions that match all interfaces except the loopback interface then match any interface.
 pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut Said, why: &str) -> Vec<Decision> {
     let Some(number) = listing.interfaces.get_index_of(LOOPBACK) else {
         return decisions;

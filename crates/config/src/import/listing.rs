@@ -10,7 +10,7 @@ use crate::value::PortRange;
 /// Index of a line in [`Listing::lines`].
 pub type LineIndex = usize;
 
-/// A line with its place and text.
+/// A line with its position and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Name of the line's file.
@@ -155,13 +155,13 @@ pub enum Action {
     AcceptUntracked,
     /// Exclude the packets from connection tracking. The action occurs only in chains before connection tracking.
     Notrack,
-    /// Drop.
+    /// Drop the packet.
     Drop,
     /// Drop the packet, and send a reply.
     Reject(RejectWith),
-    /// Count.
+    /// Count the packet.
     Count,
-    /// Log.
+    /// Log the packet.
     Log,
     /// Add the source address to a set.
     AddToSet(String),

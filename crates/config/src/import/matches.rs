@@ -39,7 +39,7 @@ const MODULES: [&str; 18] = [
     "all",
 ];
 
-/// Conditions that were read so far.
+/// Conditions of the rule that have been read so far.
 struct Reading {
     when: Vec<Packets>,
     name: Option<String>,

@@ -111,7 +111,7 @@ pub struct Imported {
     pub remarks: Vec<String>,
 }
 
-/// An error in a listing with its place.
+/// An error in a listing, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {wrong}")]
 pub struct ImportError {
@@ -371,8 +371,8 @@ fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
     }
 }
 
-/// Add a note for lines that reject replies. Translated flows have sessions even if every packet is filtered, so their replies
-/// pass anyway.
+/// Add a note for lines that reject replies. Translated flows have sessions even if every packet is filtered, so the
+/// replies of translated flows pass anyway.
 fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
     let translates = !(nat.source.is_empty() && nat.destination.is_empty() && nat.one_to_one.is_empty());
     let Some(filter) = filter.as_ref().filter(|filter| translates && !filter.sessions) else {

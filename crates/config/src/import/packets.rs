@@ -7,7 +7,7 @@ use super::ranges::Ranges;
 
 /// Connection tracking states of a packet.
 pub mod state {
-    /// The packet belongs to no flow and can't open one.
+    /// The packet belongs to no flow and can't open a flow.
     pub const INVALID: u128 = 0;
     /// The packet opens a flow.
     pub const NEW: u128 = 1;

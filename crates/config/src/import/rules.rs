@@ -367,8 +367,8 @@ fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
     found
 }
 
-/// Creates one rule for each fragment kind, length range and combination of flags, since a rule can have only one of
-/// each.
+/// Creates one rule for each fragment kind, length range and combination of flags, since a rule can have only one value
+/// of each of these conditions.
 fn each(rule: FilterRule, packets: &Packets) -> Vec<FilterRule> {
     let mut flags: Vec<Option<TcpFlags>> = vec![None];
     if let Some(ranges) = packets.get(Field::Flags) {

@@ -142,7 +142,7 @@ fn refusing(decisions: &[Decision], six: bool, about: u128) -> Refusing {
         if decision.refuses() && left.iter().any(|packets| packets.and(&decision.packets).is_some()) {
             lines.push(decision.line);
         }
-        // If the remainder would consist of too many hyperrectangles, it is left unchanged.
+        // If the remainder would consist of too many hyperrectangles, the remainder is left unchanged.
         left = remains(left.clone(), std::slice::from_ref(&decision.packets), MOST_BOXES).unwrap_or(left);
     }
     Refusing {
@@ -231,7 +231,7 @@ fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Re
     Ok(())
 }
 
-/// Packets of an open flow in both directions, or packets related to it.
+/// Packets of an open flow in both directions, or packets related to the flow.
 fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
     let states = Ranges::of(about, about);
     let ways = [packets.of_flow(), packets.answers()];
@@ -251,7 +251,8 @@ fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
     both.to_vec()
 }
 
-/// Check that none of the packets are rejected. The error is the line that rejects packets, or `None` for the policy.
+/// Check that no decision rejects any of the packets. The error is the line that rejects packets, or `None` for the
+/// policy.
 fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Option<LineIndex>> {
     let mut left = vec![packets];
     for decision in of.iter().filter(|decision| decision.decides()) {
@@ -269,7 +270,7 @@ fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Optio
     }
 }
 
-/// Report the lines that accept packets of flows, or the lines whose replies are rejected.
+/// Report the lines that accept packets of flows, or the lines that accept flows with rejected replies.
 fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, said: &mut Said) {
     let place = |line: LineIndex| {
         let line = &listing.lines[line];

@@ -21,7 +21,7 @@ const MOST: u32 = 262_144;
 pub struct Known {
     /// Line of the declaration.
     pub line: LineIndex,
-    /// How the set is represented, or why rules can't refer to it.
+    /// Representation of the set, or the reason for which rules can't refer to the set.
     pub what: Result<What, String>,
     /// Whether the set is for IPv6.
     pub six: bool,
@@ -296,7 +296,7 @@ pub fn narrowed(
         false => {
             let mut found: Vec<Packets> = Vec::new();
             for packets in inner {
-                // Hyperrectangles must not overlap, so those of previous elements are subtracted.
+                // Hyperrectangles must not overlap, so the hyperrectangles of previous elements are subtracted.
                 let of = boxes.iter().filter_map(|one| one.and(&packets)).collect();
                 found.extend(remains(of, &found.clone(), MOST_BOXES).ok_or_else(too_many)?);
                 if found.len() > MOST_BOXES {

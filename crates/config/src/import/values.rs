@@ -147,7 +147,7 @@ pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
     Ok(message_range(kind, message.code))
 }
 
-/// Messages of a type with the given code or, without one, with any code.
+/// Messages of a type with the given code. Without a code, messages with any code.
 pub fn message_range(kind: u8, code: Option<u8>) -> Ranges {
     let first = u128::from(kind) << 8;
     match code {

@@ -134,11 +134,11 @@ pub enum FilterProblem {
     #[error("a list of {0} entries is too long")]
     #[diagnostic(help("write at most 255"))]
     ListSize(u16),
-    /// A rule excludes packets to the gateway, but would not match them without this exclusion either.
+    /// A rule excludes packets to the gateway, but this exclusion is redundant.
     #[error("`!gateway` has no effect: only rules with `gateway` match packets to the gateway")]
     #[diagnostic(help("remove `!gateway`"))]
     NotGateway,
-    /// A rule for packets to the gateway has a condition that does not apply to them.
+    /// A rule for packets to the gateway has a condition that does not apply to packets to the gateway.
     #[error("packets to the gateway have no `{0}`")]
     #[diagnostic(help("remove it, or write a rule without `gateway`"))]
     NotOfGateway(&'static str),

@@ -9,7 +9,7 @@ pub enum PoolProblem {
     #[error("the pool has no port left")]
     #[diagnostic(help("shorten `reserved-ports`, or widen `ports`"))]
     NoPortLeft,
-    /// A protocol that has ports is listed among those without ports.
+    /// The list of protocols without ports contains a protocol with ports.
     #[error("protocol `{0}` has ports or query identifiers")]
     #[diagnostic(help("remove it: `protocols` lists protocols without ports"))]
     HasPorts(Protocol),
@@ -33,7 +33,7 @@ pub enum PoolProblem {
         /// Filtering behaviour as written.
         filtering: &'static str,
     },
-    /// Ports may overlap, but no protocol has a mapping behaviour that permits it.
+    /// `overlap` is set, but no protocol has a mapping behaviour that permits shared ports.
     #[error("`overlap` needs address-and-port-dependent mapping of a protocol")]
     #[diagnostic(help("add `mapping = \"address-and-port-dependent\"`, or remove `overlap`"))]
     NothingOverlaps,

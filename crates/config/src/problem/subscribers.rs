@@ -132,9 +132,9 @@ pub enum SubscribersProblem {
     #[error("`{name}` is also the name of a site of group `{group}`")]
     #[diagnostic(help("give one of them another name"))]
     NameTwice {
-        /// The group that is a single site.
+        /// The group that consists of a single site.
         name: String,
-        /// The group whose site has this name.
+        /// The group that contains the site with this name.
         group: String,
     },
     /// A group has both `public` and `pool`.
@@ -155,7 +155,7 @@ pub enum SubscribersProblem {
     PoolElsewhere {
         /// Name of the pool.
         pool: String,
-        /// Router whose rules or sites use the pool.
+        /// Router with the rules or sites that use the pool.
         other: String,
         /// Router of the sites.
         router: String,

@@ -57,8 +57,8 @@ pub struct Inspection {
     /// retransmissions are compared with the kept bytes.
     pub window: u32,
     /// Number of bytes of TCP streams that are kept in addition to the windows, over all connections: data beyond a
-    /// gap, and forwarded data that is not acknowledged. Each shard gets an equal part, and one connection may use half
-    /// of this part.
+    /// gap, and forwarded data that is not acknowledged. Each shard gets an equal part, and a single connection may use
+    /// half of its shard's part.
     pub reassembly_bytes: u32,
     /// What happens to the urgent pointer in TCP segments.
     pub urgent_pointer: UrgentPointer,
@@ -225,7 +225,7 @@ pub enum OverloadAction {
     InspectLess,
     /// Forward without inspection. A TCP connection remains uninspected afterwards.
     Bypass,
-    /// Drop.
+    /// Drop the packet.
     Drop,
 }
 

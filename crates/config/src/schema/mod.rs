@@ -1,4 +1,4 @@
-//! The configuration as written: one structure for each table. Every key has a description and, if it is optional, a
+//! The configuration as written: one structure for each table. Every key has a description. Optional keys have a
 //! default.
 //!
 //! Keys are in kebab-case. Unknown keys are rejected.

@@ -38,12 +38,12 @@ pub struct Nat {
     /// Pools of outside addresses by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub pools: IndexMap<String, Pool>,
-    /// Source rules. If several rules match, the most specific one applies: the longest prefix, then a rule with a
+    /// Source rules. If several rules match, the most specific rule applies: the longest prefix, then a rule with a
     /// protocol, then a rule with an interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<SourceRule>,
     /// Destination rules (port forwarding), evaluated before source rules. If several rules match, the most specific
-    /// one applies: first a rule with an address, then with a port, then with a protocol, then with `in`, and finally
+    /// rule applies: first a rule with an address, then with a port, then with a protocol, then with `in`, and finally
     /// the rule with the fewest ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
@@ -107,7 +107,7 @@ pub struct SourceRule {
     /// TCP or UDP. If omitted, the rule matches any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// Output interface. If omitted, any interface.
+    /// Output interface. If omitted, the rule applies to any interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
     /// Whether the rule applies to packets that the gateway's own host stack sends from a gateway address in `from`.
@@ -126,17 +126,17 @@ pub struct DestinationRule {
     /// TCP or UDP. If omitted, the rule matches both if `port` is set, and otherwise any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// Outside address. If omitted, any destination of packets that are received on `in`.
+    /// Outside address. If omitted, the rule applies to any destination of packets that are received on `in`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
-    /// Input interfaces. If omitted, any interface.
+    /// Input interfaces. If omitted, the rule applies to any interface.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<Name>,
     /// Whether the rule applies to packets of the gateway's own host stack. If `address` is omitted, the rule applies
     /// to any destination.
     #[serde(default, skip_serializing_if = "is_default")]
     pub local: bool,
-    /// Outside port or ports. If omitted, all ports.
+    /// Outside port or ports. If omitted, the rule applies to all ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,
     /// Inside host, or `"gateway"` for the gateway's own address on the input interface, or a list of hosts. Each host
@@ -217,7 +217,7 @@ pub struct StaticRule {
     pub inside: Prefix,
     /// Network of the outside addresses. Both networks have the same size.
     pub outside: Prefix,
-    /// Output interface. If omitted, any interface.
+    /// Output interface. If omitted, the rule applies to any interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }
@@ -235,10 +235,10 @@ pub struct ExemptRule {
     /// TCP or UDP. If omitted, the rule matches both if `port` is set, and otherwise any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// Destination port or ports. If omitted, all ports.
+    /// Destination port or ports. If omitted, the rule applies to all ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,
-    /// Only with `from`: the output interface. If omitted, any interface.
+    /// Only with `from`: the output interface. If omitted, the rule applies to any interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }

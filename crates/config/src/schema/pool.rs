@@ -22,10 +22,10 @@ pub struct Pool {
     /// What happens if the paired address of an inside host has no free port.
     #[serde(default)]
     pub pairing: Pairing,
-    /// Mapping behaviour, for all protocols or for each of them. Default: endpoint-independent.
+    /// Mapping behaviour, for all protocols or for each protocol. Default: endpoint-independent.
     #[serde(default, skip_serializing_if = "ByProtocol::is_empty")]
     pub mapping: ByProtocol<Mapping>,
-    /// Filtering behaviour, for all protocols or for each of them. Default: endpoint-independent, or
+    /// Filtering behaviour, for all protocols or for each protocol. Default: endpoint-independent, or
     /// address-and-port-dependent if the mapping behaviour is address-and-port-dependent.
     #[serde(default, skip_serializing_if = "ByProtocol::is_empty")]
     pub filtering: ByProtocol<Filtering>,
@@ -64,7 +64,7 @@ pub struct Pool {
     /// Limits of all subscribers of the pool together.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: SessionLimits,
-    /// Idle timeouts of the pool's sessions. Omitted timeouts are those of `[sessions.timeouts]`.
+    /// Idle timeouts of the pool's sessions. Omitted timeouts have the values in `[sessions.timeouts]`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub timeouts: Timeouts,
 }
@@ -152,7 +152,7 @@ pub enum PortSelection {
     /// A random port, which is hard to guess (RFC 6056; RFC 6888, REQ-15).
     #[default]
     Random,
-    /// The inside port, if it is free.
+    /// The inside port, if this port is free.
     Preserve,
 }
 
@@ -193,7 +193,7 @@ pub struct Deterministic {
     /// How inside addresses are assigned to outside addresses and ports.
     #[serde(default)]
     pub algorithm: Algorithm,
-    /// Maximum number of ports per inside address and protocol, including those of dynamic blocks.
+    /// Maximum number of ports per inside address and protocol, including ports of dynamic blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_ports: Option<u32>,
     /// Key for `algorithm = "random"`. Without the key, the assignment can't be computed.

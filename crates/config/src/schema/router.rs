@@ -189,8 +189,8 @@ impl Default for TrafficRate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Fpm {
-    /// TCP address and port on which the server listens, in the router's namespace if it has one, otherwise on this
-    /// host.
+    /// TCP address and port on which the server listens, in the router's namespace if the router has one, otherwise on
+    /// this host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
     /// Addresses of peers that may connect and change the router's routes. Other connections are rejected.
@@ -207,7 +207,7 @@ pub struct Fpm {
     #[serde(default = "frr")]
     pub users: Vec<String>,
     /// Time for which stale routes are kept after the daemon has disconnected, or if a reconnected daemon does not send
-    /// them again.
+    /// the routes again.
     #[serde(default = "grace")]
     pub grace: Period,
 }

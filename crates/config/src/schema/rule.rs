@@ -1,5 +1,5 @@
-//! A rule of the packet filter, and the class of packets that a step of a chain matches. Both tables have keys of their own, and the
-//! keys of header fields.
+//! A rule of the packet filter, and the class of packets that a step of a chain matches. Each of the two tables has
+//! specific keys, and the keys of header fields.
 
 use serde::{Deserialize, Serialize};
 use sluice_filter::Field;
@@ -160,7 +160,7 @@ macro_rules! rules {
         }
 
         impl HeaderField {
-            /// The keys and their values, as explained in docs/filter.md.
+            /// The keys of header fields and their values, as explained in docs/filter.md.
             pub const GUIDE: [(&str, &str); [$(stringify!($key)),+].len()] = [$((stringify!($key), $guide)),+];
         }
 
@@ -200,7 +200,7 @@ macro_rules! rules {
         }
 
         impl Class {
-            /// A filter rule with the same conditions.
+            /// A filter rule with the conditions of this class.
             pub fn rule(&self) -> FilterRule {
                 let own = self.clone();
                 FilterRule {

@@ -37,12 +37,12 @@ pub struct System {
     pub busy_poll: bool,
     /// How idle workers wait.
     pub idle: Idle,
-    /// When shards move from busy workers to other workers.
+    /// Conditions under which shards move from busy workers to other workers.
     pub rebalance: Rebalance,
     /// Watchdog of the workers.
     pub watchdog: Watchdog,
-    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. Otherwise packets from and to these addresses are
-    /// dropped, and they can't be configured.
+    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. Otherwise packets from and to addresses in 240.0.0.0/4
+    /// are dropped, and these addresses can't be configured.
     pub allow_reserved_ranges: bool,
 }
 
@@ -87,7 +87,7 @@ pub enum Model {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Stage {
     /// Parts of packet processing that the stage performs: `receive`, `parse`, `session`, `transmit`, or several
-    /// consecutive ones.
+    /// consecutive parts.
     pub parts: Vec<String>,
     /// Cores of the stage.
     pub cores: Vec<u16>,
@@ -101,7 +101,7 @@ pub struct Roles {
     pub io: Vec<u16>,
     /// Cores that own the sessions and inspect.
     pub inspect: Vec<u16>,
-    /// Which cores transmit the packets of the `inspect` cores: these cores themselves, or the `io` cores.
+    /// Which cores transmit the packets of the `inspect` cores: the `inspect` cores themselves, or the `io` cores.
     pub transmit: Transmit,
     /// Whether the `io` cores take over shards when the `inspect` cores are overloaded.
     pub assist: bool,
@@ -211,7 +211,7 @@ impl Default for Idle {
     }
 }
 
-/// `[system.rebalance]`: when shards move from busy workers to other workers.
+/// `[system.rebalance]`: conditions under which shards move from busy workers to other workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Rebalance {
@@ -250,7 +250,7 @@ pub enum Steering {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hugepages {
-    /// Use huge pages if the machine has enough of them.
+    /// Use huge pages if the machine has enough huge pages.
     Auto,
     /// Do not use huge pages.
     Off,

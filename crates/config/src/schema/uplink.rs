@@ -31,7 +31,8 @@ fn one() -> u8 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct UplinkHealth {
-    /// Hosts that are probed with echo requests through the gateway of the uplink. The reply of one host is sufficient.
+    /// Hosts that are probed with echo requests through the gateway of the uplink. A check succeeds if at least one
+    /// host replies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ping: Vec<IpAddr>,
     /// Network to which a routing daemon must have a route through this uplink. BGP withdraws the route after a

@@ -138,8 +138,8 @@ impl Check<'_> {
         found
     }
 
-    /// Rules that translate to the gateway itself. Such rules are only for TCP and UDP, since the gateway answers echo
-    /// requests itself.
+    /// Rules that translate to the gateway itself. Rules to the gateway are only for TCP and UDP, since the gateway
+    /// answers echo requests itself.
     fn rules_to_gateway(
         &mut self,
         to: &[Step<'_>],

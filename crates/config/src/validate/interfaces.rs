@@ -90,7 +90,7 @@ impl Check<'_> {
         self.mtu_over(written, MOST_TUNNELS)
     }
 
-    /// MTU of an interface, which may be a tunnel. At most `tunnels` further tunnels below it are taken into account.
+    /// MTU of an interface, which may be a tunnel. At most `tunnels` further nested tunnels are taken into account.
     fn mtu_over(&self, written: &schema::Interface, tunnels: usize) -> u16 {
         if let (None, Some(tunnel)) = (written.mtu, &written.tunnel) {
             let holder = self.holder(tunnel, tunnel.local).filter(|_| tunnels > 0);
@@ -197,7 +197,7 @@ impl Check<'_> {
         }
     }
 
-    /// An end of a virtual link. The other end must specify this end as its peer, and must be in another router.
+    /// An end of a virtual link. The other end must specify this end as its peer, and must belong to another router.
     fn virtual_link(&mut self, name: &str, written: &schema::Interface, peer: &str) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         for (key, is_there) in [
@@ -287,7 +287,7 @@ impl Check<'_> {
             let own = written.device.iter().map(|device| (device, None));
             let members = written.bond.iter().flat_map(|bond| bond.members.iter().enumerate());
             for (device, member) in own.chain(members.map(|(k, device)| (device, Some(k)))) {
-                // Any number of interfaces may have a null device.
+                // Several interfaces may have a null device.
                 if device.kind() == DeviceKind::Null {
                     continue;
                 }

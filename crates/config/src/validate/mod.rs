@@ -142,7 +142,8 @@ impl Check<'_> {
         let timeouts = self.timeouts(place!["sessions", "timeouts"], &self.document.sessions.timeouts, None);
         let routers = self.routers();
         let interfaces = self.interfaces(cores.len());
-        // Routes and rules refer to interfaces by index, so they are checked only if all interfaces are valid.
+        // Routes and rules refer to interfaces by index, so routes and rules are checked only if all interfaces are
+        // valid.
         let mut interfaces = interfaces?;
         self.bridges(&mut interfaces);
         let uplinks = self.uplinks(&interfaces);

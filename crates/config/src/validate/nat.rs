@@ -104,8 +104,8 @@ impl Check<'_> {
     }
 
     /// Check a pool against the interfaces. A pool may contain the address of its rules' output interface, because the
-    /// gateway opens no connections from it. If a pool contained an address of another interface, packets of hosts to
-    /// the gateway would match the pool.
+    /// gateway opens no connections from this address. If a pool contained an address of another interface, packets of
+    /// hosts to the gateway would match the pool.
     fn pool_beside_interfaces(
         &mut self,
         (pool, router): (&str, RouterIndex),

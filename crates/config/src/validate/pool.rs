@@ -73,8 +73,8 @@ impl Check<'_> {
         })
     }
 
-    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries. If a filtering behaviour is configured, it must
-    /// also be the effective one.
+    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries. A configured filtering behaviour must also be the
+    /// effective filtering behaviour.
     fn behaviour(&mut self, at: &[Step<'_>], written: &schema::Pool) -> [(Mapping, Filtering); 3] {
         let filtering = written.filtering.each();
         let mapping = written.mapping.each().map(Option::unwrap_or_default);

@@ -9,7 +9,8 @@ use crate::value::{Period, Workers};
 /// Parts of packet processing. A pipeline can be divided between these parts.
 pub(crate) const PARTS: [&str; 4] = ["receive", "parse", "session", "transmit"];
 
-/// Nodes of the part `session`. If the pipeline were divided at a node, two workers would write the named state.
+/// Nodes of the part `session`. The second value is the state that two workers would write if the pipeline were divided
+/// at the node.
 const INSIDE: [(&str, &str); 10] = [
     ("virtual-reassembly", "the table of datagrams in fragments"),
     ("session-lookup", "the session's record"),

@@ -263,7 +263,7 @@ impl Check<'_> {
         self.in_range(place!["system", "watchdog", "limit"], "a limit", limit, range);
     }
 
-    /// Timeouts with all defaults. Omitted values are those of `inherited`.
+    /// Timeouts with all defaults. Omitted timeouts have the values in `inherited`.
     pub(super) fn timeouts(
         &mut self,
         at: &[Step<'_>],

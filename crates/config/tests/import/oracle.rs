@@ -264,7 +264,7 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
             .interfaces
             .iter()
             .position(|interface| interface.name == own);
-        // The numbers of interfaces that do not occur in the listing are higher than those of interfaces that do.
+        // The numbers of interfaces that do not occur in the listing are higher than the numbers of listed interfaces.
         let number = number.unwrap_or(usize::from(u16::MAX)) as u16;
         ranges.is_empty() || ranges.iter().any(|(first, last)| (*first..=*last).contains(&number))
     };

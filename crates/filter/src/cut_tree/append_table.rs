@@ -11,7 +11,7 @@ use crate::RuleNumber;
 pub struct AppendTable<T> {
     values: Arena<(RuleNumber, T)>,
     /// Hash slots: 0 if free, otherwise the index of a value plus one. The hash of the rule number selects the first
-    /// slot, and linear probing the next ones. At least half of the slots are free.
+    /// slot, and linear probing selects the next slots. At least half of the slots are free.
     slots: Box<[AtomicU32]>,
 }
 

@@ -110,7 +110,7 @@ fn with_capacity<T>(values: Vec<T>, room: impl Fn(usize) -> usize) -> Arena<T> {
     Arena::new(values, room, elsewhere)
 }
 
-/// Kind of a rule: narrow source range, narrow destination range, or neither.
+/// Kind of a rule: narrow source range, narrow destination range, or neither range narrow.
 pub fn kind<A: Address>(rule: &Rule<A>) -> usize {
     match (is_narrow(&rule.source), is_narrow(&rule.destination)) {
         (true, _) => 0,
@@ -125,7 +125,7 @@ fn is_narrow<A: Address>(range: &Range<A>) -> bool {
 }
 
 impl<A: Address> Builder<A> {
-    /// Creates a builder. The numbers of its new nodes and leaves follow those of the existing ones.
+    /// Creates a builder. The numbers of new nodes and leaves follow the numbers of the existing nodes and leaves.
     pub fn new(there: [usize; 2]) -> Self {
         Self {
             there,
@@ -280,7 +280,7 @@ impl Division {
         }
     }
 
-    /// Each piece with the rules that overlap it. `ranges` are the ranges of the rules in the divided word.
+    /// Each piece, with the rules that overlap the piece. `ranges` are the ranges of the rules in the divided word.
     fn pieces<'e, A>(&self, entries: &[&'e Entry<A>], ranges: &[Range<u32>]) -> Vec<(Range<u32>, Vec<&'e Entry<A>>)> {
         let Range { first, last } = self.within;
         let firsts = [first].into_iter().chain(self.cuts.iter().copied());

@@ -4,8 +4,8 @@
 //! tree. A node of the tree cuts one field, the root into up to 256 pieces and other nodes into up to 16 pieces. A leaf
 //! has at most 16 rules, which are compared simultaneously. All rules of a group are narrow in the same field, so that
 //! cutting this field creates few copies: 1.0 to 1.3 for each rule, compared with up to 60 in a single tree of all
-//! rules (decision 0008). A lookup searches the trees of all groups; of the rules found, the one with the lowest number
-//! decides.
+//! rules (decision 0008). A lookup searches the trees of all groups; among the rules found, the rule with the lowest
+//! number decides.
 //!
 //! For any header, the cost of a lookup is bounded by the depths of the three trees and the numbers of rules in their
 //! largest leaves.
@@ -200,7 +200,7 @@ impl<A: Address> CutTree<A> {
         build::build(rules)
     }
 
-    /// Selects an instruction set for the search, instead of the widest available one.
+    /// Selects an instruction set for the search, instead of the widest available instruction set.
     pub fn with_vectors(self, vectors: Vectors) -> Self {
         Self { vectors, ..self }
     }
@@ -226,7 +226,8 @@ impl<A: Address> CutTree<A> {
         leaf.number(held)
     }
 
-    /// Removes rules from the front of `held` until the first one satisfies the conditions that leaves don't compare.
+    /// Removes rules from the front of `held` until the first remaining rule satisfies the conditions that leaves don't
+    /// compare.
     #[cold]
     fn held_further(&self, leaf: &Leaf<A>, header: &Header<A>, mut held: u16) -> u16 {
         while held != 0 {

@@ -39,7 +39,7 @@ pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
     fn held<L: Lanes>(words: &[u32], column: &Self::Column, lanes: L) -> u16;
 }
 
-/// Each range as a first value and the distance from it to the last value.
+/// Each range as a first value and the distance from the first to the last value.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct Spans {

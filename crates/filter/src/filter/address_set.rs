@@ -132,7 +132,7 @@ impl Default for PrefixLengths {
 }
 
 impl PrefixLengths {
-    /// Counts a network before it is stored, so that lookups try its prefix length.
+    /// Counts a network before it is stored, so that lookups try the prefix length of the network.
     fn add_length(&self, length: u8) {
         let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
         if self.count[usize::from(length)].fetch_add(1, Ordering::Relaxed) == 0 {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::CutTree;
 
-/// A rule with the editor's data for it.
+/// A rule with the editor's data.
 #[derive(Debug)]
 struct ListedRule<T> {
     written: CompiledRule,
@@ -25,7 +25,7 @@ struct ListedRule<T> {
 pub enum ChangeResult {
     /// The active filters were modified in place.
     InPlace,
-    /// [`RuleList::filters`] has been replaced. The caller must publish it.
+    /// [`RuleList::filters`] has been replaced. The caller must publish the new filters.
     Rebuilt,
 }
 
@@ -48,7 +48,7 @@ pub struct RuleList<T> {
 /// Sets by name.
 pub type Sets = BTreeMap<String, Arc<ElementSet>>;
 
-/// A modification: a rule was inserted at an index, or removed from it.
+/// A modification: a rule was inserted at an index, or removed from an index.
 #[derive(Clone, Copy, Debug)]
 struct ListChange {
     index: usize,

@@ -38,7 +38,8 @@ impl MacTable {
         }
     }
 
-    /// Whether the rules contain no MAC addresses. If so, packets need no lookup of their MAC addresses.
+    /// Whether the rules contain no MAC addresses. Without MAC addresses in rules, packets need no lookup of their MAC
+    /// addresses.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

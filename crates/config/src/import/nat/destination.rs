@@ -63,7 +63,7 @@ impl DestinationRule {
         self.holds(other) && self.protocol.is_none_or(|own| other.protocol == Some(own)) && port
     }
 
-    /// Precedence. If two rules match, the one with the larger value applies.
+    /// Precedence. If two rules match, the rule with the larger value applies.
     fn rank(&self) -> (bool, bool, bool, bool, u16) {
         let fewest = self.port.map_or(0, |port| u16::MAX - port.count());
         (

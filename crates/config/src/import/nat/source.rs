@@ -25,7 +25,7 @@ enum What {
 }
 
 impl Source {
-    /// Precedence. If two rules match, the one with the larger value applies.
+    /// Precedence. If two rules match, the rule with the larger value applies.
     fn rank(&self) -> (u8, bool, bool) {
         (self.from.prefix_len(), self.protocol.is_some(), self.out.is_some())
     }

@@ -31,7 +31,7 @@ pub(in crate::validate) struct Groups {
 }
 
 impl Groups {
-    /// The same groups without sets, for conditions that do not support sets.
+    /// These groups without sets, for conditions that do not support sets.
     pub(in crate::validate) fn without_sets(self) -> Self {
         Self {
             sets: Default::default(),
