@@ -291,7 +291,7 @@ pub enum Problem {
     UnusableAddress {
         /// Address as written.
         address: IpAddr,
-        /// Kind of the address, which is the reason.
+        /// Kind of address that is not valid for a host.
         reason: &'static str,
     },
     /// Another interface has the same address.
@@ -345,7 +345,7 @@ pub enum Problem {
     NotAttached {
         /// Address as written.
         address: IpAddr,
-        /// Networks of the links that have the address family of the neighbour.
+        /// Networks on links, for the address family of the neighbour.
         links: Vec<String>,
     },
     /// A neighbour is on the link of another interface.

@@ -117,7 +117,7 @@ pub struct PublicClient {
     pub interface: InterfaceIndex,
     /// Networks of the public addresses, at least one.
     pub prefixes: Vec<Ipv4Net>,
-    /// DHCP servers of which replies are accepted. If empty, the replies of all servers are accepted.
+    /// DHCP servers from which replies are accepted. If empty, the replies of all servers are accepted.
     pub servers: Vec<Ipv4Addr>,
     /// Client identifier of the sites.
     pub identifier: schema::ClientIdentifier,

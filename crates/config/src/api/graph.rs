@@ -52,7 +52,7 @@ pub struct GraphEdge {
     pub from: String,
     /// Node that receives the packets.
     pub to: String,
-    /// Condition under which packets take the edge. Empty if the edge is the only one from its node.
+    /// Condition under which packets take the edge. Empty if the edge is the only edge from its node.
     pub why: String,
 }
 

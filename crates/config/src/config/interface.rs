@@ -36,7 +36,8 @@ pub struct Interface {
     pub redirects: bool,
     /// Router advertisements, if configured.
     pub advertisements: Option<schema::RouterAdvertisements>,
-    /// Handling of TCP and UDP packets with a partial checksum, which a local sender has left to the device.
+    /// Handling of TCP and UDP packets with a partial checksum, which a local sender has left for the device to
+    /// complete.
     pub left_to_offload: schema::LeftToOffload,
     /// Maximum MSS in SYN segments, if the MSS is limited.
     pub mss_clamp: Option<MssClamp>,

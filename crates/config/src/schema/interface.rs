@@ -78,7 +78,8 @@ pub struct Interface {
     /// Send router advertisements to IPv6 hosts (RFC 4861).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_advertisements: Option<RouterAdvertisements>,
-    /// What happens to TCP and UDP packets with a partial checksum, which a local sender has left to the device.
+    /// What happens to TCP and UDP packets with a partial checksum, which a local sender has left for the device to
+    /// complete.
     pub partial_checksums: LeftToOffload,
     /// Maximum MSS in SYN segments that are received or sent here: `"mtu"`, or a number of bytes for IPv4 (20 less for
     /// IPv6). A larger MSS is lowered to the configured value. If omitted, the MSS is not changed.
@@ -179,7 +180,8 @@ pub enum SourceValidation {
     Off,
 }
 
-/// What happens to TCP and UDP packets with a partial checksum, which a local sender has left to the device.
+/// What happens to TCP and UDP packets with a partial checksum, which a local sender has left for the device to
+/// complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftToOffload {

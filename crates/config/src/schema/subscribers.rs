@@ -139,7 +139,7 @@ pub enum LeaseFormat {
 pub struct PublicClient {
     /// Networks of the public addresses. Leases of other addresses are rejected.
     pub prefixes: Vec<Prefix>,
-    /// DHCP servers of which replies are accepted. If empty, the replies of all servers are accepted.
+    /// DHCP servers from which replies are accepted. If empty, the replies of all servers are accepted.
     pub servers: Vec<IpAddr>,
     /// Client identifier of a site (option 61).
     pub identifier: ClientIdentifier,

@@ -242,7 +242,7 @@ impl<'a> Check<'a> {
         self.document.nat.pools.iter().filter(is_named).collect()
     }
 
-    /// Router with the rules or sites that use a pool. If rules of two routers use the pool, this is reported.
+    /// Router with the rules or sites that use a pool. A pool that rules of two routers use is reported.
     pub(super) fn pool_router(&mut self, pool: &str) -> RouterIndex {
         let scopes = self.scopes();
         let mut naming = scopes.iter().filter(|scope| scope.names(pool));

@@ -1,10 +1,10 @@
 //! Sets of addresses and networks that can change while rules refer to them. Workers look elements up and add elements without waiting for locks.
 //!
 //! An address is a network of full prefix length. A lookup tries each prefix length that the set contains for the
-//! address family; usually there are few. A keyed hash, which attackers can't predict, selects two buckets of [`SLOTS`]
-//! slots for a network. The network may be stored in either bucket. The set has two slots for each element of the
-//! maximum size, so that both buckets are rarely full. If both buckets are full, the network can't be added, as if the
-//! set were full.
+//! address family; usually the set contains few prefix lengths. A keyed hash, which attackers can't predict, selects
+//! two buckets of [`SLOTS`] slots for a network. The network may be stored in either bucket. The set has two slots for
+//! each element of the maximum size, so that both buckets are rarely full. If both buckets are full, the network can't
+//! be added, as if the set were full.
 
 use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};

@@ -253,7 +253,7 @@ pub struct Filter<A: Address> {
     decisions: Arc<Decisions>,
     boxes: AtomicUsize,
     slow_rules: Box<[SlowRule<A>]>,
-    /// Default verdict; If `None`, packets that no rule decides pass and are not counted.
+    /// Default verdict. If `None`, packets that no rule decides pass and are not counted.
     default: Option<Verdict>,
 }
 
@@ -348,9 +348,9 @@ impl<A: Address> Filter<A> {
         self.result(header, known, self.first(header), |_| true).0
     }
 
-    /// The result for a session with an identified application, and the marking that rules set. `header` is that of the
-    /// session's first packet. Counts only rules with conditions on applications, because other rules were counted when
-    /// the session was created.
+    /// The result for a session with an identified application, and the marking that rules set. `header` is the header
+    /// of the session's first packet. Counts only rules with conditions on applications, because other rules were
+    /// counted when the session was created.
     pub fn decide_as(
         &self,
         header: &Header<A>,

@@ -122,7 +122,7 @@ impl ElementSet {
     }
 
     /// Adds an element, or updates its timeout. Without a timeout the element does not expire. Returns the number of
-    /// new elements. Elements of another kind than the set's are ignored.
+    /// new elements. Elements of a kind that the set can't hold are ignored.
     ///
     /// # Errors
     /// The set is full.

@@ -9,10 +9,10 @@
 //!
 //! - If the list is not full, the new index is inserted without a replacement.
 //! - If both indexes are equally near, the lower one is replaced. A new index below or above all listed indexes
-//! replaces the lowest or the highest index.
+//!   replaces the lowest or the highest index.
 //! - A hit does not change the list.
 //! - Values that no rule contains have an interval without a child. Intervals without a child are cached like other
-//! intervals.
+//!   intervals.
 
 use core::cmp::Ordering;
 
