@@ -8,8 +8,8 @@ use toml::{Table, Value};
 use crate::config::Config;
 use crate::schema;
 
-/// Keys that can't be changed at run time, with the reason. `*` stands for any name. A key in the list stands also for
-/// all keys below it.
+/// Keys that can't be changed at run time, with the reason. `*` stands for any name. An entry also applies to all keys
+/// below its key.
 const FIXED: &[(&str, &str)] = &[
     ("system.workers", "workers are pinned to their cores at start"),
     ("system.model", "workers get their parts at start"),
@@ -141,7 +141,7 @@ impl Difference {
         self.changes.iter().filter(|change| change.fixed.is_some())
     }
 
-    /// Whether a key or any key below it differs.
+    /// Whether the configurations differ in a key or in any key below this key.
     pub fn touches(&self, key: &str) -> bool {
         self.changes.iter().any(|change| {
             change
@@ -166,8 +166,8 @@ pub fn difference(old: &Config, new: &Config) -> Difference {
             .collect::<Vec<_>>()
     };
     let (old_devices, new_devices) = (devices(old), devices(new));
-    // Interfaces can be added and removed as a whole, but the parameters with which a device was opened can't change.
-    // The device must be closed before another interface can use it, which requires two commits.
+    // Interfaces can be added and removed as a whole, but the parameters with which a device was opened can't change. A
+    // device must be closed before another interface can use it, so moving a device requires two commits.
     let is_live = |path: &[&str]| match path {
         ["interfaces", name] => {
             let (before, after) = (&old.document.interfaces, &new.document.interfaces);

@@ -37,7 +37,7 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnosis> {
             (error.into_bytes(), at, "bytes that are no UTF-8")
         }
     };
-    // Only the line of the error is shown, so the rest of the file is not decoded.
+    // Only the line of the error is shown, so the lines after it are not decoded.
     let end = bytes[at..]
         .iter()
         .position(|&byte| byte == b'\n')

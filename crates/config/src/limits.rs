@@ -6,7 +6,7 @@ pub const MOST_SITES: u32 = 131_072;
 /// Maximum number of terminals of all sites together. The size of the table of terminals limits this number.
 pub const MOST_TERMINALS: u32 = 1_048_575;
 
-/// Maximum number of virtual routers. The size of tables that are indexed by router limits it.
+/// Maximum number of virtual routers. The size of tables that are indexed by router limits this number.
 pub const MOST_ROUTERS: usize = 4096;
 
 /// Maximum number of bridges. The data plane has the same limit.

@@ -44,7 +44,7 @@ pub struct EntryBytes {
     pub held_port: u64,
     /// An entry of a ring between workers.
     pub ring: u64,
-    /// A packet buffer of the usual size.
+    /// A packet buffer of the default size.
     pub buffer: u64,
     /// An inspected flow, without the windows of its streams.
     pub inspected_flow: u64,
@@ -72,7 +72,7 @@ pub struct EntryBytes {
 }
 
 impl Default for EntryBytes {
-    /// Upper bounds, taken from the project's memory budget for sessions.
+    /// Upper bounds that follow the memory budget for sessions.
     fn default() -> Self {
         Self {
             session_ipv4: 160,
@@ -104,7 +104,7 @@ impl Default for EntryBytes {
 /// A table of fixed capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Name of the table: the plural of its entries.
+    /// Name of the table: the plural of the word for its entries.
     pub name: &'static str,
     /// Configuration table and key that set the capacity.
     pub key: [&'static str; 2],
@@ -114,7 +114,7 @@ pub struct Table {
     pub bytes: Bytes,
 }
 
-/// Tables whose capacity the configuration sets.
+/// Tables with a capacity that the configuration sets.
 pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
     let mut tables = of_every_gateway(document, entry);
     if let Some(inspection) = &document.inspection {
@@ -314,8 +314,8 @@ fn workers(document: &Document) -> u32 {
     u32::try_from(workers).unwrap_or(u32::MAX)
 }
 
-/// Number of packets in rings between workers for which buffers are planned: those that two workers send to each
-/// worker. If more rings are full, devices have no buffer for received packets, and count the drops.
+/// Number of packets in rings between workers for which buffers are reserved: the content of two full rings for each
+/// worker. If more rings are full, devices have no buffers for received packets and count the dropped packets.
 pub fn in_rings(document: &Document) -> u32 {
     let workers = workers(document);
     let full = 2.min(workers.saturating_sub(1));

@@ -33,7 +33,8 @@ pub use self::tunnel::TunnelProblem;
 pub use self::uplink::UplinkProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
-/// A problem. [`std::fmt::Display`] is its message, and [`Problem::hint`] its remedy. Message and remedy are declared at the variant.
+/// A problem. [`std::fmt::Display`] formats the message, and [`Problem::hint`] returns the remedy. Message and remedy
+/// are declared at the variant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Diagnostic)]
 pub enum Problem {
     /// The text is not TOML, or a value has the wrong type.
@@ -77,7 +78,7 @@ pub enum Problem {
     #[error("{workers} workers need as many cores, and this machine has {cores}")]
     #[diagnostic(help("use fewer, or leave the key out for one"))]
     TooManyWorkers {
-        /// Number as written.
+        /// Number of workers as written.
         workers: usize,
         /// Number of cores in the machine.
         cores: usize,
@@ -279,7 +280,7 @@ pub enum Problem {
     #[error("{queues} queues are more than the workers that read them")]
     #[diagnostic(help("at most {workers}, the number of `system.workers`: each reads one"))]
     MoreQueuesThanWorkers {
-        /// Number as written.
+        /// Number of queues as written.
         queues: u16,
         /// Number of workers.
         workers: usize,
@@ -290,7 +291,7 @@ pub enum Problem {
     UnusableAddress {
         /// Address as written.
         address: IpAddr,
-        /// Kind of the address.
+        /// Kind of address that is not valid for a host.
         reason: &'static str,
     },
     /// Another interface has the same address.
@@ -321,7 +322,7 @@ pub enum Problem {
     #[error("hosts cannot configure addresses automatically in `{0}`")]
     #[diagnostic(help("use a /64 (RFC 4862, 5.5.3), or set `autonomous = false`"))]
     NotAutonomous(Prefix),
-    /// An IPv6 network or address is given where IPv4 is required.
+    /// An IPv6 network or address is specified, but IPv4 is required.
     #[error("`{0}` is not IPv4")]
     #[diagnostic(help("translation is between IPv4 addresses; IPv6 is routed as it is"))]
     NotIpv4(String),
@@ -344,7 +345,7 @@ pub enum Problem {
     NotAttached {
         /// Address as written.
         address: IpAddr,
-        /// Networks of the address family on links.
+        /// Networks on links, for the address family of the neighbour.
         links: Vec<String>,
     },
     /// A neighbour is on the link of another interface.
@@ -353,7 +354,7 @@ pub enum Problem {
     AttachedElsewhere {
         /// Address as written.
         address: IpAddr,
-        /// Interface on whose link the address is.
+        /// Interface with the link of the address.
         on: String,
         /// Interface as written.
         interface: String,
@@ -432,7 +433,7 @@ pub enum Problem {
     #[error("an earlier rule translates what comes from `{0}` and leaves by the same interface")]
     #[diagnostic(help("keep one of them; a longer prefix or a named interface would be more specific"))]
     DuplicateSource(Prefix),
-    /// A forwarded port is in a pool from which it may also be allocated.
+    /// A pool may allocate a port that a destination rule forwards.
     #[error("port {ports} of `{address}` belongs to pool `{pool}`")]
     #[diagnostic(help("restrict the ports of the pool, such as `ports = \"16384-65535\"` in [nat.pools.{pool}]"))]
     ForwardsLentPort {
@@ -443,7 +444,7 @@ pub enum Problem {
         /// Name of the pool.
         pool: String,
     },
-    /// More ports than supported have their own timeouts.
+    /// The number of ports with their own timeouts exceeds the supported maximum.
     #[error("{0} ports have timeouts of their own")]
     #[diagnostic(help("at most 8 can"))]
     TooManyPorts(usize),
@@ -484,11 +485,11 @@ pub enum Problem {
     #[error("an earlier rule maps addresses of `{0}` to other hosts")]
     #[diagnostic(help("an outside address leads to one host"))]
     StaticsOverlap(Prefix),
-    /// An exemption has neither or both of `to` and `from`.
+    /// An exemption has neither `to` nor `from`, or has both keys.
     #[error("an exemption names either `to` or `from`")]
     #[diagnostic(help("`to` is where packets go, `from` where they come from; write two rules for both"))]
     ExemptEnds,
-    /// A key belongs to the other kind of exemption.
+    /// A key is valid only for exemptions with `to`, or only for exemptions with `from`.
     #[error("`{0}` has no effect with `{1}`")]
     #[diagnostic(help("remove `{0}`"))]
     ExemptKey(&'static str, &'static str),
@@ -519,7 +520,7 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The known name that is most similar to the written name, if any is similar enough.
+/// The known name that is most similar to the written name. `None` if no known name is similar.
 pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
     known
         .iter()
@@ -543,7 +544,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("work", "budget"),
 ];
 
-/// The key that replaced a key of earlier versions. Otherwise the most similar key.
+/// The key that replaced a key of earlier versions, or else the most similar key.
 fn nearest_key<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
     let renamed = RENAMED.iter().filter(|(old, _)| *old == written);
     renamed
@@ -557,7 +558,7 @@ fn meant_key(written: &str, known: &[String]) -> String {
     meant(nearest_key(written, known).map_or(written, String::as_str), known)
 }
 
-/// The hint `did you mean …?` with the most similar known name, or a list of the known names if none is similar.
+/// The hint `did you mean …?` with the most similar known name, or a list of the known names if no name is similar.
 fn meant(written: &str, known: &[String]) -> String {
     match nearest(written, known) {
         Some(name) => format!("did you mean `{name}`?"),

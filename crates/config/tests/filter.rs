@@ -1,4 +1,4 @@
-//! Tests packet filter configurations that are rejected or that get advice, with places and reasons.
+//! Tests packet filter configurations that are rejected or that get advice, with positions and reasons.
 
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Checked, Diagnosis, Machine, check};

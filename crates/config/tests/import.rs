@@ -372,7 +372,7 @@ fn iptables_input_becomes_rules_about_the_gateway() {
         ],
         *noted(&found)
     );
-    // Forwarded packets are still not filtered.
+    // The input chain does not cause any filtering of forwarded packets.
     let filter = found.document.filter.as_ref().unwrap();
     assert_eq!((Verdict::Accept, false), (filter.default, filter.sessions));
     assert_eq!(["eth0"], *found.document.interfaces.keys().collect::<Vec<_>>());

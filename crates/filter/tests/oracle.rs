@@ -102,7 +102,7 @@ fn oracle_classbench_sets_have_no_mismatch() {
 
 #[test]
 fn trie_over_its_memory_is_refused_by_name() {
-    // Ranges that overlap partially in two dimensions, so that the number of intervals multiplies.
+    // Ranges that partially overlap in two dimensions, so that the numbers of intervals are multiplied.
     let rule = |at: u32| {
         let range = Range {
             first: at << 16,

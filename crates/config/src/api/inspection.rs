@@ -20,7 +20,7 @@ pub struct AlertRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Alert {
-    /// Wall-clock time.
+    /// Wall-clock time of the alert.
     pub time: String,
     /// Action of the rule: `alert`, `drop` or `reject`.
     pub action: String,
@@ -40,12 +40,12 @@ pub struct Alert {
     pub interface: String,
     /// IP protocol.
     pub protocol: String,
-    /// Source address of the packet. An inside address is the address before translation.
+    /// Source address of the packet. For an inside host, the address before translation.
     pub source: IpAddr,
     /// Source port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
-    /// Destination address of the packet. An inside address is the address before translation.
+    /// Destination address of the packet. For an inside host, the address before translation.
     pub destination: IpAddr,
     /// Destination port.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ fn end(address: IpAddr, port: Option<u16>) -> String {
 pub struct InspectionStatus {
     /// Number of active rules.
     pub signatures: u64,
-    /// Rejected rules with reasons.
+    /// Rejected rules, each with the reason.
     pub refused: Vec<RefusedSignature>,
     /// Size of the compiled search database in bytes.
     pub search_bytes: u64,
@@ -103,13 +103,13 @@ pub struct InspectionStatus {
     pub dropped: u64,
     /// Packets dropped by inspection, for each reason. Reasons with a zero count are omitted.
     pub dropped_by_reason: Vec<InspectionReason>,
-    /// Fragments that wait for the rest of their datagram.
+    /// Fragments that wait for the other fragments of their datagram.
     pub waiting: u64,
-    /// Bytes searched.
+    /// Number of bytes searched for signatures.
     pub searched: u64,
-    /// TCP segments whose urgent pointer was cleared.
+    /// TCP segments in which inspection cleared the urgent pointer.
     pub urgent_cleared: u64,
-    /// Flows whose inspection has ended, because they were clean or because of a policy.
+    /// Flows that are no longer inspected, because they were clean or because of a policy.
     pub bypassed_flows: u64,
     /// Flows that switched to a newer generation of rules.
     pub reopened: u64,
@@ -125,13 +125,13 @@ pub struct InspectionStatus {
     pub uncounted: u64,
     /// Values of `xbits` and `dataset` that could not be stored because the table was full.
     pub unrecorded: u64,
-    /// Alerts.
+    /// Number of alerts.
     pub alerts: u64,
     /// Alerts lost because a queue was full.
     pub alerts_lost: u64,
-    /// Records written.
+    /// Number of EVE records written.
     pub records: u64,
-    /// Records lost because a queue was full or writing failed.
+    /// Number of EVE records lost because a queue was full or writing failed.
     pub records_lost: u64,
     /// Lost records that could not be written to the file, usually because the disk is full.
     #[serde(default)]
@@ -154,10 +154,10 @@ pub struct AppliedRules {
 pub struct SearchMade {
     /// Whether the database was loaded from the cache. Otherwise the database was compiled.
     pub loaded: bool,
-    /// Why the cache did not contain it.
+    /// Why the cache did not contain the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Time that this took in milliseconds.
+    /// Time for loading or compiling the database, in milliseconds.
     pub milliseconds: u64,
     /// Progress of a running compilation: the number of compiled patterns, and the number of all patterns.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::Page;
 
-/// How an operation is requested, and which form its response has.
+/// HTTP method of an operation, and form of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
     /// `GET`: the request is the query string, the response is a single value.
@@ -84,9 +84,9 @@ impl Description {
 }
 
 /// Calls a macro with the table of operations. A line contains the [`OperationKind`] in lower case, the name in
-/// [`operation`](crate::api::operation), the path, and the types of the request and of the response or the rows of a list. The command
-/// of `sluice show` follows: `table` if it prints only the columns of the rows, `text` if `crates/sluice` implements its output,
-/// `several` if it makes several requests.
+/// [`operation`](crate::api::operation), the path, the request type, and the type of the response or of a list's rows.
+/// The command of `sluice show` follows: `table` for a command that prints only the columns of the rows, `text` for an
+/// output that `crates/sluice` implements, `several` for a command with several requests.
 ///
 /// Paths begin with the version of the API. The meaning of a path in a given version never changes.
 #[macro_export]

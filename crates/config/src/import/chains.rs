@@ -19,7 +19,7 @@ const MOST_BOXES: usize = 128;
 /// Decisions of a table collected so far.
 #[derive(Debug, Default)]
 pub struct Flat {
-    /// Decisions in order.
+    /// Decisions in the order of evaluation.
     pub decisions: Vec<Decision>,
     /// Lines that are not converted, with the reason.
     pub leftovers: IndexMap<LineIndex, String>,
@@ -116,7 +116,7 @@ impl Flat {
                     self.leave(rule.line, why);
                     break;
                 }
-                // In a base chain, `return` and `goto` end with the policy.
+                // In a base chain, the policy applies after `return` and `goto`.
                 if end.is_none() && matches!(step, Step::Return | Step::Goto(_)) {
                     match remains(within.clone(), &matching, MOST_BOXES) {
                         Some(left) => within = left,
@@ -176,7 +176,7 @@ fn both(left: &[Packets], right: &[Packets]) -> Vec<Packets> {
         .collect()
 }
 
-/// Convert the decisions to rejections only, so that accepted packets are left to other chains. Returns `None` if the
+/// Convert the decisions to rejections only, so that other chains evaluate accepted packets. Returns `None` if the
 /// conversion needs too many hyperrectangles.
 pub fn refusals(decisions: &[Decision], policy: Option<Decision>) -> Option<Vec<Decision>> {
     let mut accepted: Vec<Packets> = Vec::new();

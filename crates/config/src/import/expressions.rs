@@ -42,10 +42,10 @@ fn unknown(what: &str, value: &Value) -> String {
     format!("{what} `{text}` has no counterpart")
 }
 
-/// The meanings of a rule. A verdict map has several.
+/// The meanings of a rule. A rule with a verdict map has several meanings.
 ///
 /// # Errors
-/// Why the rule can't be converted.
+/// Returns the reason for which the rule can't be converted.
 pub fn meanings(
     statements: &[Value],
     comment: Option<&str>,
@@ -66,7 +66,7 @@ pub fn meanings(
             "match" if !then.is_empty() => return Err("a condition stands behind what is done".into()),
             "match" => boxes = reader.condition(boxes, value)?,
             "vmap" => chosen = reader.choices(&boxes, value)?,
-            // Every rule of the filter has counters, so this needs no conversion.
+            // These statements need no conversion. Every rule of the filter has counters.
             "counter" | "comment" | "continue" => {}
             "set" => {
                 let (action, family) = reader.added(value)?;
@@ -248,7 +248,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds the conditions that the use of a header's field implies.
+    /// Adds the conditions that a match on a header implies.
     fn implied(&self, boxes: Boxes, header: &str) -> Boxes {
         let (six, protocol) = match header {
             "ip" => (Some(false), None),

@@ -13,11 +13,11 @@ use crate::value::Period;
 pub struct Context<'t> {
     /// Whether the rule is for IPv6.
     pub six: bool,
-    /// The part of the table that was read so far.
+    /// The table with the chains and rules that precede the rule in the listing.
     pub table: &'t Table,
 }
 
-/// Modules of which the options are supported or have no effect.
+/// Modules with options that are supported or have no effect.
 const MODULES: [&str; 18] = [
     "tcp",
     "udp",
@@ -39,7 +39,7 @@ const MODULES: [&str; 18] = [
     "all",
 ];
 
-/// Conditions that were read so far.
+/// Conditions of the rule that have been read so far.
 struct Reading {
     when: Vec<Packets>,
     name: Option<String>,
@@ -71,10 +71,10 @@ impl Reading {
     }
 }
 
-/// The meaning of a rule, given its words after the name of the chain.
+/// The meaning of a rule, given the words that follow the name of the chain.
 ///
 /// # Errors
-/// Why the rule can't be converted.
+/// Returns the reason for which the rule can't be converted.
 pub fn meaning(words: &[String], context: &Context<'_>, listing: &mut Listing) -> Result<Meaning, String> {
     let mut reading = Reading {
         when: vec![Packets::all(context.six)],

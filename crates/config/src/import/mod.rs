@@ -61,7 +61,7 @@ pub struct Source<'t> {
     pub text: &'t str,
 }
 
-/// IPv4 address of an interface, which a listing does not contain.
+/// IPv4 address of an interface. Listings do not contain the addresses of interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
     /// The address.
@@ -83,18 +83,18 @@ impl FromStr for OwnAddress {
     }
 }
 
-/// A part of a listing about which the operator is informed.
+/// A part of a listing that is reported to the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Leftover {
     /// Name of the file.
     pub file: String,
-    /// Line number, counted from 1. `None` in JSON.
+    /// Line number, counted from 1. `None` for a rule in JSON.
     pub line: Option<usize>,
     /// Identification in JSON: family, table, chain and handle.
     pub place: Option<String>,
     /// Text of the line, or JSON of the rule.
     pub text: String,
-    /// Why the part is not converted, or into what it is converted.
+    /// Why the part is not converted, or to which form it is converted.
     pub reason: String,
 }
 
@@ -111,7 +111,7 @@ pub struct Imported {
     pub remarks: Vec<String>,
 }
 
-/// An error in a listing with its place.
+/// An error in a listing, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {wrong}")]
 pub struct ImportError {
@@ -280,7 +280,7 @@ struct Said {
     notes: IndexSet<(LineIndex, String)>,
     remarks: Vec<String>,
     asked: HashSet<LineIndex>,
-    /// Lines that reject packets, in case every packet is filtered.
+    /// Lines that reject packets, for the notes that are added if every packet is filtered.
     refusing: Vec<LineIndex>,
 }
 
@@ -322,7 +322,7 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
     }
     document.interfaces = interfaces(&document, addresses);
     if !listing.interfaces.contains(GATEWAY) {
-        // In rules, this name represents the gateway itself.
+        // In rules, the name `gateway` represents the gateway itself.
         document.interfaces.shift_remove(GATEWAY);
     }
     if document.interfaces.is_empty() {
@@ -371,8 +371,8 @@ fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
     }
 }
 
-/// Add a note for lines that reject replies. Translated flows have sessions even if every packet is filtered, so their replies
-/// pass anyway.
+/// Add a note for lines that reject replies. Translated flows have sessions even if every packet is filtered, so the
+/// replies of translated flows pass anyway.
 fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
     let translates = !(nat.source.is_empty() && nat.destination.is_empty() && nat.one_to_one.is_empty());
     let Some(filter) = filter.as_ref().filter(|filter| translates && !filter.sessions) else {

@@ -18,7 +18,7 @@ use crate::value::{Prefix, Transport};
 
 /// Maximum number of prefixes to which one line may expand.
 const MOST_PREFIXES: usize = 256;
-/// Maximum number of rules that are compared in pairs, which limits the time.
+/// Maximum number of rules that are compared in pairs. The maximum limits the run time.
 const MOST_RULES: usize = 10_000;
 const TOO_MANY: &str = "so many rules are not compared with each other";
 
@@ -29,7 +29,7 @@ struct Translation<'l> {
     /// Decisions at the hooks before and after routing, in order.
     prerouting: Vec<Decision>,
     postrouting: Vec<Decision>,
-    /// Lines at the hook before routing that are the inbound half of one-to-one rules.
+    /// Prerouting lines that translate the inbound direction of one-to-one rules.
     halves: HashSet<LineIndex>,
     sources: Vec<source::Source>,
     destinations: Vec<destination::Destination>,
@@ -106,7 +106,7 @@ fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
     all
 }
 
-/// The packets of a decision that open flows. The error is the reason for which there are none.
+/// The packets of a decision that open flows. The error is the reason for which no packet opens a flow.
 fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>> {
     let packets = &decision.packets;
     if packets.six {
@@ -126,7 +126,7 @@ fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>
     }
 }
 
-/// Check that packets are selected only by these fields.
+/// Check that packets are selected only by the given fields.
 fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), String> {
     let all = [
         (Field::Source, "where packets come from"),
@@ -225,7 +225,7 @@ fn translates(decision: &Decision) -> bool {
     )
 }
 
-/// Why an address can't be the address of a host. `None` if it is valid for a host.
+/// Why an address is not valid for a host. `None` if the address is valid.
 fn unusable(address: Ipv4Addr) -> Option<&'static str> {
     crate::validate::unusable(address.into())
 }

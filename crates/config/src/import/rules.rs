@@ -11,7 +11,7 @@ use super::{Said, values};
 use crate::schema::{self, FilterRule, Name, RejectWith};
 use crate::value::{Addresses, GATEWAY, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports, TcpFlags};
 
-/// Limits of a filter: combinations of one rule, and combinations of all rules.
+/// Maximum number of combinations of one rule, and of all rules of a filter.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
 const MOST_GOING_ON: usize = 256;
 
@@ -223,8 +223,8 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     Ok(each(rule, packets))
 }
 
-/// Add conditions on sets. For each end of a packet, a rule may refer to one set, and then have no other condition on
-/// this end.
+/// Add conditions on sets. A rule can refer to one set for each address or port, and then can't have another condition
+/// on this address or port.
 fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<(), String> {
     let mut says_family = packets.members().next().is_none() || twins.iter().all(Option::is_some);
     let mut held: Vec<End> = Vec::new();
@@ -267,7 +267,7 @@ fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<()
     Ok(())
 }
 
-/// Converts MAC addresses: a list of single addresses, or all except some.
+/// Converts MAC addresses: a list of single addresses, or all addresses except some.
 fn macs(packets: &Packets, field: Field) -> Result<OneOrMore<OrNot<Mac>>, String> {
     let Some(ranges) = packets.get(field) else {
         return Ok(OneOrMore::default());
@@ -316,7 +316,7 @@ fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
     Ok(())
 }
 
-/// Add address conditions of both families, or of a single one. For a single family, a condition must determine the
+/// Add address conditions of both families, or of a single family. For a single family, a condition must determine the
 /// family.
 fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
     let families = [false, true].into_iter().zip(twins);
@@ -348,7 +348,7 @@ fn addresses(six: bool, ranges: &Ranges) -> Vec<OrNot<Addresses>> {
     ranges.list().iter().map(range).collect()
 }
 
-/// ICMP types. Codes are stated only if not all codes match.
+/// ICMP types. The codes of a type are listed only if not all codes match.
 fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
     let mut found = Vec::new();
     for &(first, last) in ranges {
@@ -367,8 +367,8 @@ fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
     found
 }
 
-/// Creates one rule for each fragment kind, length range and combination of flags, since a rule can have only one of
-/// each.
+/// Creates one rule for each fragment kind, length range and combination of flags, since a rule can have only one value
+/// of each of these conditions.
 fn each(rule: FilterRule, packets: &Packets) -> Vec<FilterRule> {
     let mut flags: Vec<Option<TcpFlags>> = vec![None];
     if let Some(ranges) = packets.get(Field::Flags) {

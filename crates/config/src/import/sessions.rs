@@ -11,7 +11,7 @@ const MOST_BOXES: usize = 256;
 /// Maximum number of comparisons.
 const MOST_COMPARED: usize = 4_000_000;
 
-/// A rejection of packets that belong to flows which another line accepts.
+/// The line that rejects packets of accepted flows, and the line that accepts these flows.
 struct Refused {
     accepted: Option<LineIndex>,
     by: Option<LineIndex>,
@@ -52,7 +52,7 @@ pub fn sessions(
     (true, decisions.into_iter().filter_map(opens).collect())
 }
 
-/// Whether all TCP packets in state `INVALID` are rejected. With sessions, packets in state `INVALID` are always
+/// Whether all TCP packets in state `INVALID` are rejected. With `sessions = true`, these packets are always
 /// rejected.
 pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bool {
     [false, true].into_iter().all(|six| {
@@ -142,7 +142,7 @@ fn refusing(decisions: &[Decision], six: bool, about: u128) -> Refusing {
         if decision.refuses() && left.iter().any(|packets| packets.and(&decision.packets).is_some()) {
             lines.push(decision.line);
         }
-        // If the remainder would consist of too many hyperrectangles, it is left unchanged.
+        // If the remainder would consist of too many hyperrectangles, the remainder is left unchanged.
         left = remains(left.clone(), std::slice::from_ref(&decision.packets), MOST_BOXES).unwrap_or(left);
     }
     Refusing {
@@ -231,7 +231,7 @@ fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Re
     Ok(())
 }
 
-/// Packets of an open flow in both directions, or packets related to it.
+/// Packets of an open flow in both directions, or packets related to the flow.
 fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
     let states = Ranges::of(about, about);
     let ways = [packets.of_flow(), packets.answers()];
@@ -251,7 +251,8 @@ fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
     both.to_vec()
 }
 
-/// Check that none of the packets are rejected. The error is the line that rejects packets, or `None` for the policy.
+/// Check that no decision rejects any of the packets. The error is the line that rejects packets, or `None` for the
+/// policy.
 fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Option<LineIndex>> {
     let mut left = vec![packets];
     for decision in of.iter().filter(|decision| decision.decides()) {
@@ -269,7 +270,7 @@ fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Optio
     }
 }
 
-/// Report the lines that accept packets of flows, or the lines whose replies are rejected.
+/// Report the lines that accept packets of flows, or the lines that accept flows with rejected replies.
 fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, said: &mut Said) {
     let place = |line: LineIndex| {
         let line = &listing.lines[line];

@@ -9,9 +9,9 @@ use super::{ImportError, Wrong, iptables, values};
 use crate::schema::{NamedSet, SetType};
 use crate::value::{Period, SetElement};
 
-/// Maximum number of multi-part elements to which a condition may expand.
+/// Maximum number of elements with several parts to which a condition may expand.
 const MOST_ELEMENTS: usize = 4096;
-/// Maximum number of hyperrectangles for the complement of multi-part elements.
+/// Maximum number of hyperrectangles for the complement of elements with several parts.
 const MOST_BOXES: usize = 128;
 /// Maximum number of elements in a set of the filter.
 const MOST: u32 = 262_144;
@@ -21,7 +21,7 @@ const MOST: u32 = 262_144;
 pub struct Known {
     /// Line of the declaration.
     pub line: LineIndex,
-    /// How the set is represented, or why rules can't refer to it.
+    /// Representation of the set, or the reason for which rules can't refer to the set.
     pub what: Result<What, String>,
     /// Whether the set is for IPv6.
     pub six: bool,
@@ -236,11 +236,11 @@ fn value(part: Part, text: &str, six: bool) -> Result<Value, String> {
     })
 }
 
-/// Restricts hyperrectangles to packets that are in a set, or are not in it. `flags` state the end of the packet for
-/// each part.
+/// Restricts hyperrectangles to packets that are in a set, or are not in it. `flags` select source or destination for
+/// each part of the elements.
 ///
 /// # Errors
-/// Why the condition can't be converted.
+/// Returns the reason for which the condition can't be converted.
 pub fn narrowed(
     boxes: &[Packets],
     (name, known): (&str, &Known),
@@ -296,7 +296,7 @@ pub fn narrowed(
         false => {
             let mut found: Vec<Packets> = Vec::new();
             for packets in inner {
-                // Hyperrectangles must not overlap, so those of previous elements are subtracted.
+                // Hyperrectangles must not overlap, so the hyperrectangles of previous elements are subtracted.
                 let of = boxes.iter().filter_map(|one| one.and(&packets)).collect();
                 found.extend(remains(of, &found.clone(), MOST_BOXES).ok_or_else(too_many)?);
                 if found.len() > MOST_BOXES {

@@ -59,7 +59,7 @@ pub fn untracked(
 }
 
 impl Untracked {
-    /// Puts these decisions before those on tracked packets, if any rule depends on tracking.
+    /// Puts these decisions before the decisions on tracked packets, if any rule depends on tracking.
     pub fn before(self, decisions: Vec<Decision>, stateful: bool, said: &mut Said) -> Vec<Decision> {
         let Self {
             decisions: mut all,

@@ -147,7 +147,7 @@ pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
     Ok(message_range(kind, message.code))
 }
 
-/// Messages of a type with the given code or, without one, with any code.
+/// Messages of a type with the given code. Without a code, messages with any code.
 pub fn message_range(kind: u8, code: Option<u8>) -> Ranges {
     let first = u128::from(kind) << 8;
     match code {
@@ -236,13 +236,13 @@ pub fn ttl(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number, number))
 }
 
-/// Parse an upper bound that TTLs must be below.
+/// Parse an exclusive upper bound of TTLs.
 pub fn ttl_below(text: &str) -> Result<Ranges, String> {
     let below = hops(text)?.checked_sub(1);
     Ok(below.map_or_else(Ranges::default, |last| Ranges::of(0, last)))
 }
 
-/// Parse a lower bound that TTLs must be above.
+/// Parse an exclusive lower bound of TTLs.
 pub fn ttl_above(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(hops(text)? + 1, u8::MAX.into()))
 }
@@ -253,7 +253,7 @@ fn hops(text: &str) -> Result<u128, String> {
         .map_err(|_| not("a number from 0 to 255", text))
 }
 
-/// `02:00:00:00:00:01`
+/// Parse a MAC address: `02:00:00:00:00:01`.
 pub fn mac(text: &str) -> Result<Ranges, String> {
     let mac: Mac = text.parse().map_err(|_| not("the MAC address of a station", text))?;
     let number = mac

@@ -9,7 +9,7 @@ pub enum BridgeProblem {
     #[error("a bridge joins two interfaces, and this one has {0}")]
     #[diagnostic(help("write `interfaces = [\"left\", \"right\"]`"))]
     NotTwo(usize),
-    /// An interface is in two bridges, or twice in one.
+    /// An interface is in two bridges, or twice in one bridge.
     #[error("interface `{0}` is already in a bridge")]
     #[diagnostic(help("an interface belongs to one bridge and is named once"))]
     Twice(String),

@@ -61,7 +61,7 @@ pub enum ChainProblem {
     #[error("`sessions` has no effect: the router has no NAT, stateful filter or inspection")]
     #[diagnostic(help("remove it"))]
     NoSessions,
-    /// A step has no action, or has several.
+    /// A step has no action, or has several actions.
     #[error("a step has exactly one of `count`, `classify`, `police`, `mirror` and `to`, but this one has {0}")]
     #[diagnostic(help("write one step for each"))]
     NotOne(String),

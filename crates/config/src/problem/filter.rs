@@ -58,7 +58,7 @@ pub enum FilterProblem {
     NotOfAction {
         /// The key.
         key: &'static str,
-        /// Action that has the key.
+        /// Action to which the key belongs.
         action: &'static str,
     },
     /// A rate limit has no rate.
@@ -93,7 +93,7 @@ pub enum FilterProblem {
     #[error("set `{0}` contains ports, but `add-to-set` adds addresses")]
     #[diagnostic(help("name a set of addresses or networks"))]
     AddsToPorts(String),
-    /// A set is part of a list of values.
+    /// A list of values contains a set and other values.
     #[error("set `{0}` is combined with other values")]
     #[diagnostic(help("a rule matches either one set or a list: write a second rule"))]
     SetAmongOthers(String),
@@ -134,11 +134,11 @@ pub enum FilterProblem {
     #[error("a list of {0} entries is too long")]
     #[diagnostic(help("write at most 255"))]
     ListSize(u16),
-    /// A rule excludes packets to the gateway, but would not match them without this exclusion either.
+    /// A rule excludes packets to the gateway, but this exclusion is redundant.
     #[error("`!gateway` has no effect: only rules with `gateway` match packets to the gateway")]
     #[diagnostic(help("remove `!gateway`"))]
     NotGateway,
-    /// A rule for packets to the gateway has a condition that does not apply to them.
+    /// A rule for packets to the gateway has a condition that does not apply to packets to the gateway.
     #[error("packets to the gateway have no `{0}`")]
     #[diagnostic(help("remove it, or write a rule without `gateway`"))]
     NotOfGateway(&'static str),

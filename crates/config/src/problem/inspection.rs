@@ -26,7 +26,7 @@ pub enum InspectionProblem {
     #[error("interface `{0}` is named twice")]
     #[diagnostic(help("remove one of them"))]
     Twice(String),
-    /// EVE records have no target, or have several.
+    /// EVE records have no target, or have several targets.
     #[error("EVE records need exactly one output")]
     #[diagnostic(help("write one of `file`, `stream` and `datagram`"))]
     EveTarget,
@@ -38,7 +38,7 @@ pub enum InspectionProblem {
     #[error("there is no exception `{0}`")]
     #[diagnostic(help("{}", super::meant_key(_0, &EXCEPTIONS.map(str::to_owned))))]
     Exception(String),
-    /// The threshold at which the overload ends is not below the one at which it begins.
+    /// The threshold at which an overload ends is not below the threshold at which the overload begins.
     #[error("`threshold` of {begins} waiting packets must be above `ends` of {ends}")]
     #[diagnostic(help("lower `ends`, for example to a quarter of `threshold`"))]
     Marks {

@@ -9,7 +9,7 @@ pub enum PoolProblem {
     #[error("the pool has no port left")]
     #[diagnostic(help("shorten `reserved-ports`, or widen `ports`"))]
     NoPortLeft,
-    /// A protocol that has ports is listed among those without ports.
+    /// The list of protocols without ports contains a protocol with ports.
     #[error("protocol `{0}` has ports or query identifiers")]
     #[diagnostic(help("remove it: `protocols` lists protocols without ports"))]
     HasPorts(Protocol),
@@ -30,10 +30,10 @@ pub enum PoolProblem {
     FilteringIgnored {
         /// `tcp`, `udp` or `icmp`.
         protocol: &'static str,
-        /// Filtering as written.
+        /// Filtering behaviour as written.
         filtering: &'static str,
     },
-    /// Ports may overlap, but no protocol has a mapping behaviour that permits it.
+    /// `overlap` is set, but no protocol has a mapping behaviour that permits shared ports.
     #[error("`overlap` needs address-and-port-dependent mapping of a protocol")]
     #[diagnostic(help("add `mapping = \"address-and-port-dependent\"`, or remove `overlap`"))]
     NothingOverlaps,
@@ -68,7 +68,7 @@ pub enum PoolProblem {
         /// Number of shards.
         shards: u16,
     },
-    /// An address has fewer parts than there are shards.
+    /// The ports of an address are divided into fewer parts than there are shards.
     #[error("the ports {ports} of an address cannot be divided among {shards} shards")]
     #[diagnostic(help(
         "pieces of {size} ports belong to one shard each, and a subscriber gets ports of its own shard: use at most \
@@ -142,7 +142,7 @@ pub enum PoolProblem {
     #[error("`dynamic` reserves ports for blocks on demand, but the pool has no `block`")]
     #[diagnostic(help("add `block = {{ size = 64 }}`, or remove `dynamic`"))]
     DynamicWithoutBlock,
-    /// The pool has blocks, but no ports are reserved for them.
+    /// A deterministic pool has blocks, but no ports are reserved for the blocks.
     #[error("`block` needs `dynamic`: without it, all ports are assigned by computation")]
     #[diagnostic(help("add `dynamic = 1` to `deterministic`, or remove `block`"))]
     BlockWithoutDynamic,

@@ -20,7 +20,7 @@ pub enum RouteProblem {
     #[error("the route to `{0}` already has this next hop")]
     #[diagnostic(help("keep one of them; set its share by `weight`"))]
     Twice(Prefix),
-    /// Two routes to one network with the same distance, of which only one has an action.
+    /// Two routes to one network have the same distance, but only one of the routes has an action.
     #[error("the route to `{0}` has an `action` beside a next hop")]
     #[diagnostic(help("keep one of them, or give one a greater `distance`"))]
     NotAlone(Prefix),

@@ -51,7 +51,7 @@ pub enum RouterProblem {
     PeerElsewhere {
         /// One end of the link.
         name: String,
-        /// Interface to which that end refers as its peer.
+        /// Interface that this end has as its peer.
         peer: String,
     },
     /// Both ends of an inter-router link are in the same router.

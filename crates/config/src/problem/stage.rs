@@ -16,7 +16,7 @@ pub enum StageProblem {
     #[error("stages need `model = \"pipeline\"`")]
     #[diagnostic(help("write `model = \"pipeline\"`, or remove the stages"))]
     NoPipeline,
-    /// Cores are specified in two places.
+    /// Cores are specified both as workers and for stages or roles.
     #[error("`workers` and the {0} both name the cores of the workers")]
     #[diagnostic(help("remove `workers`: each core of the {0} has a worker"))]
     WorkersToo(&'static str),
@@ -40,13 +40,13 @@ pub enum StageProblem {
     #[error("there is no part `{0}`")]
     #[diagnostic(help("{}", ORDER))]
     Unknown(String),
-    /// The boundary between two stages would split a part.
+    /// The boundary between two stages would split a part of packet processing.
     #[error("`{node}` can't be a separate stage: two workers would write {written}")]
     #[diagnostic(help("split before or after the part `session`, which contains it"))]
     Cut {
         /// The node.
         node: &'static str,
-        /// State that the node and other nodes of the part write.
+        /// State that the node and other nodes of the same part write.
         written: &'static str,
     },
     /// A role has no cores.
@@ -57,7 +57,7 @@ pub enum StageProblem {
     #[error("roles need `model = \"role-split\"`")]
     #[diagnostic(help("write `model = \"role-split\"`, or remove the roles"))]
     NoRoleSplit,
-    /// A core is listed in both roles.
+    /// A core is listed in both roles, I/O and inspection.
     #[error("core {0} is in both `io` and `inspect`")]
     #[diagnostic(help("remove it from one of them; `model = \"run-to-completion\"` has workers that do both"))]
     BothRoles(u16),

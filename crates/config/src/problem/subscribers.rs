@@ -106,7 +106,7 @@ pub enum SubscribersProblem {
         /// Name of the VLAN interface.
         vlan: String,
     },
-    /// A group that has all frames of an interface is not the only group on it.
+    /// A group without tags and prefix gets all frames of an interface, but the interface has another group.
     #[error("all frames of `{interface}` belong to site `{whole}`, but group `{other}` also selects some of them")]
     #[diagnostic(help("write `tags` or `prefix` in both"))]
     NotAlone {
@@ -132,9 +132,9 @@ pub enum SubscribersProblem {
     #[error("`{name}` is also the name of a site of group `{group}`")]
     #[diagnostic(help("give one of them another name"))]
     NameTwice {
-        /// The group that is a single site.
+        /// The group that consists of a single site.
         name: String,
-        /// The group whose site has this name.
+        /// The group that contains the site with this name.
         group: String,
     },
     /// A group has both `public` and `pool`.
@@ -155,7 +155,7 @@ pub enum SubscribersProblem {
     PoolElsewhere {
         /// Name of the pool.
         pool: String,
-        /// Router whose rules or sites use the pool.
+        /// Router with the rules or sites that use the pool.
         other: String,
         /// Router of the sites.
         router: String,

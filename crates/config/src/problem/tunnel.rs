@@ -43,7 +43,7 @@ pub enum TunnelProblem {
         outer: u16,
         /// Interface with the local address.
         underlay: String,
-        /// MTU of that interface.
+        /// MTU of the underlay interface.
         its: u16,
     },
     /// A VLAN has a tunnel as its parent.

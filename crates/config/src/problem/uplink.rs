@@ -74,7 +74,7 @@ pub enum UplinkProblem {
     #[error("`balance` needs `uplinks`")]
     #[diagnostic(help("remove it, or add `uplinks`"))]
     Balance,
-    /// Two routes to one network with the same distance, of which only one uses uplinks.
+    /// Two routes to one network have the same distance, but only one of the routes uses uplinks.
     #[error("the route to `{0}` has `uplinks` and other next hops at the same distance")]
     #[diagnostic(help("write them as one route, or give one a greater `distance`"))]
     NotAlone(Prefix),

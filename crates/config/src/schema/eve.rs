@@ -28,8 +28,9 @@ pub struct Eve {
     /// Maximum number of queued records per worker (alerts excluded), and maximum number of lines that wait to be
     /// written. Further lines are counted as lost.
     pub records: u32,
-    /// Maximum size of the file in bytes. Before the file exceeds this size, the file is renamed to `FILE.1`, an older
-    /// `FILE.1` to `FILE.2`, and so on. If omitted, the file grows until another program moves it and sends SIGHUP.
+    /// Maximum size of the file in bytes. Before the file exceeds this size, the file is renamed to `FILE.1`, an
+    /// existing `FILE.1` is renamed to `FILE.2`, and so on. If omitted, the file grows until another program moves the
+    /// file and sends SIGHUP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_bytes: Option<u64>,
     /// Number of old files that are kept.

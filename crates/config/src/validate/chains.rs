@@ -81,7 +81,7 @@ impl Check<'_> {
         if !written.contains_key(INPUT) {
             self.refuse_chain(place!["chains"], ChainProblem::NoInput);
         }
-        // Problems of groups are not reported again here, because they are reported at the definition of the groups.
+        // Problems of groups are reported at the definition of the groups, and therefore not reported again for chains.
         let told = self.found.len();
         let nothing = Filter::default();
         let groups = self.groups_of(self.scope.filter.unwrap_or(&nothing)).without_sets();
@@ -115,7 +115,7 @@ impl Check<'_> {
         self.report(at, problem.into());
     }
 
-    /// Check that a chain has a final action at its end and nowhere else, and that it does not bypass a filter.
+    /// Check that a chain has a final action only as its last step, and that the chain does not bypass a filter.
     fn ends(&mut self, name: &str, steps: &[ChainStep], is_stateful: bool) {
         let is_end = |step: &ChainStep| match step {
             ChainStep::Word(ChainWord::Sessions) => false,
@@ -274,7 +274,7 @@ impl Check<'_> {
         }
     }
 
-    /// A mirror step. Copies are sent on devices, but not to a link from which the router receives traffic.
+    /// A mirror step. Copies are sent only on devices, and not on a link on which the router receives traffic.
     fn mirror(&mut self, at: &[Step<'_>], name: &str, interfaces: &[Interface]) -> Option<StepAction> {
         let index = self.interface_index(at, name)?;
         let interface = interfaces.get(usize::from(index))?;

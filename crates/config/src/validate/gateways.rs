@@ -16,8 +16,8 @@ use crate::value::Prefix;
 /// Maximum number of gateways between a route and its link. The daemon has the same limit.
 const DEPTH: usize = 8;
 
-/// Interface on whose link an address is. The longest network that is connected, or that a route assigns to a link,
-/// determines this.
+/// Interface with the link of an address. The longest matching network determines the interface. Both connected
+/// networks and networks that a route assigns to a link are considered.
 pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAddr) -> Option<InterfaceIndex> {
     let router = scope.router;
     let attached = of_router(interfaces, router)
@@ -33,7 +33,7 @@ pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAd
     covering.max_by_key(|(net, _)| net.prefix_len()).map(|(_, index)| index)
 }
 
-/// Hosts that the router must resolve on a link because of a route.
+/// Hosts on a link that the router must resolve because of a route.
 #[derive(Clone, Copy)]
 pub(super) enum Asked {
     /// A gateway.
@@ -59,7 +59,7 @@ impl Check<'_> {
     }
 
     /// Whether the router can resolve IPv4 hosts on an interface. Resolution requires an IPv4 address on this interface
-    /// or on another one.
+    /// or on another interface of the router.
     pub(super) fn can_ask(
         &mut self,
         at: &[Step<'_>],
@@ -119,8 +119,8 @@ fn is_pair(interface: &Interface) -> bool {
     }
 }
 
-/// Whether routes resolve a gateway in the same way as in the daemon, which uses the longest usable route except
-/// default routes.
+/// Whether routes resolve a gateway. Like the daemon, the check uses the longest usable route other than a default
+/// route.
 fn leads(
     gateway: IpAddr,
     routes: &[(usize, Route)],

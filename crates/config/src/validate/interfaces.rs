@@ -16,8 +16,7 @@ use crate::value::{Device, DeviceKind, InterfaceAddress, Period, TagProtocol};
 /// Default MTU of Ethernet (RFC 894).
 const ETHERNET_MTU: u16 = 1_500;
 
-/// Maximum number of nested tunnels whose headers are taken into account. Packets do not pass more tunnels than this
-/// number.
+/// Maximum number of nested tunnels for which the default MTU accounts. Packets do not pass more nested tunnels.
 const MOST_TUNNELS: usize = 3;
 
 impl Check<'_> {
@@ -91,7 +90,7 @@ impl Check<'_> {
         self.mtu_over(written, MOST_TUNNELS)
     }
 
-    /// MTU of an interface, which may be a tunnel. `tunnels` is the number of tunnels above it.
+    /// MTU of an interface, which may be a tunnel. At most `tunnels` further nested tunnels are taken into account.
     fn mtu_over(&self, written: &schema::Interface, tunnels: usize) -> u16 {
         if let (None, Some(tunnel)) = (written.mtu, &written.tunnel) {
             let holder = self.holder(tunnel, tunnel.local).filter(|_| tunnels > 0);
@@ -198,7 +197,7 @@ impl Check<'_> {
         }
     }
 
-    /// An end of a virtual link. The other end must specify this end as its peer, and must be in another router.
+    /// An end of a virtual link. The other end must specify this end as its peer, and must belong to another router.
     fn virtual_link(&mut self, name: &str, written: &schema::Interface, peer: &str) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         for (key, is_there) in [
@@ -288,7 +287,7 @@ impl Check<'_> {
             let own = written.device.iter().map(|device| (device, None));
             let members = written.bond.iter().flat_map(|bond| bond.members.iter().enumerate());
             for (device, member) in own.chain(members.map(|(k, device)| (device, Some(k)))) {
-                // Any number of interfaces may have a null device.
+                // Several interfaces may have a null device.
                 if device.kind() == DeviceKind::Null {
                     continue;
                 }
@@ -404,7 +403,7 @@ fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
 }
 
-/// Interface on whose link an address is. The longest matching network determines the interface.
+/// Interface with the link of an address. The longest matching network determines the interface.
 pub(super) fn attached(interfaces: &[Interface], router: RouterIndex, address: IpAddr) -> Option<InterfaceIndex> {
     of_router(interfaces, router)
         .flat_map(|(index, interface)| interface.addresses.iter().map(move |own| (index, own.net())))

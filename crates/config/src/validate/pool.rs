@@ -73,8 +73,8 @@ impl Check<'_> {
         })
     }
 
-    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries. If a filtering behaviour is configured, it must
-    /// also be the effective one.
+    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries. A configured filtering behaviour must also be the
+    /// effective filtering behaviour.
     fn behaviour(&mut self, at: &[Step<'_>], written: &schema::Pool) -> [(Mapping, Filtering); 3] {
         let filtering = written.filtering.each();
         let mapping = written.mapping.each().map(Option::unwrap_or_default);
@@ -174,8 +174,8 @@ impl Check<'_> {
     }
 
     /// Check the division of ports among shards. A subscriber gets ports from its shard's part of its address, and from
-    /// the ports that shards share. If ports are preserved, each shard has whole addresses. If ports are computed,
-    /// shards do not matter.
+    /// the ports that shards share. If ports are preserved, each shard has whole addresses. Computed ports do not
+    /// depend on shards.
     fn divided(&mut self, at: &[Step<'_>], written: &schema::Pool, ports: PortRange) {
         let size = written.block.map_or(UNIT, |block| block.size);
         let whole = written.port_selection == PortSelection::Preserve || written.deterministic.is_some();
@@ -397,7 +397,7 @@ fn whole_blocks(size: u16, ports: PortRange) -> Option<PortRange> {
     (first < end).then(|| PortRange::new(first.max(1) as u16, (end - 1) as u16))?
 }
 
-/// The ports that remain of `free` after its first `count` ports, as a range from the first to the last.
+/// The ports of `free` without its first `count` ports, as a range from the lowest to the highest port.
 fn behind(free: &[PortRange], mut count: u32) -> Option<PortRange> {
     let last = free.last()?.last();
     for range in free {

@@ -262,8 +262,7 @@ impl Check<'_> {
         true
     }
 
-    /// Interface on whose link a neighbour is. If the neighbour specifies an interface, both interfaces must be the
-    /// same.
+    /// Interface with the link of a neighbour. If the neighbour specifies an interface, both interfaces must be equal.
     pub(super) fn on_link(
         &mut self,
         at: &[Step<'_>],
@@ -322,8 +321,8 @@ impl Check<'_> {
     }
 }
 
-/// Check a next hop in relation to the other next hops for the same network. Returns the problem of the next hop, if
-/// there is one.
+/// Check a next hop against the other next hops for the same network. Returns the problem of the next hop, if there is
+/// one.
 fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> Option<Problem> {
     let to = route.to;
     if beside.iter().any(|other| other.way == route.way) {

@@ -23,7 +23,7 @@ pub(super) struct Rules {
     pub destination: Vec<DestinationRule>,
     /// Conditions of the source rules.
     sources: HashSet<Part>,
-    /// Ports of the destination rules that have the same other conditions.
+    /// Ports of the destination rules, by the other conditions of the rules.
     ports: HashMap<Part, Vec<Option<PortRange>>>,
     /// Sets of hosts over which destination rules balance flows.
     pub host_sets: Vec<HostSet>,
@@ -85,7 +85,7 @@ impl Check<'_> {
         self.add_source(&[at, place!["from"]].concat(), part, SourceAction::Pool(pool), rules);
     }
 
-    /// Rules for a static mapping: one for connections from the hosts, and one for connections to them.
+    /// Rules for a static mapping: one for connections from the hosts, and one for connections to the hosts.
     fn static_rule(&mut self, k: usize, written: &schema::StaticRule, rules: &mut Rules) {
         let inside = self.network(place!["nat", "static", k, "inside"], written.inside);
         let outside = self.network(place!["nat", "static", k, "outside"], written.outside);
@@ -174,7 +174,7 @@ impl Check<'_> {
         net
     }
 
-    /// Output interface of a rule. `None` if the rule specifies none.
+    /// Output interface of a rule. `None` if the rule specifies no interface.
     fn leaves_by(&mut self, at: &[Step<'_>], out: Option<&String>) -> Option<InterfaceIndex> {
         out.and_then(|out| self.own_interface(at, out))
     }
@@ -200,8 +200,8 @@ impl Check<'_> {
         });
     }
 
-    /// Add a destination rule. If two rules have the same other conditions, their ports must be disjoint, or one must
-    /// contain the ports of the other.
+    /// Add a destination rule. If two rules differ only in their ports, the ports must be disjoint, or one rule must
+    /// contain all ports of the other.
     pub(super) fn add_destination(&mut self, at: &[Step<'_>], rule: DestinationRule, rules: &mut Rules) {
         let others = rules
             .ports

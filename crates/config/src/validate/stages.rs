@@ -9,7 +9,8 @@ use crate::value::{Period, Workers};
 /// Parts of packet processing. A pipeline can be divided between these parts.
 pub(crate) const PARTS: [&str; 4] = ["receive", "parse", "session", "transmit"];
 
-/// Nodes of the part `session`. For each, the state that two workers would write if the pipeline were divided there.
+/// Nodes of the part `session`. The second value is the state that two workers would write if the pipeline were divided
+/// at the node.
 const INSIDE: [(&str, &str); 10] = [
     ("virtual-reassembly", "the table of datagrams in fragments"),
     ("session-lookup", "the session's record"),
@@ -117,7 +118,7 @@ impl Check<'_> {
         (cores, [io.clone(), io, inspect, last])
     }
 
-    /// Check the assist settings. The settings apply also if the placement is planned.
+    /// Check the assist settings. The settings apply also if `sluice plan` chooses the placement.
     fn assist(&mut self) {
         let system = &self.document.system;
         let (ring, slice) = (system.ring, system.roles.time_slice);

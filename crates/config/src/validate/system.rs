@@ -43,7 +43,8 @@ impl Check<'_> {
                         },
                     );
                 }
-                // If there are other cores, the first core is reserved for the kernel and the control plane.
+                // If the machine has more cores than workers, the first core is reserved for the kernel and the control
+                // plane.
                 let spared = usize::from(count < present.len());
                 present.iter().copied().skip(spared).take(count).collect()
             }
@@ -82,7 +83,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check how workers wait, and the rings between them.
+    /// Check the idle settings of workers, and the rings between workers.
     fn waiting(&mut self) {
         let system = &self.document.system;
         let (ring, idle) = (system.ring, system.idle.clone());
@@ -262,7 +263,7 @@ impl Check<'_> {
         self.in_range(place!["system", "watchdog", "limit"], "a limit", limit, range);
     }
 
-    /// Timeouts with all defaults. Omitted values are those of `inherited`.
+    /// Timeouts with all defaults. Omitted timeouts have the values in `inherited`.
     pub(super) fn timeouts(
         &mut self,
         at: &[Step<'_>],

@@ -1,5 +1,4 @@
-//! Values of the configuration. Each has a separate type, which is parsed once and printed in the notation of the
-//! configuration.
+//! Values of the configuration. Each type of value is parsed once, and is printed in the notation of the configuration.
 
 mod address;
 mod bit_rate;
@@ -77,7 +76,7 @@ pub enum ValueError {
     /// The text is neither an address range nor a group.
     #[error("`{0}` is not an address, a range, a prefix or a group")]
     Addresses(String),
-    /// The two ends of a range are of different address families.
+    /// The two addresses of a range are of different address families.
     #[error("`{0}` mixes IPv4 and IPv6")]
     Families(String),
     /// The text is not a number or a range of numbers.
@@ -116,7 +115,7 @@ pub enum ValueError {
     /// The text is not a prefix of Ethernet addresses, or the prefix is too long.
     #[error("`{0}` is not one to three bytes of an Ethernet address")]
     MacPrefix(String),
-    /// The prefix is one of globally administered or group addresses.
+    /// The prefix is not a prefix of locally administered unicast addresses.
     #[error("`{0}` is not a prefix of locally administered unicast MAC addresses")]
     MacPrefixNotLocal(String),
     /// The text is not a port or a port range.

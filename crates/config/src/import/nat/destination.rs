@@ -63,7 +63,7 @@ impl DestinationRule {
         self.holds(other) && self.protocol.is_none_or(|own| other.protocol == Some(own)) && port
     }
 
-    /// Precedence. If two rules match, the one with the larger value applies.
+    /// Precedence. If two rules match, the rule with the larger value applies.
     fn rank(&self) -> (bool, bool, bool, bool, u16) {
         let fewest = self.port.map_or(0, |port| u16::MAX - port.count());
         (
@@ -194,8 +194,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// Removes the input interface from the packets, if it is known that their destination is the address of that
-    /// interface.
+    /// Removes the condition on the input interface, if the destination is known to be the address of this interface.
     fn at_own_address(&self, decision: &Decision, said: &mut Said) -> Result<Packets, String> {
         let packets = &decision.packets;
         if packets.get(Field::In).is_none() {
@@ -240,7 +239,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// Reserve the rule's ports in the pool, which would otherwise allocate them.
+    /// Reserve the rule's ports in the pool, so that the pool does not allocate them.
     fn reserve(&mut self, rule: &DestinationRule) {
         let Some(port) = rule.port else { return };
         for pool in self.nat.pools.values_mut() {

@@ -25,7 +25,7 @@ enum What {
 }
 
 impl Source {
-    /// Precedence. If two rules match, the one with the larger value applies.
+    /// Precedence. If two rules match, the rule with the larger value applies.
     fn rank(&self) -> (u8, bool, bool) {
         (self.from.prefix_len(), self.protocol.is_some(), self.out.is_some())
     }
@@ -134,8 +134,8 @@ impl Translation<'_> {
         self.sources.push(source);
     }
 
-    /// Outside network of a one-to-one mapping. `None` if no line before routing translates the addresses of this line
-    /// back.
+    /// Outside network of a one-to-one mapping. `None` if no prerouting line translates the outside addresses back to
+    /// the inside addresses.
     fn one_to_one(&mut self, decision: &Decision, (first, last): (u32, u32), with_ports: bool) -> Option<Ipv4Net> {
         let packets = &decision.packets;
         let sources = packets.get(Field::Source)?;
@@ -228,9 +228,9 @@ impl Translation<'_> {
         Ok((range.to_string(), pool))
     }
 
-    /// Convert a line that exempts destinations from translation. An exemption applies to all sources and interfaces,
-    /// so later lines must not translate other packets to these destinations, and earlier lines must not translate any
-    /// packets to them.
+    /// Convert a line that exempts destinations from translation. An exemption applies to all sources and interfaces.
+    /// Therefore earlier lines must not translate any packets to these destinations, and later lines must not translate
+    /// packets that the line does not match.
     fn exempt(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let (packets, line) = (&decision.packets, decision.line);
         let at = self
