@@ -53,7 +53,7 @@ impl EventKinds {
     }
 }
 
-/// A binding event. An IPv4 address is in the low 32 bits of the second word.
+/// A binding event. An address is two words; an IPv4 address is in the low 32 bits of the second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time of the event in nanoseconds.
@@ -66,7 +66,7 @@ pub struct Event {
     pub context: Context,
     /// Inside port of a mapping.
     pub inside_port: u16,
-    /// First and last outside port. For a mapping both are equal.
+    /// First and last outside port. For a mapping, first and last port are equal.
     pub ports: (u16, u16),
     /// Pool of the outside address.
     pub pool: PoolIndex,
@@ -105,7 +105,7 @@ impl Event {
     }
 }
 
-/// Queue of a shard's events, which its worker takes. If the queue is full, further events are lost and counted.
+/// Queue of a shard's events for its worker. If the queue is full, further events are dropped and counted.
 #[derive(Debug)]
 pub struct Outbox {
     wanted: EventKinds,
@@ -113,7 +113,7 @@ pub struct Outbox {
     lost: u64,
 }
 
-/// Maximum number of queued events. The maximum exceeds the number of events in one burst.
+/// Maximum number of queued events. The maximum exceeds the number of events that one burst of packets causes.
 const WAITING: usize = 512;
 
 impl Outbox {
@@ -127,7 +127,7 @@ impl Outbox {
         }
     }
 
-    /// Queues an event if its kind is recorded. Allocates no memory.
+    /// Queues an event if events of its kind are recorded. Allocates no memory.
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: EventKind, event: impl FnOnce() -> Event) {
         if self.wanted.has(kind) {
