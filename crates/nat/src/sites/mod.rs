@@ -1,8 +1,7 @@
-//! Subscriber sites: translation of their terminals' packets, and forwarding of answers.
+//! Subscriber sites: translation of packets from terminals, and forwarding of replies to terminals.
 //!
-//! The number of a site is part of the context of its inside keys, so that terminals of different sites may have the
-//! same address. Workers read [`Sites`] without locks, while one thread modifies individual entries with a
-//! [`SiteWriter`].
+//! The context of inside keys includes the site number, so terminals of different sites may have equal addresses.
+//! Workers read [`Sites`] without locks, while one thread modifies individual entries with a [`SiteWriter`].
 
 mod context;
 mod index;

@@ -1,5 +1,5 @@
-//! Neighbours on links, their resolution by ARP (RFC 826) and neighbour discovery (RFC 4861), and packets that wait for
-//! it.
+//! Neighbours on links: resolution by ARP (RFC 826) and neighbour discovery (RFC 4861), and packets parked during
+//! resolution.
 //!
 //! Every worker reads [`Neighbours`]. One worker owns the [`NeighbourWriter`], and only this worker modifies the table.
 
