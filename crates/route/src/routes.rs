@@ -204,8 +204,8 @@ pub struct RouteSet {
 }
 
 impl RouteSet {
-    /// Creates the routes to the interfaces' addresses and networks, and the configured routes. If no such route has
-    /// the prefix 169.254.0.0/16, adds a route that drops packets to IPv4 link-local addresses (RFC 3927, section 2.7).
+    /// Creates the routes to the interfaces' addresses and networks, and the configured routes. Adds a drop route for
+    /// 169.254.0.0/16, because IPv4 link-local packets must not be forwarded (RFC 3927, section 2.7).
     pub fn new(interfaces: &[Interface], configured: &[Route]) -> Result<Self, RouteError> {
         let mut set = Self::default();
         for interface in interfaces {

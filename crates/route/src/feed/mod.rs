@@ -137,7 +137,8 @@ impl Feed {
     }
 
     /// Whether routes may have changed without a message since the last call. The kernel removes routes silently when a
-    /// link is set down or an address is deleted (`fib_sync_down_dev`). The caller must then request another dump.
+    /// link is set down or an address is deleted (`fib_sync_down_dev`). If the result is true, the caller must request
+    /// another dump.
     pub fn take_resync_needed(&mut self) -> bool {
         std::mem::take(&mut self.is_disturbed)
     }
