@@ -46,7 +46,7 @@ pub struct Tuple4 {
 }
 
 impl PartialEq for Tuple4 {
-    /// Compares whole words instead of fields, which takes fewer loads and compares.
+    /// Compares whole words instead of fields, because one of the tuples was just loaded from memory.
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         bytemuck::cast::<Self, u128>(*self) == bytemuck::cast::<Self, u128>(*other)

@@ -1,5 +1,5 @@
-//! Append-only storage. One thread appends values while other threads read existing values. During the lifetime of an
-//! arena no value is moved, modified or removed.
+//! Append-only storage. One thread appends values while other threads read existing values. An arena never moves,
+//! modifies or removes a value.
 
 mod memory;
 
