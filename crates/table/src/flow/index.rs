@@ -293,7 +293,7 @@ impl<'m> Index<'m> {
         self.bucket_mut(home).leaves(tag);
     }
 
-    /// Moves one entry of a full bucket to the entry's other bucket, preferably a guest. Returns the free position.
+    /// Moves one entry of a full bucket to the entry's other bucket. Guests are moved first. Returns the free position.
     fn make_space(&mut self, bucket: u32) -> Option<usize> {
         for guests in [true, false] {
             for slot in 0..BUCKET_ENTRIES {

@@ -81,7 +81,7 @@ pub struct Filter {
 pub struct Regions<'f> {
     coarse: &'f [AtomicU32],
     fine: &'f [AtomicU64],
-    /// Number of the 32 leading address bits after the region bits.
+    /// Right shift that reduces the 32-bit region number of an address to the size of the bitmaps.
     shift: u32,
 }
 

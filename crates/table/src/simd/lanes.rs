@@ -9,8 +9,8 @@ pub trait Lanes: Copy {
     /// Bit set of the ranges that contain `value`. A range consists of its first number and the distance from its first
     /// to its last number.
     fn within32(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
-    /// Bit set of the pairs of 16-bit ranges that contain `value`. The first range of a pair applies to one half of the
-    /// bits, the second to the other half.
+    /// Bit set of the pairs of 16-bit ranges that contain `value`. One range of a pair applies to the low 16 bits of
+    /// `value`, and the other range to the high 16 bits.
     fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
     /// Bit set of the 8-bit ranges that contain `value`.
     fn within8(self, first: &[u8; 16], span: &[u8; 16], value: u8) -> u16;
