@@ -44,7 +44,7 @@ impl BufferMemory {
     };
 }
 
-/// Output arrays for buffers that a source delivers. All arrays have the same length.
+/// Output arrays for buffers that a source delivers. All arrays have equal length.
 #[derive(Debug)]
 pub struct IncomingBuffers<'a> {
     /// Buffer pointers.

@@ -61,7 +61,8 @@ pub(crate) fn refused(interface: &str) -> bool {
     card(interface).is_some_and(|folder| !SETTINGS.iter().all(|(name, _)| writable(folder.join(name))))
 }
 
-/// Directory of a card's interface in /sys. `None` if /sys shows another network namespace.
+/// Directory of a card's interface in /sys. `None` for an interface without a card, or if /sys shows another network
+/// namespace.
 fn card(interface: &str) -> Option<PathBuf> {
     let folder = folder(interface)?;
     folder.join("device").exists().then_some(folder)

@@ -229,7 +229,7 @@ impl GroupDevice {
 pub enum Mode {
     /// Through VFIO, with an IOMMU.
     Vfio,
-    /// Through VFIO, with an IOMMU whose address width is too small for virtual addresses.
+    /// Through VFIO, with an IOMMU that has too few address bits for virtual addresses.
     VfioNarrow,
     /// Through VFIO without an IOMMU, which leaves the card's memory accesses unchecked.
     VfioWithoutIommu,

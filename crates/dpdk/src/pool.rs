@@ -128,8 +128,8 @@ impl Pool {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let unique = CString::new(format!("pool{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let (mut raw, mut pieces) = (std::ptr::null_mut(), 0);
-        // SAFETY: the EAL is running (`_eal` proves it), the name is a C string, and both results are written only on
-        // success.
+        // SAFETY: the EAL is running (`_eal` proves it), the name is a C string, and the two results are written only
+        // on success.
         let made = unsafe {
             sys::sluice_pool_create(
                 unique.as_ptr(),

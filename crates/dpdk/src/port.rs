@@ -345,7 +345,7 @@ impl Port {
     /// Current state of the link. The link counts as up if the driver can't report it.
     pub fn link(&self) -> Link {
         let (mut up, mut megabits) = (0, 0);
-        // SAFETY: the call writes both results.
+        // SAFETY: the call writes `up` and `megabits`.
         let error = unsafe { sys::sluice_port_link(self.number, &mut up, &mut megabits) };
         // Query the kernel, because the AF_PACKET driver always reports that the link is up.
         let carrier = match (&self.plan.device, self.choice.driver) {

@@ -94,8 +94,7 @@ fn af_xdp_interface_that_was_deleted_and_made_again_is_attached_again() {
             for place in [0, 1] {
                 drop(opened.devices.detach(place));
             }
-            // Renew the ports, because the detached port has been closed. The burst buffers have not used the port
-            // since then.
+            // Both ports are detached and closed. Renew the ports before the burst buffers can use them.
             (0..2).for_each(|place| opened.hand.replace_device(place));
             command("ip link delete va");
             veth("va", "vb", 1500);

@@ -142,8 +142,8 @@ impl Decision {
         }
     }
 
-    /// Whether packets of this direction are outbound (RFC 4787, REQ-6): towards the host for which addresses are
-    /// translated. If the source is translated, the result is true for forward packets. If only a destination rule
+    /// Whether packets of this direction are outbound (RFC 4787, REQ-6): towards the host that receives translated
+    /// addresses. If the source is translated, the result is true for forward packets. If only a destination rule
     /// applies, the result is true for reverse packets.
     #[inline(always)]
     pub fn outbound(self, direction: Direction) -> bool {

@@ -4,7 +4,7 @@ use crate::ports::PortClass;
 use crate::{Address, PoolIndex};
 use sluice_wire::Context;
 
-/// Kind of a binding event. The names are those of RFC 8158.
+/// Kind of a binding event. The names are taken from RFC 8158.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventKind {
@@ -20,7 +20,7 @@ pub enum EventKind {
     BibCreate,
     /// A mapping was removed.
     BibDelete,
-    /// A subscriber needed a port, but none was free.
+    /// A subscriber needed a port, but no port was free.
     PortsExhausted,
     /// A subscriber exceeded a limit.
     QuotaExceeded,
@@ -70,7 +70,7 @@ pub struct Event {
     pub ports: (u16, u16),
     /// Pool of the outside address.
     pub pool: PoolIndex,
-    /// Port class; `None` for blocks, whose ports are used by all classes.
+    /// Port class; `None` for blocks, because all classes use the ports of a block.
     pub class: Option<PortClass>,
     /// Kind of event.
     pub kind: EventKind,
@@ -151,7 +151,7 @@ impl Outbox {
         core::mem::take(&mut self.lost)
     }
 
-    /// Whether no event is queued and none was lost.
+    /// Whether the queue is empty and no event was lost.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.lost == 0

@@ -131,7 +131,7 @@ pub fn translate_error4(
     Ok(())
 }
 
-/// Translates an IPv6 error. The parameters are those of [`translate_error4`].
+/// Translates an IPv6 error. See [`translate_error4`] for the parameters.
 pub fn translate_error6(
     frame: &mut [u8],
     layers: &Layers,

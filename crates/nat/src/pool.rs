@@ -67,7 +67,7 @@ pub struct Pool<A> {
     pub blocks: Option<Blocks>,
     /// Quarantine of released ports.
     pub hold: Quarantine,
-    /// Deterministic NAT: inside addresses whose outside address and ports are computed (RFC 7422).
+    /// Deterministic NAT: inside addresses with computed outside addresses and ports (RFC 7422).
     pub deterministic: Option<Deterministic<A>>,
     /// Limits of each subscriber.
     pub subscriber: SubscriberLimits,
@@ -271,7 +271,7 @@ impl<A: Address> ValidPool<A> {
         &self.reserved
     }
 
-    /// Whether the pool allocates the same ports as `other` with the same settings.
+    /// Whether the pool has the allocated ports and the allocation settings of `other`.
     pub(crate) fn lends_as(&self, other: &Self) -> bool {
         let timeless = |pool: &Self| Self {
             timeouts: Schedule::default(),
@@ -319,7 +319,7 @@ impl<A: Address> ValidPool<A> {
         self.queried.subscriber_limits
     }
 
-    /// Whether the pool itself has limits.
+    /// Whether the pool has limits for the whole pool.
     #[inline(always)]
     pub fn is_limited(&self) -> bool {
         self.queried.limits

@@ -17,7 +17,7 @@ use crate::{Decision, Tuple};
 pub enum Transport {
     /// TCP: ports, and checksum at offset 16.
     Tcp,
-    /// UDP: ports, and checksum at offset 6, where 0 means no checksum. UDP-Lite has its checksum at the same offset. A
+    /// UDP: ports, and checksum at offset 6, where 0 means no checksum. UDP-Lite also has its checksum at offset 6. A
     /// UDP-Lite checksum covers the ports for any coverage length. An update never results in 0, because a UDP-Lite
     /// checksum of 0 is invalid (RFC 3828, section 3.1).
     Udp,
@@ -41,7 +41,7 @@ impl Transport {
         }
     }
 
-    /// Fields to rewrite for a protocol. `later` is true for fragments other than the first.
+    /// Fields to rewrite for a protocol. `later` is true for later fragments.
     #[inline(always)]
     pub fn of(protocol: u8, later: bool) -> Self {
         match protocol {
@@ -217,9 +217,9 @@ fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delt
     true
 }
 
-/// Rewrites an IPv4 packet whose IP header begins at `l3` and whose transport header begins at `l4`, and subtracts
-/// `hops` from its TTL, which must be larger. Returns false if the frame ends before a rewritten field; the caller must
-/// then drop the packet. The function makes no other checks.
+/// Rewrites an IPv4 packet with its IP header at offset `l3` and its transport header at `l4`. Subtracts `hops` from
+/// the TTL, which must be larger. Returns false if the frame ends before a rewritten field; the caller must then drop
+/// the packet. The function makes no other checks.
 #[inline(always)]
 pub fn rewrite4(
     frame: &mut [u8],
@@ -238,7 +238,7 @@ pub fn rewrite4(
     transport_header(tail, transport, ports, rewrite.l4)
 }
 
-/// Rewrites an IPv6 packet. Parameters and result are those of [`rewrite4`].
+/// Rewrites an IPv6 packet. See [`rewrite4`] for parameters and result.
 #[inline(always)]
 pub fn rewrite6(
     frame: &mut [u8],

@@ -7,7 +7,7 @@ use sluice_table::toeplitz::{self, Key};
 
 use crate::Address;
 
-/// Number of consecutive ports of an address that always belong to the same shard.
+/// Number of consecutive ports of an address that always belong to one shard.
 pub const BLOCK: u32 = 64;
 
 /// Number of blocks of an address.

@@ -495,8 +495,7 @@ fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
         Pools::placed(&[Some(&first), None]).unwrap(),
         Pools::placed(&[None, Some(&second)]).unwrap(),
     );
-    // Case 1: the port of the mapping is already quarantined. Case 2: the session of the mapping ends later. TCP ports
-    // are never quarantined.
+    // Cases: a quarantined port; a session that ends later; and a TCP port, which is never quarantined.
     for (class, waits) in [(PortClass::Udp, true), (PortClass::Udp, false), (PortClass::Tcp, false)] {
         let room = room(64);
         let mut memory = memory(&before, Shards::ONE, &room);

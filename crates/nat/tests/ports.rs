@@ -65,8 +65,7 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
     let mut oracle = HashSet::new();
     let mut refused = 0;
     for step in 0..3_000_000usize {
-        // Phases with mostly allocations alternate with phases with mostly releases, so that the pools become full and
-        // then empty.
+        // Alternate between mostly allocations and mostly releases, so that pools become full and then empty.
         let lending = if step / 300_000 % 2 == 0 { 60 } else { 40 };
         if random.below(100) < lending {
             let (pool, class) = (random.below(2) as u16, PortClass::ALL[random.below(3)]);
@@ -214,8 +213,8 @@ fn hosts_in_a_row_are_dealt_addresses_evenly() {
     }
 }
 
-/// Consecutive hosts belong to consecutive shards. If all hosts of an address belonged to the same shard, the ports of
-/// other shards would stay unused.
+/// Consecutive hosts belong to consecutive shards. If all hosts of an address belonged to one shard, the ports of other
+/// shards would stay unused.
 #[test]
 fn hosts_of_an_address_are_in_different_shards() {
     for count in [16, 48, 64, 128] {
@@ -513,7 +512,7 @@ proptest! {
                     prop_assert_eq!(known, ports.release(pool, class, lease));
                 }
             }
-            // Sessions whose ports were lost end before the pools change again.
+            // Sessions that have lost their ports end before the pools change again.
             ports.migrate();
             oracle.retain(|&(pool, class, lease)| {
                 let stays = lender(&pools, shards, shard, lease).is_some();

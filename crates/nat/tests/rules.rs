@@ -110,8 +110,7 @@ fn quick_nat_figure_4_misses_the_host_and_hits_the_network_without_a_port() {
         rules.match_source(&packet, 6, 1).map(|decided| decided.rule)
     );
     assert_eq!(None, rules.match_destination(&packet, 6, 0));
-    // For equal prefixes, a rule with a port is preferred over a rule without a port. A rule for a single host is
-    // preferred over rules for shorter prefixes.
+    // A host rule is preferred over shorter prefixes, and for equal prefixes a rule with a port over one without.
     rules
         .add_source(&rule("192.168.88.0/24", Some(1234), 2), &pools())
         .unwrap();
@@ -184,8 +183,7 @@ fn destination_rules_any_order_decide_by_specificity() {
         assert_eq!(Some((3, 1091)), decide(8091, 6));
         assert_eq!(Some((5, 8081)), decide(8081, 6));
         assert_eq!(Some((4, 80)), decide(8080, 6));
-        // Among rules with the same port, a rule with a protocol is more specific. A port is more specific than a
-        // protocol.
+        // For equal ports, a rule with a protocol is more specific. A port is more specific than a protocol.
         assert_eq!(Some((5, 8085)), decide(8085, 6));
         assert_eq!(Some((6, 8085)), decide(8085, 17));
         assert_eq!(Some((6, 53)), decide(53, 6));

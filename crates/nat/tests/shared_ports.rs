@@ -54,7 +54,7 @@ fn home(pools: &Pools<u32>, shards: Shards, lease: Lease<u32>) -> Option<u32> {
     })
 }
 
-/// Allocates ports of a class to a shard until none is free.
+/// Allocates ports of a class to a shard until no port is free.
 fn fill(ports: &mut Ports<'_, u32>, class: PortClass, inside: u32) -> Vec<Lease<u32>> {
     let lend = |n: u32| ports.lease(0, class, &key(inside, 1024 + (n % 64_000) as u16)).ok();
     (0u32..).map_while(lend).collect()

@@ -194,7 +194,7 @@ fn data_behind_both_fins_revive_the_connection_and_what_is_sent_again_does_not()
         assert_eq!(TcpState::BothFin, ends.tracking.state());
         assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(direction, ACK, 3));
         assert_eq!(TcpState::Established, ends.tracking.state());
-        // The connection closes like any other.
+        // The connection closes like a new connection.
         ends.send(direction, FIN | ACK, 0);
         assert_eq!(
             TimeoutClass::TCP_TRANSITORY_CLOSE,

@@ -48,7 +48,7 @@ impl Routers {
 #[derive(Clone, Debug, Default)]
 struct FamilyChanges {
     regions: ChangedRegions,
-    /// Routers whose regions all count as changed.
+    /// Routers for which every region counts as changed.
     routers: Routers,
     /// Whether any route has changed.
     any: bool,

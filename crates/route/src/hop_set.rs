@@ -35,7 +35,7 @@ pub struct HopSet {
 /// Why a set of next hops is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HopSetError {
-    /// The set has no members, or too many.
+    /// The set has no members or too many members.
     #[error("{0} next hops: a route has 1 to {MAX_MEMBERS}")]
     Count(usize),
     /// A member has weight 0 and would never be used.

@@ -115,8 +115,8 @@ impl ControlPolicer {
         own.0[class as usize].take(now) && router.is_some_and(|router| router.0[class as usize].take(now))
     }
 
-    /// Whether another ICMP error may be sent to a destination (RFC 1812, section 4.3.2.8). The limit protects a victim
-    /// whose address is spoofed, and leaves capacity for ICMP errors to other destinations.
+    /// Whether another ICMP error may be sent to a destination (RFC 1812, section 4.3.2.8). The limit protects the
+    /// victim of a spoofed source address, and leaves capacity for ICMP errors to other destinations.
     #[inline]
     pub fn admits_error_to(&mut self, destination: Address, now: Time) -> bool {
         let number = destination.number();

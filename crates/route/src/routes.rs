@@ -29,8 +29,8 @@ impl Interface {
                 .any(|(own, length)| Prefix::new(*own, *length).contains(address))
     }
 
-    /// Whether a neighbour can have this address. The address must be a host address on the link, and neither an
-    /// address of the gateway nor a broadcast address of a network.
+    /// Whether a neighbour can have this address. The address must be a host address on the link. It must not be an
+    /// address of the gateway or a broadcast address of a network.
     pub fn has_neighbour(&self, address: Address) -> bool {
         let broadcast = self
             .addresses

@@ -74,7 +74,7 @@ pub struct Lookup<'t> {
 }
 
 impl Lookup<'_> {
-    /// Number of the router whose tables are searched.
+    /// Number of the router for the lookup.
     #[inline(always)]
     pub fn router(&self) -> RouterIndex {
         self.router

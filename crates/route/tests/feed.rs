@@ -76,8 +76,7 @@ struct Router {
 }
 
 impl Router {
-    /// Creates a router. The kernel's interfaces 3 and 4 are the router's interfaces 0 and 1. 10.0.0.0/24 is attached
-    /// to interface 0.
+    /// Creates a router with the kernel's interfaces 3 and 4 as interfaces 0 and 1, and 10.0.0.0/24 on interface 0.
     fn new(origin: Origin) -> Self {
         let links = Links::Numbered(BTreeMap::from([(3, 0), (4, 1)]));
         Self::with(origin, links)

@@ -258,7 +258,8 @@ fn every_route_of_an_object_that_changes_is_told_again_and_keeps_its_place() {
 #[test]
 fn ipv6_route_of_an_object_that_changes_is_no_second_one_and_a_replacement_by_it_is() {
     let mut kernel = Kernel::new();
-    // The object changes. The kernel reports its route as a replacement caused by the same request.
+    // The object changes. For the request that changed the object, the kernel reports the object's route as a
+    // replacement.
     kernel.told(&[
         object(1, "fe80::1"),
         blackhole(ADDED, V6),

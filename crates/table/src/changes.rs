@@ -36,7 +36,7 @@ fn place(region: u64) -> usize {
 }
 
 impl ChangedRegions {
-    /// Adds all regions whose numbers equal `region` except for the last `free` bits.
+    /// Adds all regions with numbers that equal `region` except for the last `free` bits.
     pub fn mark(&mut self, region: u64, free: u32) {
         self.any = true;
         if free >= BITS {

@@ -5,8 +5,8 @@
 //! Linearity also lets anyone with the key choose the queue of packets. The hash distributes packets to cores, but is
 //! never used for tables.
 //!
-//! The input equals a NIC's input: those of source address, destination address, source port and destination port that
-//! are selected, as in the packet. Bit 0 is the first bit of the first byte.
+//! The input equals a NIC's input: the selected fields among source address, destination address, source port and
+//! destination port, as in the packet. Bit 0 is the first bit of the first byte.
 
 mod draw;
 

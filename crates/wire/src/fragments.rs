@@ -7,7 +7,7 @@ use crate::packet::Packet;
 /// Maximum length of IPv4 options in bytes.
 const OPTIONS: usize = 40;
 
-/// Fragmentation of one IPv4 datagram, which may itself be a fragment.
+/// Fragmentation of one IPv4 datagram or fragment.
 #[derive(Clone, Debug)]
 pub struct Fragments<'f> {
     frame: &'f [u8],

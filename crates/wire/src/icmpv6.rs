@@ -117,8 +117,8 @@ pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
 }
 
 /// Writes an ICMPv6 message of `length` bytes, zeroed except for type and code, to `packet`. Returns the message and
-/// the sum of its pseudo-header. The caller completes the message and passes both to [`finish`]. `None`, without
-/// effect, if the buffer is too small.
+/// the sum of its pseudo-header. The caller completes the message, and passes message and sum to [`finish`]. `None`,
+/// without effect, if the buffer is too small.
 pub(crate) fn begin<'p>(
     packet: &'p mut Packet<'_>,
     link: Link,

@@ -67,7 +67,7 @@ impl Flags {
         self.0 & bits.0 != 0
     }
 
-    /// Union of both sets.
+    /// Union of two sets.
     #[inline(always)]
     #[must_use]
     pub const fn with(self, bits: Flags) -> Flags {

@@ -138,7 +138,7 @@ pub fn combine(outer: u8, inner: u8) -> Option<u8> {
     }
 }
 
-/// Type of service or traffic class of a datagram with the EtherType `kind`; 0 for other protocols than IP.
+/// Type of service or traffic class of a datagram with the EtherType `kind`; 0 for a datagram that is not IP.
 #[inline]
 pub fn service(kind: u16, datagram: &[u8]) -> u8 {
     match kind {

@@ -406,8 +406,8 @@ pub(crate) fn transport_checksum(
     layers: &Layers,
 ) -> Result<Validity, Fault> {
     let port_protocol = matches!(layers.protocol, protocol::TCP | protocol::UDP);
-    // A UDP checksum of 0 (none) is accepted for IPv6 as well, because tunnel packets may omit the checksum and must be
-    // forwarded (RFC 6936, section 5).
+    // A UDP checksum of 0 (no checksum) is also accepted for IPv6, because tunnel packets may omit the checksum and
+    // must be forwarded (RFC 6936, section 5).
     let none = || layers.protocol == protocol::UDP && udp::CHECKSUM.read(payload) == 0;
     match checksums {
         Checksums::Vouched => return Ok(Validity::Valid),

@@ -182,7 +182,7 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
 mod tests {
     use super::*;
 
-    /// A host with this many MiB of free hugepages, and as many in use.
+    /// A host with `hugepages` MiB of free hugepages and `hugepages` MiB of used hugepages.
     fn host(hugepages: usize) -> Host {
         let size = HugePages {
             bytes: 2 << 20,

@@ -168,7 +168,7 @@ impl Port {
         lost(&mut places)
             .filter_map(|place| {
                 let mut member = place.member.take()?;
-                // SAFETY: both numbers are those of open ports.
+                // SAFETY: both numbers belong to open ports.
                 unsafe { sys::sluice_bond_remove(self.number, member.number) };
                 member.detach = true;
                 Some(member)
@@ -212,7 +212,7 @@ impl Port {
     /// The bond rejects the member.
     pub fn join_member(&self, device: &Device, member: Member) -> Result<(), PortError> {
         let opening = self.opening();
-        // SAFETY: both numbers are those of open ports.
+        // SAFETY: both numbers belong to open ports.
         let error = unsafe { sys::sluice_bond_add(self.number, member.number) };
         if error != 0 {
             return Err(opening.refused("take a member", error));

@@ -56,7 +56,7 @@ impl PortPlan {
         self.interfaces().is_empty() && !matches!(self.device, Device::Tap { .. } | Device::Memif { .. })
     }
 
-    /// The device itself or, for a bond, its members.
+    /// The device of the port, or the members of a bond.
     fn devices(&self) -> &[Device] {
         match &self.device {
             Device::Bond { members } => members,

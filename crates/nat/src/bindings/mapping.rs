@@ -1,7 +1,7 @@
 //! Mappings from an inside address and port to an outside address and port (the BIB of RFC 6146).
 //!
 //! A mapping can be looked up by its inside or its outside address and port. A mapping counts its sessions and is
-//! removed with its last session. With address-dependent filtering, the same table also contains permissions. A
+//! removed with its last session. With address-dependent filtering, the mapping table also contains permissions. A
 //! permission allows one remote address to send to an outside port.
 
 use std::sync::Arc;

@@ -64,7 +64,7 @@ pub struct Allocation<A> {
     pub lease: Lease<A>,
     /// Resources that the session holds.
     pub resources: Resources,
-    /// Whether other sessions may use the same outside address and port. Sessions that share a port must have different
+    /// Whether other sessions may share the outside address and port. Sessions that share a port must have different
     /// remote endpoints. If the remote endpoints are equal, [`Bindings::another`] returns the next candidate.
     pub overlaps: bool,
 }

@@ -269,8 +269,8 @@ impl<A: Address> Bindings<'_, A> {
         true
     }
 
-    /// Frees at most `count` resources whose quarantine has expired. The queue is first-in, first-out: entries with a
-    /// long quarantine delay later entries with a short quarantine.
+    /// Frees at most `count` resources after their quarantine. The queue is first-in, first-out: entries with a long
+    /// quarantine delay later entries with a short quarantine.
     pub fn expire(&mut self, now: u64, count: usize) {
         for _ in 0..count {
             let Some(held) = self.quarantine.front().copied().filter(|held| held.due <= now) else {

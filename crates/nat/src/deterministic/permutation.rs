@@ -16,7 +16,8 @@ fn bases(count: u32) -> (u32, u32) {
     (count.div_ceil(low), low)
 }
 
-/// Value that a round adds to a digit: a keyed hash of the tweak, the round and the other digit.
+/// Value that a round adds to a digit: a keyed hash of the tweak, the round and the digit that the round does not
+/// change.
 #[inline(always)]
 fn added(key: Secret, tweak: u32, round: u32, digit: u32, base: u32) -> u32 {
     let tail = u64::from(tweak) << 24 | u64::from(round) << 16 | u64::from(digit);

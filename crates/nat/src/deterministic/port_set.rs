@@ -3,7 +3,7 @@
 use super::{Algorithm, Plan, permutation};
 use crate::Address;
 
-/// Outside ports of one inside address. The set is the same for TCP, UDP and ICMP queries.
+/// Outside ports of one inside address. One set applies to TCP, UDP and ICMP queries.
 #[derive(Clone, Copy, Debug)]
 pub struct PortSet<'a, A> {
     plan: &'a Plan<A>,

@@ -1,4 +1,4 @@
-//! Ascending ranges of addresses or port numbers whose elements are numbered consecutively.
+//! Ascending ranges of addresses or ports, with consecutive numbers for the elements of all ranges.
 
 use crate::Address;
 

@@ -157,7 +157,7 @@ impl<A: Address> Pools<A> {
     }
 
     /// Prepares the shared ports of all pools for `shards`. An address that `before` also contains keeps its shared
-    /// port set. Shards migrate to the new pools one after another, and two shards must never own the same block.
+    /// port set. Shards migrate to the new pools one after another, and a block must never have two owners.
     pub fn share(&mut self, before: Option<&Self>, shards: Shards) {
         let mut known = HashMap::new();
         if let Some(before) = before {

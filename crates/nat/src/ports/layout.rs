@@ -72,7 +72,7 @@ impl<A: Address> Layout<A> {
         }
     }
 
-    /// Whether both layouts allocate identically: every pool has the same addresses, ports and pairing.
+    /// Whether this layout and `other` allocate identically: every pool has equal addresses, ports and pairing.
     pub fn is_same(&self, other: &Self) -> bool {
         let pools = self.regions.iter().zip(other.regions.iter());
         Arc::ptr_eq(&self.regions, &other.regions)

@@ -52,7 +52,7 @@ fn host_index<A: Address>(secret: Secret, context: Context, prefix: A, length: u
     if count <= 1 {
         return 0;
     }
-    // All terminals of a site are assigned to the same outside address.
+    // All terminals of a site are assigned to one outside address.
     let number = match is_site(context) {
         true => 0,
         false => prefix.number() >> A::BITS.saturating_sub(length).min(A::BITS - 1),

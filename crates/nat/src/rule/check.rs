@@ -37,7 +37,7 @@ pub enum RuleError {
         /// Index of the pool.
         pool: PoolIndex,
     },
-    /// Two source rules match the same packets.
+    /// Two source rules have equal match conditions.
     #[error("source rules {rule} and {other} match the same packets")]
     SameSource {
         /// First rule.

@@ -16,7 +16,7 @@ use super::rules::{Number, Shared};
 use super::{DestinationAction, DestinationRule, FROM_HOST, Prefix, RuleId, SourceRule};
 use crate::{Address, Pools};
 
-/// Key of a group of destination rules whose ports must be compared with each other.
+/// Key of a group of destination rules. The ports of a group's rules must be compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Group<A> {
     context: Context,

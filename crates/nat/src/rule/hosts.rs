@@ -18,7 +18,7 @@ pub enum Balance {
     /// The hash of the flow: each flow is balanced individually.
     #[default]
     Random,
-    /// The hash of the source address: all flows of a client use the same host.
+    /// The hash of the source address: all flows of a client use one host.
     Source,
 }
 

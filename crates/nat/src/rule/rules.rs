@@ -33,7 +33,7 @@ pub struct RuleMatch<D> {
 pub(super) type Number<A> = <A as Stored>::Number;
 type Found<A> = Option<Match<<A as Stored>::Value>>;
 
-/// Rules of an address family. Clones share the same tables.
+/// Rules of an address family. Clones share the tables.
 #[derive(Debug)]
 pub struct Rules<A: Address> {
     source: QnsReader<Number<A>>,
@@ -157,7 +157,7 @@ impl<A: Address> Rules<A> {
         std::mem::take(&mut self.editor().changed)
     }
 
-    /// Number of rules of both kinds.
+    /// Number of source rules and destination rules.
     pub fn len(&self) -> usize {
         let editor = self.editor();
         let (sources, destinations) = (editor.sources.len(), editor.destinations.len());

@@ -8,7 +8,7 @@ mod index;
 mod table;
 mod writer;
 
-/// Atomics of the table. The model test compiles the same source with the atomics of the model checker.
+/// Atomics of the table. The model test compiles this module with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }

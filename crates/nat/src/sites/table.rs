@@ -49,7 +49,7 @@ pub(super) struct Line {
     pub key: AtomicU64,
     /// MAC address of the terminal.
     pub mac: AtomicU64,
-    /// Virtual MAC of the site; 0 if none.
+    /// Virtual MAC of the site; 0 without a virtual MAC.
     pub virtual_mac: AtomicU64,
     /// VLAN tags of the site in frame format, outermost tag first, padded with zeros.
     pub tags: AtomicU64,
@@ -74,7 +74,7 @@ impl Line {
 pub(super) struct Site {
     /// Public address and router, with the flag [`PUBLIC`].
     pub public: AtomicU64,
-    /// Virtual MAC of the site; 0 if none.
+    /// Virtual MAC of the site; 0 without a virtual MAC.
     pub mac: AtomicU64,
     /// Pool of the site, with the flag [`HAS_POOL`].
     pub pool: AtomicU32,
@@ -134,7 +134,7 @@ pub struct View {
     pub tag_count: u8,
     /// Interface through which the terminal can be reached.
     pub interface: u16,
-    /// Public address of the terminal's site; 0 if none.
+    /// Public address of the terminal's site; 0 without a public address.
     pub public: u32,
 }
 

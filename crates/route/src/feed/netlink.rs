@@ -328,7 +328,7 @@ impl NextHopMember {
             4 => self.interface = number(value)?,
             5 => self.gateway = Some(address(family, value)?),
             18 => self.gateway = Some(via(value)?),
-            // Attributes: MPLS label, encapsulation, encapsulation type. Encapsulation type 0 means none.
+            // Attributes: MPLS label, encapsulation, encapsulation type. Encapsulation type 0 means no encapsulation.
             19 | 22 => self.wraps = true,
             21 => self.wraps |= half(value).ok_or(Refused::Malformed)? != 0,
             _ => {}

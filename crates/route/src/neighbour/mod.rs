@@ -12,7 +12,7 @@ mod table;
 mod timing;
 mod writer;
 
-/// Atomics of the table. The model test compiles the same source with the atomics of the model checker.
+/// Atomics of the table. The model test compiles this module with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }

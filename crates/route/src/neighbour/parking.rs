@@ -15,7 +15,7 @@ struct Place<H> {
     handle: Option<H>,
     neighbour: NeighbourIndex,
     since: Time,
-    /// Next entry of the same neighbour, or next free entry.
+    /// Next entry in the list of a neighbour, or in the list of free entries.
     next: u32,
     /// Previous entry in the list of all entries in order of arrival.
     older: u32,

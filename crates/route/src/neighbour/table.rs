@@ -184,7 +184,7 @@ impl Neighbours {
         }
     }
 
-    /// The entries in both buckets of an address.
+    /// The entries in the two buckets of an address.
     pub(super) fn bucket_entries(
         &self,
         interface: InterfaceIndex,

@@ -368,8 +368,8 @@ impl NeighbourWriter {
         });
     }
 
-    /// Creates an entry in a free slot. If both buckets of its address are full, an unconfirmed entry in these buckets
-    /// is displaced.
+    /// Creates an entry in a free slot. If the two index buckets of the address are full, displaces an unconfirmed
+    /// entry in these buckets.
     fn create(
         &mut self,
         interface: InterfaceIndex,

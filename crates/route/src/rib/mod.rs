@@ -81,7 +81,7 @@ struct Floating {
     loops: u64,
 }
 
-/// State that both address families share.
+/// State that IPv4 and IPv6 share.
 #[derive(Debug)]
 struct Common {
     sets: Sets,

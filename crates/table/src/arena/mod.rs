@@ -3,7 +3,7 @@
 
 mod memory;
 
-/// Synchronisation primitives of the module. The model test compiles the same source with the primitives of the model
+/// Synchronisation primitives of the module. The model test compiles this module with the primitives of the model
 /// checker.
 mod sync {
     pub use std::sync::Mutex;

@@ -39,9 +39,9 @@ pub(super) struct Bucket {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Overflow {
-    /// Tags of entries that are stored in their alternative bucket; 0 means none.
+    /// Tags of entries that are stored in their alternative bucket; 0 means no entry.
     away: [u16; AWAY],
-    /// Number of displaced entries whose tags are not in `away`.
+    /// Number of displaced entries without a tag in `away`.
     more: u16,
     /// Bit set of the entries in this bucket that are guests from another bucket.
     guests: u8,

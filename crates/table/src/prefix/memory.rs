@@ -123,7 +123,7 @@ impl BlockAllocator {
         Some(position)
     }
 
-    /// Frees a block that [`BlockAllocator::allocate`] returned for the same number of words.
+    /// Frees a block. `words` must be the number of words that was passed to [`BlockAllocator::allocate`].
     pub fn release(&mut self, position: Position, words: u32) {
         self.add(position, words.div_ceil(UNIT));
     }

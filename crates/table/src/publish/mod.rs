@@ -7,7 +7,7 @@
 
 mod protocol;
 
-/// Synchronisation primitives of the protocol. The model test compiles the same source with the primitives of the model
+/// Synchronisation primitives of the protocol. The model test compiles this module with the primitives of the model
 /// checker.
 mod sync {
     pub use std::sync::Arc;

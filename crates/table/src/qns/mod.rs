@@ -26,7 +26,7 @@ mod reader;
 mod segments;
 mod table;
 
-/// Atomics of the module. The model test compiles the same sources with the atomics of the model checker.
+/// Atomics of the module. The model test compiles this module with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

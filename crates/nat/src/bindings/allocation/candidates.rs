@@ -55,8 +55,8 @@ pub(super) fn nth(bits: u64, from: u32, count: u32) -> Option<u32> {
 
 impl<A: Address> Bindings<'_, A> {
     /// The `attempt`-th candidate address and port for a session that may share its port. The caller requests the next
-    /// candidate if the session's replies would have the same key as another session's replies. `None` if the candidate
-    /// is not available. No candidates follow after [`TRIES`] attempts.
+    /// candidate if another session already has the reply key of this session. `None` if the candidate is not
+    /// available. No candidates follow after [`TRIES`] attempts.
     pub fn another<T: Tuple<Address = A>>(&self, request: &PortRequest<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
         let number = request
             .host

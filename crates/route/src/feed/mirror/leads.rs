@@ -24,8 +24,8 @@ pub enum KernelTarget {
 }
 
 impl KernelTarget {
-    /// Whether both targets contain the same next hops. The comparison ignores link state and `onlink`. It also ignores
-    /// the weight of a single next hop, because the kernel omits this weight for IPv6 routes.
+    /// Whether this target and `other` contain equal next hops. The comparison ignores link state and `onlink`. It also
+    /// ignores the weight of a single next hop, because the kernel omits this weight for IPv6 routes.
     pub fn is_same(&self, other: &Self) -> bool {
         let key = |leg: &NextHopMember, single: bool| NextHopMember {
             is_onlink: false,

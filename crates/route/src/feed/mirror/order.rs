@@ -4,9 +4,9 @@
 //! changes the first route, `append` inserts a route after the last route, and `prepend` inserts a route before the
 //! first route.
 //!
-//! IPv6 (`fib6_add_rt2node`): next hops that have a gateway and the same metric form one route with several next hops,
-//! even if they were added by different messages. Each next hop has a position in the list, and each message contains
-//! all next hops of the route. Next hops without a gateway form separate routes.
+//! IPv6 (`fib6_add_rt2node`): next hops with a gateway and equal metric form one route with several next hops, even if
+//! different messages added them. Each next hop has a position in the list, and each message contains all next hops of
+//! the route. Next hops without a gateway form separate routes.
 
 use super::leads::{KernelTarget, KernelTargets};
 use crate::feed::netlink::{APPEND, REPLACE};
