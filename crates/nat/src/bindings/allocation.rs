@@ -482,8 +482,8 @@ impl<A: Address> Bindings<'_, A> {
                 Ok(lease)
             }
             _ => {
-                // A block at the end of the pool's port range may have no usable port. The subscriber keeps such a
-                // block as an empty block.
+                // The subscriber keeps a block without usable ports, at the end of the pool's port range, as an empty
+                // block.
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
                     subscriber.empty += 1;
                 }
