@@ -482,8 +482,7 @@ impl<A: Address> Bindings<'_, A> {
                 Ok(lease)
             }
             _ => {
-                // The subscriber keeps a block without usable ports, at the end of the pool's port range, as an empty
-                // block.
+                // A block at the end of the port range may have no usable port. It is kept as an empty block.
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
                     subscriber.empty += 1;
                 }
