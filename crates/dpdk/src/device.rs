@@ -1,4 +1,4 @@
-//! Parses the names of devices in the notation that operators use.
+//! Parses device names in the notation of the configuration.
 //!
 //! | name | device |
 //! | --- | --- |
@@ -22,7 +22,7 @@ pub enum DeviceNameError {
     /// The device name is empty.
     #[error("a device needs a name: a kernel interface (eth1), a PCI address (0000:3b:00.0) or KIND:… ({KINDS})")]
     Empty,
-    /// The kind before the colon is unknown.
+    /// The kind of device before the colon is unknown.
     #[error("no kind of device is called `{0}`: there are {KINDS}, kernel interfaces and PCI addresses")]
     UnknownKind(String),
     /// The name is not valid for a kernel interface.
@@ -112,7 +112,7 @@ impl FromStr for PciAddress {
 /// End of a ring with a given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RingEnd {
-    /// A single end: frames that are sent on it are received on it.
+    /// The only end of a loop: sent frames are received on this end.
     Loop,
     /// First end of a pair of rings.
     A,
@@ -134,7 +134,7 @@ pub enum Device {
     Pcap {
         /// File from which frames are read.
         input: Option<String>,
-        /// File to which frames are written. With `None`, frames are discarded.
+        /// File to which frames are written. `None` discards frames.
         output: Option<String>,
     },
     /// A TAP interface that Sluice creates.

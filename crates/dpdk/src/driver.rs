@@ -1,4 +1,4 @@
-//! Chooses the driver for a device, with a reason, and determines the driver's limits. DPDK need not be running.
+//! Chooses the driver for a device and determines the limits of the driver, without a running DPDK.
 
 use std::fmt;
 use std::path::Path;
@@ -9,18 +9,17 @@ use crate::interface::{Interface, exists};
 use crate::moderation;
 use crate::pci::{CardFault, System, card_faults};
 
-/// Largest MTU that TAP supports. DPDK's driver sends no frame longer than 1,522 bytes, whatever the MTU of the
-/// interface is.
+/// Largest MTU that TAP supports. For any MTU of the interface, DPDK's driver sends no frame longer than 1,522 bytes.
 pub const TAP_MTU: u16 = 1508;
 
 /// Largest MTU that AF_XDP supports, because each of its buffers lies within a page of 4,096 bytes.
 pub const AF_XDP_MTU: u16 = 3400;
 
-/// Number of receive buffers per queue that the AF_XDP driver does not return when it is closed. In addition, the
-/// driver may keep [`AF_XDP_KEPT_TRANSMIT`] transmit buffers.
+/// Number of receive buffers per queue that the AF_XDP driver keeps after its close. The driver may also keep
+/// [`AF_XDP_KEPT_TRANSMIT`] transmit buffers.
 pub const AF_XDP_KEPT_RECEIVE: u32 = 2048;
 
-/// Maximum number of transmit buffers per queue that the AF_XDP driver does not return when it is closed.
+/// Maximum number of transmit buffers per queue that the AF_XDP driver keeps after its close.
 pub const AF_XDP_KEPT_TRANSMIT: u32 = 64;
 
 /// Driver that receives and sends a device's frames.
@@ -75,11 +74,12 @@ pub struct DriverChoice {
     pub driver: Driver,
     /// Number of queues to use.
     pub queues: u16,
-    /// Why this driver was chosen, or why it has fewer queues than requested. Empty if there is no alternative.
+    /// Why this driver was chosen, or why fewer queues are used than requested. Empty if the device has only one
+    /// driver.
     pub reason: String,
 }
 
-/// Properties of a kernel interface that determine the choice.
+/// Properties of a kernel interface that determine the choice of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct InterfaceFacts {
     /// Number of queue pairs.
@@ -160,15 +160,15 @@ fn choose_kernel(interface: InterfaceFacts, mtu: u16, queues: u16, wanted: Optio
     DriverChoice { driver, queues, reason }
 }
 
-/// A part of the configuration that a device can't support.
+/// A setting that a device can't support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverLimit {
-    /// Whether the port can't start because of the limit. If false, the port works, but with a limitation that the
-    /// operator should know.
+    /// Whether the limit prevents the start of the port. If false, the port works with a limitation, which is reported
+    /// to the operator.
     pub fatal: bool,
     /// Message for the operator, in the form "problem: remedy".
     pub text: String,
-    /// Fault of the card, if it is the cause of the limit.
+    /// Fault of the card that causes the limit, if any.
     pub card: Option<CardFault>,
 }
 
@@ -205,7 +205,7 @@ impl fmt::Display for DriverLimit {
     }
 }
 
-/// List the parts of this configuration that a device can't support. The check does not start DPDK or open devices.
+/// List the settings that a device can't support. The check does not start DPDK or open devices.
 pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Vec<DriverLimit> {
     let choice = choose(device, mtu, queues, wanted);
     let mut limits = Vec::new();

@@ -1,5 +1,5 @@
-//! DPDK's environment abstraction layer (EAL). The EAL is started once per process, with arguments that are derived
-//! from the configuration.
+//! DPDK's environment abstraction layer (EAL). The EAL is started once per process. Its arguments are derived from the
+//! configuration.
 
 mod arguments;
 mod diagnosis;
@@ -54,7 +54,7 @@ pub enum EalError {
     /// The installed library is too old.
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
-    /// DPDK failed for another reason. The end of DPDK's log is included.
+    /// DPDK returned another error. The end of DPDK's log is included.
     #[error("DPDK does not start ({reason}): {last_words}")]
     Refused {
         /// Text of DPDK's error code.
@@ -77,8 +77,8 @@ pub struct Eal {
 static EAL: OnceLock<Result<Eal, EalError>> = OnceLock::new();
 
 impl Eal {
-    /// Start the EAL, or return it if it is already running. If the first start failed, further calls also fail,
-    /// because DPDK can't be started twice.
+    /// Start the EAL, or return the running EAL. After a failed start, further calls also fail, because DPDK can't be
+    /// started twice.
     pub fn start(needs: &EalRequirements) -> Result<&'static Eal, EalError> {
         let eal = EAL.get_or_init(|| Self::initialise(needs));
         eal.as_ref().map_err(Clone::clone)
@@ -104,15 +104,15 @@ impl Eal {
             .into_iter()
             .map(|argument| CString::new(argument).unwrap_or_default())
             .collect();
-        // The EAL pins the thread that starts it, and child threads inherit this. The EAL is therefore started on a
-        // separate thread.
+        // Start the EAL on a separate thread, because the EAL pins its starting thread, and child threads inherit the
+        // affinity.
         let started = std::thread::Builder::new()
             .name("dpdk-start".into())
             .spawn(move || {
                 let mut pointers: Vec<*mut std::ffi::c_char> =
                     arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
-                // SAFETY: there are as many strings as `pointers` has elements, and the strings live during the call.
-                // The EAL copies the strings, and at most reorders the array. `OnceLock` ensures a single start.
+                // SAFETY: each element of `pointers` refers to a string, and the strings live during the call. The EAL
+                // copies the strings, and at most reorders the array. `OnceLock` ensures a single start.
                 unsafe { sys::sluice_eal_start(pointers.len() as i32, pointers.as_mut_ptr()) }
             })
             .map_err(|error| EalError::NoThread(error.to_string()))?
@@ -120,9 +120,9 @@ impl Eal {
             .unwrap_or(-libc::EFAULT);
         log::quiet_libraries();
         if started == 0 {
-            // The registers of legacy virtio with UIO are I/O ports. Only the thread that started the EAL may access
-            // them so far, and it has ended. If DPDK rejects the call, DPDK has not loaded the driver that needs the
-            // call. SAFETY: the call only changes a permission of this thread.
+            // The registers of legacy virtio with UIO are I/O ports. Only the thread that started the EAL had access to
+            // them, and that thread has ended. Ignore an error: DPDK then has not loaded the driver that needs I/O
+            // ports. SAFETY: the call only changes a permission of this thread.
             unsafe { sys::sluice_io_ports() };
         }
         match started {
@@ -134,7 +134,7 @@ impl Eal {
         }
     }
 
-    /// Kind of DPDK's memory, and the reason for it.
+    /// Kind of DPDK's memory, and reason for the choice.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }

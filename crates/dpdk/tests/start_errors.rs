@@ -1,4 +1,4 @@
-//! Checks that every error at the start states a remedy.
+//! Tests that every start error states a remedy.
 
 use crate::support::{self, on_each_memory, port, veth};
 use sluice_dpdk::{Devices, Eal, EalError, EalRequirements, Plan, PortPlan};

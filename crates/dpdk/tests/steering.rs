@@ -1,5 +1,5 @@
-//! Tests receive steering: settings that are read back equal those that were set. DPDK's null driver supports hash, key
-//! and table. Other drivers that work without a card have no hash that can be set.
+//! Tests of receive steering: the device's settings equal the requested settings. DPDK's null driver supports hash, key
+//! and table. Other drivers without a card have no configurable hash.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -161,7 +161,7 @@ fn ports_without_a_hash_leave_it_to_software() {
     on_each_memory("ports_without_a_hash_leave_it_to_software", |scenario| {
         veth("va", "vb", 1500);
         let none = "software distributes: this device has no hash that can be set";
-        // TAP offers hash functions, but neither accepts nor reports any.
+        // TAP claims support for hash functions, but neither accepts nor reports hash functions.
         let untold = "software distributes: this device does not tell what it hashes (Operation not supported)";
         for (device, expected) in [("ring:r", none), ("tap:t0", untold), ("va", none)] {
             let (devices, hands) = scenario.open_many(&plan(PortPlan {

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// Timer that a packet restarts for its session. The value is an index into [`Schedule`] and is stored in the session's
-/// record.
+/// Timer class that a packet selects for its session. The value is an index into [`Schedule`], and the session's record
+/// contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct TimeoutClass(pub u8);
@@ -66,7 +66,7 @@ pub struct Timeouts {
     pub icmp: u32,
     /// Any other protocol.
     pub other: u32,
-    /// Whether inbound packets refresh a session, too. Outbound packets always do (RFC 4787, REQ-6).
+    /// Whether inbound packets also refresh a session. Outbound packets always refresh a session (RFC 4787, REQ-6).
     pub inbound_refresh: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Drop reasons of routing. Each has a counter name and a help text.
+//! Drop reasons of routing. Each drop reason has a counter name and a help text.
 
 use sluice_wire::named;
 

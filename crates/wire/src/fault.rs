@@ -1,4 +1,4 @@
-//! Faults of packets. Each is declared once with its counter name and help text.
+//! Faults of packets. Each fault is declared once, with a counter name and a help text.
 
 use crate::named;
 

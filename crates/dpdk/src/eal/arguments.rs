@@ -10,8 +10,8 @@ use crate::pci::{HugePages, Mode, reserve};
 pub struct EalRequirements {
     /// Bytes of DPDK memory for pools, rings and drivers.
     pub bytes: usize,
-    /// Bytes that ports that are attached later may need. Without hugepages, this memory is reserved if available;
-    /// reserved memory costs nothing until it is used.
+    /// Bytes of DPDK memory for ports that are attached later. Without hugepages, this memory is reserved if available.
+    /// Reserved pages occupy no physical memory until their first use.
     pub spare_bytes: usize,
     /// Cores to which workers are pinned.
     pub cores: Vec<usize>,
@@ -42,7 +42,7 @@ impl std::fmt::Display for Memory {
     }
 }
 
-/// A PCI address that does not belong to any card.
+/// A PCI address of no card.
 const NO_CARD: &str = "ffff:ff:1f.7";
 
 /// Why hugepages are required.
@@ -50,11 +50,11 @@ const NO_CARD: &str = "ffff:ff:1f.7";
 pub enum HugepageReason {
     /// The configuration requires hugepages.
     Configured,
-    /// This card uses physical addresses with its current driver.
+    /// This card needs physical addresses with its current driver.
     Card(PciAddress, Mode),
 }
 
-/// Error: hugepages are required, but disabled or too few. The error text has the form "problem: remedy".
+/// Hugepages are required, but disabled or too few. The error text has the form "problem: remedy".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} and {}: {}",
@@ -150,8 +150,8 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
     match memory {
         Memory::Hugepages => {
             arguments.push("--in-memory".into());
-            // vhost shares memory by files. With one file per page, the limit on memory regions would be exceeded
-            // without an error message.
+            // vhost shares memory by files. One file per page would exceed the limit on memory regions, without an
+            // error message.
             arguments.push("--single-file-segments".into());
             let addresses = if host.physical.is_some() { "pa" } else { "va" };
             arguments.push(format!("--iova-mode={addresses}"));
@@ -172,8 +172,8 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
             ]);
         }
     }
-    // Cards are probed individually when their ports open, because otherwise a failing card would prevent DPDK from
-    // starting. With an empty allow list DPDK would probe every card.
+    // Probe no card at the start, because a failing card would prevent the start of DPDK. Each card is probed when its
+    // port is opened. An empty allow list would make DPDK probe every card.
     arguments.extend(["-a".into(), NO_CARD.into()]);
     Ok((memory, arguments))
 }
@@ -182,7 +182,7 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
 mod tests {
     use super::*;
 
-    /// A host with this many MiB of free hugepages, and as many in use.
+    /// A host with `hugepages` MiB of free hugepages and `hugepages` MiB of used hugepages.
     fn host(hugepages: usize) -> Host {
         let size = HugePages {
             bytes: 2 << 20,

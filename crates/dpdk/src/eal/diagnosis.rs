@@ -1,8 +1,8 @@
-//! Interprets DPDK's log if its error number does not explain a failure.
+//! Interprets DPDK's log after failures that the error number does not explain.
 
 use super::recent_lines;
 
-/// Number of recent log lines that are examined. A driver writes at most this many lines for one failure.
+/// Number of recent log lines to examine. For one failure, drivers write at most this number of lines.
 const MEANT: usize = 12;
 
 /// Messages in DPDK's log, each with its meaning and a remedy.
@@ -46,7 +46,7 @@ const MEANINGS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Meaning of the last line that contains a known message.
+/// Meaning of the last known message in the lines.
 fn meaning(lines: &[String]) -> Option<&'static str> {
     lines.iter().rev().find_map(|line| {
         let known = MEANINGS.iter().find(|(words, _)| line.contains(words));
@@ -54,7 +54,7 @@ fn meaning(lines: &[String]) -> Option<&'static str> {
     })
 }
 
-/// The last lines of DPDK's log. The meaning of the lines, if known, precedes them.
+/// The last lines of DPDK's log, after their meaning, if known.
 pub(crate) fn last_words(count: usize) -> String {
     let lines = recent_lines(MEANT);
     let words = lines[lines.len().saturating_sub(count)..].join("; ");

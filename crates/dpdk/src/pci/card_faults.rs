@@ -1,4 +1,4 @@
-//! Detects faults that will prevent a card from being opened.
+//! Detection of faults that prevent a card from being opened.
 
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -44,7 +44,7 @@ pub enum CardFault {
         /// Driver to which the card should be bound.
         to: &'static str,
     },
-    /// The card is bound to VFIO without an IOMMU, which the kernel does not allow.
+    /// The card is bound to VFIO without an IOMMU, but the kernel does not permit VFIO without an IOMMU.
     #[error(
         "{address} is bound to {VFIO} and not behind an IOMMU: turn on VT-d or AMD-Vi in the firmware and write intel_iommu=on or amd_iommu=on on the kernel's command line; or run sluice bind {address} --driver {UIO} as root"
     )]
@@ -88,7 +88,7 @@ pub enum CardFault {
     InUse {
         /// PCI address of the card.
         address: PciAddress,
-        /// The process, if `/proc` shows it.
+        /// The other process, if visible in `/proc`.
         process: Option<Process>,
     },
     /// This process lacks a permission to access the card.
@@ -125,7 +125,7 @@ fn by(process: &Option<Process>) -> String {
     named.unwrap_or("another process".into())
 }
 
-/// Faults that are known to prevent a card from being opened.
+/// All detected faults that prevent the card from being opened.
 pub fn card_faults(system: &System, address: PciAddress) -> Vec<CardFault> {
     let Some(card) = system.card(address) else {
         return vec![CardFault::Absent(address)];
@@ -153,8 +153,8 @@ pub fn card_faults(system: &System, address: PciAddress) -> Vec<CardFault> {
 fn uio(system: &System, card: &Card) -> Vec<CardFault> {
     let address = card.address;
     let path = card.file().unwrap_or_default();
-    // The UIO file is never opened for a check: when it is closed, uio_pci_generic disables bus mastering of the card,
-    // even if another process uses it.
+    // Never open the UIO file for a check: its close disables bus mastering of the card in uio_pci_generic, even while
+    // another process uses the card.
     let mut faults = Vec::new();
     if card
         .group
@@ -178,7 +178,8 @@ fn uio(system: &System, card: &Card) -> Vec<CardFault> {
     faults
 }
 
-/// Physical addresses are read from `/proc/self/pagemap`, which shows them only to a process with SYS_ADMIN.
+/// Fault for a card that needs physical addresses in a process without SYS_ADMIN. `/proc/self/pagemap` shows physical
+/// addresses only with SYS_ADMIN.
 fn unprivileged(system: &System, address: PciAddress) -> Option<CardFault> {
     const SYS_ADMIN: u32 = 21;
     let status = text(&system.path("proc/self/status")).unwrap_or_default();
@@ -215,7 +216,7 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
         let what = match (system.open)(&system.path(path.trim_start_matches('/'))) {
             Ok(()) => continue,
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-                // If this process has the file open, it has already opened the card.
+                // A file that is open in this process means that this process has opened the card.
                 match system.holder(path) {
                     Some(None) => {}
                     process => faults.push(CardFault::InUse {
@@ -237,8 +238,8 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
     faults
 }
 
-/// Whether VFIO can use an IOMMU. `/sys` lists the module if it is built in or loaded. A replacement for the module is
-/// detected by ioctl.
+/// Whether VFIO can use an IOMMU. `/sys` lists a built-in or loaded module. An ioctl detects a replacement of the
+/// module.
 fn has_type1(system: &System) -> bool {
     /// `VFIO_CHECK_EXTENSION` and `VFIO_TYPE1_IOMMU` of linux/vfio.h.
     const CHECK_EXTENSION: libc::c_ulong = 0x3b65;
@@ -252,13 +253,13 @@ fn has_type1(system: &System) -> bool {
     })
 }
 
-/// Whether this process may not read and write a file. False if the file does not exist.
+/// Whether this process lacks permission to read and write a file. False for a missing file.
 fn denied(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
         return false;
     };
-    // SAFETY: a C string that is read during the call.
+    // SAFETY: the argument is a C string that is read during the call.
     let refused =
         unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::R_OK | libc::W_OK, libc::AT_EACCESS) != 0 };
     refused && std::io::Error::last_os_error().kind() == ErrorKind::PermissionDenied

@@ -6,7 +6,7 @@ use super::*;
 
 const CARD: &str = "0000:00:02.0";
 
-/// A machine that has an IOMMU and all VFIO modules.
+/// A machine with an IOMMU and all VFIO modules.
 fn machine() -> Machine {
     let machine = Machine::default();
     machine.write("sys/module/vfio_iommu_type1/initstate", "live");
@@ -270,7 +270,7 @@ fn hugepages_of_every_size_and_node_are_counted() {
     assert_eq!(vec!["50 of 100 pages of 2 MiB", "1 of 2 pages of 1 GiB"], told);
     assert_eq!(vec![(0, 60), (1, 0)], sizes[0].nodes);
     assert_eq!((1 << 30) + (100 << 20), system(&machine).free_hugepage_bytes());
-    // Pages that are in use remain reserved, and the missing ones are added.
+    // Used pages stay reserved, and the missing pages are added.
     assert_eq!(
         Some("echo 150 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages".into()),
         reserve(&sizes, (1 << 30) + (200 << 20))

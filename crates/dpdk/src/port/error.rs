@@ -1,4 +1,4 @@
-//! Errors that occur when a port is opened, each with a remedy.
+//! Errors of opening a port, each with a remedy.
 
 use crate::device::PciAddress;
 use crate::driver::Driver;
@@ -17,7 +17,7 @@ pub enum PortError {
         /// Name of the interface.
         interface: String,
     },
-    /// An interface that should be created already exists.
+    /// The interface to create already exists.
     #[error("{port}: an interface {interface} exists already: choose another name, or ip link delete {interface}")]
     InterfaceExists {
         /// Name of the port.
@@ -25,7 +25,7 @@ pub enum PortError {
         /// Name of the interface.
         interface: String,
     },
-    /// A file or socket is missing, or it is in use.
+    /// A file or socket is missing or in use.
     #[error("{port}: {path} {what}")]
     Path {
         /// Name of the port.
@@ -43,7 +43,7 @@ pub enum PortError {
         /// Fault of the card.
         fault: CardFault,
     },
-    /// DPDK has no driver for the card, or its driver did not find the card.
+    /// DPDK has no driver for the card, or the driver did not find the card.
     #[error(
         "{port}: DPDK has no driver for {address} ({id}): install its plug-in (Debian: apt-get install dpdk, or one of apt-cache search librte-net), or name the kernel's interface"
     )]
@@ -113,7 +113,7 @@ pub enum PortError {
         /// Reason of the failure.
         source: SteeringError,
     },
-    /// The driver failed for another reason.
+    /// The driver returned another error.
     #[error("{port}: {device} by {driver} fails to {step} ({reason}): {last_words}")]
     Refused {
         /// Name of the port.

@@ -1,4 +1,4 @@
-//! Tests with a fake card, because no available driver supports these fields, keys and tables.
+//! Tests with a fake card, because no driver without a card supports these fields, keys and tables.
 
 mod fake;
 mod table;
@@ -359,7 +359,8 @@ fn configuration_that_fails_always_tells_its_first_error() {
     let error = configure(&wish(Steering::Source), &capabilities, fail, |error| {
         Some(error.to_string())
     });
-    // The attempts are: source with a key and without a key, five-tuple with a key and without a key, and no hash.
+    // The five attempts are: source with key, source without key, five-tuple with key, five-tuple without key, and no
+    // hash.
     assert_eq!(1, error.expect_err("it fails"));
     assert_eq!(5, tries);
 }

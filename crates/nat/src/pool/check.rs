@@ -71,7 +71,7 @@ pub enum PoolError {
     Deterministic {
         /// Index of the pool.
         pool: PoolIndex,
-        /// The fault of the plan.
+        /// Why the plan is invalid.
         error: DeterministicError,
     },
     /// Some settings contradict each other.
@@ -87,7 +87,7 @@ pub enum PoolError {
     Overlap {
         /// First pool.
         pool: PoolIndex,
-        /// Second pool. The second pool is equal to the first if the ranges belong to one pool.
+        /// Second pool. Equal to `pool` if both ranges belong to one pool.
         other: PoolIndex,
         /// First address that both ranges contain.
         address: IpAddr,
@@ -100,7 +100,7 @@ pub enum PoolError {
         /// Violated bound or duplicate.
         error: TimeoutError,
     },
-    /// There are more pools than possible indexes.
+    /// The number of pools exceeds the maximum number of indexes.
     #[error("{count} pools, at most 65536 are possible")]
     TooMany {
         /// Configured number of pools.
@@ -168,7 +168,7 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
     Ok(valid)
 }
 
-/// The sorted address ranges of a pool (first address, last address, index of the first address), and the number of its
+/// Sorted address ranges of a pool (first address, last address, index of the first address), and total number of
 /// addresses.
 #[expect(clippy::type_complexity, reason = "the ranges of a valid pool, and their length")]
 fn ranges<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<(Vec<(A, A, u32)>, u32), PoolError> {
@@ -253,8 +253,8 @@ fn protocols<A>(index: PoolIndex, pool: &Pool<A>) -> Result<[u64; 4], PoolError>
     Ok(protocols)
 }
 
-/// Maximum number of shards that can each own ports if the NIC's RSS hash distributes addresses and ports. If no other
-/// distribution would give ports to more shards, the result is larger than any number of shards.
+/// Maximum number of shards that can each own ports if the NIC's RSS hash distributes addresses and ports. The result
+/// is larger than any number of shards if no other distribution would give ports to more shards.
 fn units<A: Address>(pool: &ValidPool<A>) -> u32 {
     if pool.selection != PortSelection::Preserve {
         let ((first, last), size) = (pool.dealt().unwrap_or(pool.ports), pool.unit() * BLOCK);

@@ -19,7 +19,7 @@ pub enum RuleError {
         /// Length of the rule's prefix.
         length: u8,
     },
-    /// The prefix has bits that are not 0 beyond its length.
+    /// The address of the prefix has host bits that are not 0.
     #[error("rule {rule}: {address}/{length} has bits set behind its length")]
     HostBits {
         /// Number of the rule.
@@ -37,7 +37,7 @@ pub enum RuleError {
         /// Index of the pool.
         pool: PoolIndex,
     },
-    /// Two source rules match the same packets.
+    /// Two source rules have equal match conditions.
     #[error("source rules {rule} and {other} match the same packets")]
     SameSource {
         /// First rule.
@@ -89,7 +89,7 @@ pub enum RuleError {
         /// Index of the pool.
         pool: PoolIndex,
     },
-    /// The number of rules, or of ports in rules, exceeds the capacity of the tables.
+    /// The number of rules or of their ports exceeds the capacity of the tables.
     #[error(
         "rule {rule} is one too many: at most {} rules of either kind are possible, with {ENTRIES} ports that they name",
         RuleId::MAX
@@ -98,7 +98,7 @@ pub enum RuleError {
         /// Number of the rule.
         rule: RuleId,
     },
-    /// Too many rules have the same prefix and port with different protocols or interfaces.
+    /// Too many rules have one prefix and port, and differ only in protocol or interface.
     #[error("rule {rule}: too many rules of one prefix and port that differ in protocol and interface alone")]
     Crowded {
         /// Number of the rule.
@@ -169,8 +169,8 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
         .protocol
         .is_none_or(|number| PortClass::of(number, A::BITS).is_some());
     let (from, to) = (named.external.address, named.external.last());
-    // A rule with an inbound interface may match pool addresses, because the operator knows whether packets to them
-    // arrive through this interface.
+    // A rule with an inbound interface may match pool addresses. The operator is responsible for the packets to pool
+    // addresses that arrive through this interface.
     if shares
         && named.inbound.is_none()
         && named.context & FROM_HOST == 0

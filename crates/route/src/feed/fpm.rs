@@ -21,7 +21,7 @@ pub enum FrameError {
     Length(usize),
 }
 
-/// Received bytes of a connection that have not been consumed.
+/// Received but unconsumed bytes of a connection.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct FrameBuffer {
 }
 
 impl FrameBuffer {
-    /// Reserves space for received bytes after the bytes that have not been consumed.
+    /// Reserves space for received bytes after the unconsumed bytes.
     pub fn reserve(&mut self, bytes: usize) -> &mut Vec<u8> {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -50,7 +50,7 @@ impl FrameBuffer {
         Ok(self.length()?.is_some())
     }
 
-    /// Removes the next complete frame and returns its messages; `None` if the frame is incomplete.
+    /// Removes the next complete frame and returns the frame's messages. `None` if the frame is incomplete.
     ///
     /// # Errors
     /// The stream is invalid. The caller must close the connection.
@@ -63,7 +63,7 @@ impl FrameBuffer {
         Ok(self.bytes.get(begin..self.taken))
     }
 
-    /// Length of the next frame in bytes, if it is complete.
+    /// Length of the next frame in bytes; `None` if the frame is incomplete.
     fn length(&self) -> Result<Option<usize>, FrameError> {
         let rest = self.bytes.get(self.taken..).unwrap_or_default();
         let Some(&[version, kind, high, low]) = rest.first_chunk::<HEADER>() else {

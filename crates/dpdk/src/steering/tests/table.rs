@@ -1,4 +1,4 @@
-//! Tests tables of queues: setting and reading them, their truncation by the card, and changes.
+//! Tests of redirection tables: setting, reading, truncation by the card, and changes.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn table_that_does_not_fit_gives_each_queue_its_turn_and_is_named() {
     assert_eq!(Some(even(8, 128)), steered.table);
 }
 
-/// Each entry of the card's table is used for all shards whose numbers have the same low bits.
+/// Each entry of the card's table applies to all shards with equal low bits in their numbers.
 #[test]
 fn table_longer_than_the_cards_is_cut_and_what_then_comes_elsewhere_is_named() {
     let card = Fake::new();
