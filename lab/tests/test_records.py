@@ -189,8 +189,8 @@ def test_statistics_are_recorded_again_and_again(topology, gateway, reader):
 
 
 def test_records_that_were_written_are_counted(gateway, reader):
-    # The daemon continues to write records during this test. All records that were read by now were written and must be
-    # counted.
+    # The daemon continues to write records during this test. Each record that the test has read was written before, so
+    # it must be counted.
     seen = len(reader.records)
     assert seen > 0
     waiting.until(lambda: gateway.show("inspection")["records"] >= seen, "the count of records to reach what was read")

@@ -92,7 +92,7 @@ pub struct WorkerMbufs {
 unsafe impl Send for WorkerMbufs {}
 
 // SAFETY: DPDK delivers a buffer to only one caller. The shim repairs a buffer that could be shared (reference counts,
-// several segments, external memory), or marks it as faulty. The burst buffers free faulty buffers without reading
+// several segments, external memory), or marks it as faulty. `BurstBuffers` frees faulty buffers without reading
 // them. Buffer memory lies in pools, is mapped and initially zeroed, and `shared` keeps it alive longer than the burst
 // buffers.
 unsafe impl RawBuffers for WorkerMbufs {

@@ -103,7 +103,7 @@ fn what_is_shared_comes_back_when_sessions_end() {
     }
 }
 
-/// A gateway with four workers, sixteen shards and one outside address. The table has an entry for a mapping of each
+/// A gateway with four workers, sixteen shards and one outside address. The mapping table has one entry for each
 /// port.
 fn of_one_address(behaviour: Behaviour, change_pool: fn(&mut Pool<u32>), ports_together: u32) -> Rig {
     let mut rig = Rig::new(Plan {

@@ -346,8 +346,8 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
 
 #[test]
 fn pool_whose_ports_come_to_other_shards_ends_sessions_of_ports_that_shards_do_not_share() {
-    // First each address has fewer port blocks than shards. Then the pool changes to so many blocks that every second
-    // block is shared, and changes back.
+    // At first, each address has fewer port blocks than there are shards. Then the pool gets so many blocks that every
+    // second block is shared. Then the pool changes back.
     let (narrow, wide) = ([Some((0, 6, 1024, 127))], [Some((0, 6, 1024, 999))]);
     for (before, after) in [(&narrow, &wide), (&wide, &narrow)] {
         let mut rig = rig(2, before);

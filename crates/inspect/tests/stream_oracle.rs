@@ -74,9 +74,9 @@ fn event() -> impl Strategy<Value = Event> {
 enum Prefers {
     First,
     Last,
-    /// Keep the copy of the segment with the lower start (BSD).
+    /// Keep the bytes of the segment with the lower start (BSD).
     Lower,
-    /// Keep the copy of the segment with the higher start or, if the starts are equal, of the later segment (Linux).
+    /// Keep the bytes of the segment with the higher start. If the starts are equal, keep those of the later segment (Linux).
     Higher,
 }
 

@@ -72,7 +72,7 @@ pub fn subscriber(
     }
 }
 
-/// Sends packets that the control plane has made. Frames leave unchanged; packets of the gateway are routed.
+/// Sends packets that the control plane has made. Sends frames unchanged, and routes IP packets.
 #[inline(never)]
 pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, count: usize) {
     for slot in 0..count.min(batch.packets.len()) {

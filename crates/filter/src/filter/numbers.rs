@@ -7,7 +7,7 @@ use crate::cut_tree::AppendTable;
 /// Number of the first initial rule. A quarter of the number space is below this number. The initial rules use at most
 /// a further quarter, and all higher numbers are free.
 const START: RuleNumber = 1 << 30;
-/// Distance between the numbers of rules that are successively added before the first or after the last rule.
+/// Gap between the numbers of rules that are inserted one by one before the first rule or after the last rule.
 const END_STEP: RuleNumber = 1 << 8;
 /// Divisor of a gap. If rules are inserted next to each other, each uses 1/32 of the gap.
 const NEXT: RuleNumber = 32;

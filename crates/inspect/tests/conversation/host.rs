@@ -13,9 +13,9 @@ pub const URG: u8 = 0x20;
 pub enum Prefers {
     First,
     Last,
-    /// Keep the copy of the segment with the lower start (BSD).
+    /// Keep the bytes of the segment with the lower start (BSD).
     Lower,
-    /// Keep the copy of the segment with the higher start or, if the starts are equal, of the later segment (Linux).
+    /// Keep the bytes of the segment with the higher start. If the starts are equal, keep those of the later segment (Linux).
     Higher,
 }
 

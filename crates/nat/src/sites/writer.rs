@@ -42,8 +42,8 @@ pub struct OtherSite(pub u32);
 #[derive(Debug)]
 pub struct SiteWriter {
     table: Arc<Sites>,
-    /// Free lines. The line that has been free for the longest time is reused first. Late reuse lets sessions detect
-    /// that their line is empty.
+    /// Free lines. The line that has been free for the longest time is reused first, so that sessions
+    /// of a freed line detect that the line is empty.
     free: VecDeque<u32>,
     /// Number of the first terminal of each site.
     first: Vec<u32>,

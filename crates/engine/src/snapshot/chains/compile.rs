@@ -154,7 +154,7 @@ fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
         })
 }
 
-/// The reachable chains in topological order. A chain comes after the chains at which its packets continue.
+/// The reachable chains in topological order. A chain follows the chains to which it jumps.
 struct Order<'w> {
     named: HashMap<&'w str, &'w ChainText>,
     under_way: Vec<&'w str>,

@@ -102,7 +102,7 @@ impl ScanStreams {
     pub fn open(&mut self) -> Option<u32> {
         let stream = self.free.pop()?;
         self.used[stream as usize] = true;
-        // States without earlier use are allocated in ascending order, so that unused memory is never touched.
+        // Unused states are allocated in ascending order, so that the memory after the highest used state is never touched.
         if stream < self.initialised {
             self.reset(stream);
         } else {
