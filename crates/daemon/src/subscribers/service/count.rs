@@ -6,7 +6,7 @@ named! {
     /// Counted events.
     pub enum Count {
         FrameUnread "site-frame-unread" "A frame that is neither a complete DHCP datagram nor ARP.";
-        FrameSite "site-frame-unknown" "DHCP on an interface of sites, with tags or an address of no site.";
+        FrameSite "site-frame-unknown" "A DHCP message on an interface of sites. No site has the tags or the address of the message.";
         FrameOther "site-frame-other" "DHCP or ARP on an interface that expects neither.";
         ReplySource "site-reply-source" "A reply to the relay from an address that is not its server's.";
         FrameLost "site-frame-lost" "A frame that was not sent: the queue to the worker was full.";
