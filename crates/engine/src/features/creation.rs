@@ -16,6 +16,7 @@
 mod allocate;
 mod classify;
 mod decide;
+mod destination;
 mod filter;
 mod hairpin;
 mod insert;
@@ -45,8 +46,9 @@ use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingDecision;
 
 pub use decide::decide;
+pub use destination::choose_host;
 pub use insert::KeyHashes;
-pub use route::{choose_host, keeps_address, refused};
+pub use route::{keeps_address, refused};
 
 /// The decision for a new flow.
 #[derive(Clone, Copy)]
