@@ -9,8 +9,8 @@ use crate::packet::io::{BURST_SIZE, Packets};
 use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::packet::time::Now;
-use crate::snapshot::shares::Shares;
-use crate::snapshot::shares::SideState;
+
+use crate::snapshot::shares::{Shares, SideState};
 use crate::worker::capture::Tap;
 use crate::worker::watch::Watch;
 
