@@ -7,7 +7,6 @@ use sluice_nat::bindings::Capacity;
 use sluice_nat::rule::Changed;
 use sluice_route::neighbour::{Conflicts, NeighbourWriter, Neighbours, ParkedCounts, Timing};
 use sluice_route::{Fib, NextHopWriter, Ribs, RouteSet};
-use sluice_table::memory::Line;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Publisher;
 
@@ -18,8 +17,8 @@ use crate::packet::time::Now;
 use crate::placement::Part;
 use crate::session::family::{V4, V6};
 use crate::session::ip_id::IpIdCounters;
-use crate::snapshot::shard_memory::{ShardError, ShardMemory};
-use crate::snapshot::shared_capacity::{self, SharedCapacity};
+use crate::snapshot::shard_memory::ShardMemory;
+use crate::snapshot::shared_capacity;
 use crate::snapshot::{PortLayouts, Snapshot, StartParameters};
 
 mod changes;
@@ -186,27 +185,9 @@ impl ControlPlane {
         })
     }
 
-    /// Sizes of each shard's memory.
-    pub fn lines(&self) -> ShardMemory {
-        self.lines
-    }
-
     /// Address conflicts with other hosts.
     pub fn conflicts(&self) -> &Arc<Conflicts> {
         &self.conflicts
-    }
-
-    /// Number of memory lines that all shards share.
-    pub fn reserved(&self) -> usize {
-        self.reserved
-    }
-
-    /// Creates the shared capacity of the shards, in memory of [`ControlPlane::reserved`] lines, for [`Worker::share`].
-    ///
-    /// # Errors
-    /// The memory is too small.
-    pub fn reserves<'m>(&mut self, memory: &'m mut [Line]) -> Result<SharedCapacity<'m>, ControlPlaneError> {
-        Ok(SharedCapacity::new(&self.start, self.snapshot.current(), memory).map_err(ShardError::Table)?)
     }
 
     /// Frees memory that no worker uses any longer. Must be called periodically.

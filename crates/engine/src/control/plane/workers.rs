@@ -1,4 +1,4 @@
-//! Creates the workers.
+//! Creates the workers, and the memory layout that they need.
 
 use arrayvec::ArrayVec;
 use sluice_inspect::inspector::DetectionContext;
@@ -19,7 +19,8 @@ use crate::session::records::RecordQueue;
 use crate::session::rule_channel;
 use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingState;
-use crate::snapshot::shard_memory::ShardError;
+use crate::snapshot::shard_memory::{ShardError, ShardMemory};
+use crate::snapshot::shared_capacity::SharedCapacity;
 use crate::snapshot::{Snapshot, StartParameters};
 use crate::worker::request::{WorkerHandle, channel};
 use crate::worker::{Worker, WorkerParts};
@@ -27,6 +28,24 @@ use crate::worker::{Worker, WorkerParts};
 use super::{ControlPlane, ControlPlaneError};
 
 impl ControlPlane {
+    /// Sizes of each shard's memory.
+    pub fn lines(&self) -> ShardMemory {
+        self.lines
+    }
+
+    /// Number of memory lines that all shards share.
+    pub fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    /// Creates the shared capacity of the shards, in memory of [`ControlPlane::reserved`] lines, for [`Worker::share`].
+    ///
+    /// # Errors
+    /// The memory is too small.
+    pub fn reserves<'m>(&mut self, memory: &'m mut [Line]) -> Result<SharedCapacity<'m>, ControlPlaneError> {
+        Ok(SharedCapacity::new(&self.start, self.snapshot.current(), memory).map_err(ShardError::Table)?)
+    }
+
     /// Creates the worker `own`. `memory` returns [`ShardMemory::total`] lines for the shard with a given number, and is called
     /// for each shard of the worker. Must be called once for each worker.
     pub fn worker<'m>(
