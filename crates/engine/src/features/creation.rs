@@ -17,6 +17,7 @@
 mod allocate;
 mod classify;
 mod decide;
+mod destination;
 mod filter;
 mod hairpin;
 mod insert;
@@ -46,8 +47,9 @@ use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingDecision;
 
 pub use decide::decide;
+pub use destination::choose_host;
 pub use insert::KeyHashes;
-pub use route::{choose_host, keeps_address, refused};
+pub use route::{keeps_address, refused};
 
 /// The decision for a new flow.
 #[derive(Clone, Copy)]

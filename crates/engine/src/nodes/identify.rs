@@ -4,11 +4,11 @@
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;
 
+use crate::features::application_filter::{ApplicationCheck, follow_application};
 use crate::features::context::NodeContext;
 use crate::features::inspection::InspectState;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
-use crate::nodes::revalidate::{ApplicationCheck, follow_application};
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::BURST_BUFFERS;

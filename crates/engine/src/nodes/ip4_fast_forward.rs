@@ -12,13 +12,17 @@ use sluice_wire::{Packet, ethernet, ipv4};
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
-use crate::nodes::output::{Adjacency, AdjacencyCache, CACHE_SIZE};
+use crate::nodes::output::{AdjacencyCache, CACHE_SIZE};
 use crate::packet::batch::{Batch, BufferIndices, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
 use crate::packet::lists::Leave;
 use crate::packet::lists::{FastForwardList, Lists};
 use crate::session::family::V4;
+
+use rewrite::{give_tags, relabel, rewrite};
+
+mod rewrite;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -145,53 +149,7 @@ fn source_of(packet: &Packet<'_>, tags: u8) -> u32 {
     source.map_or(0, |source| u32::from_be_bytes(*source))
 }
 
-/// Decrements the TTL of a packet and writes the MAC addresses of an adjacency. If the packet needs further changes,
-/// returns `false` without an effect.
-#[inline(always)]
-fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
-    let bytes = packet.len();
-    let head: Option<&mut [u8; ethernet::LENGTH + ipv4::LENGTH]> = packet.bytes_mut().first_chunk_mut();
-    if let Some((link, network)) = head.and_then(|head| head.split_first_chunk_mut::<{ ethernet::LENGTH }>())
-        && let (Some(addresses), Some(network)) = (link.first_chunk_mut(), network.first_chunk_mut())
-        && way.is_direct_for(ipv4::TOTAL_LENGTH.read(network))
-    {
-        ipv4::decrement_header_ttl(network);
-        way.rewrite_link(addresses, bytes);
-        return true;
-    }
-    false
-}
-
-/// Forwards a packet that arrived with this number of tags. The adjacency may have tags. If the packet needs further
-/// changes, returns `false` without an effect.
-#[inline(always)]
-fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) -> bool {
-    let at = ethernet::LENGTH + 4 * usize::from(tags);
-    let network = packet.bytes().get(at..).and_then(|network| network.first_chunk());
-    if !network.is_some_and(|network: &[u8; ipv4::LENGTH]| way.is_open_for(ipv4::TOTAL_LENGTH.read(network)))
-        || !way.relabel(packet, tags)
-    {
-        return false;
-    }
-    let at = ethernet::LENGTH + 4 * usize::from(way.tags());
-    if let Some(network) = packet
-        .bytes_mut()
-        .get_mut(at..)
-        .and_then(|network| network.first_chunk_mut())
-    {
-        ipv4::decrement_header_ttl(network);
-    }
-    true
-}
-
-/// Forwards a packet that arrived without tags. The adjacency may have tags. If the packet needs further changes,
-/// returns `false` without an effect.
-#[inline(never)]
-fn give_tags(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
-    relabel(packet, way, 0)
-}
-
-/// Sends the packets of an adjacency through the port of the adjacency.
+/// Sends the packets of an adjacency, all through the same port.
 #[inline(always)]
 fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
     if let Some(list) = lists.to_send.get_mut(port as usize) {

@@ -1,25 +1,27 @@
 //! slow-path: passes packets without a session through the five steps of session creation ([`crate::features::creation`]).
 
-use sluice_nat::rule::{self, RuleMatch};
-use sluice_nat::sites::is_site;
-use sluice_nat::{RuleId, Rules, Target, TimeoutClass, Tuple};
-use sluice_wire::ipv4::protocol::TCP;
-use sluice_wire::layers::{Flags, Fragment};
-use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
+use sluice_wire::layers::Flags;
 
 use crate::features::context::NodeContext;
-use crate::features::creation::{self, CreationState, DestinationMatch, FlowDecision, NewFlows};
+use crate::features::creation::{self, CreationState, FlowDecision, NewFlows};
 use crate::features::session_end::end;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::{bridge, host};
 use crate::packet::batch::{Batch, BufferIndices, Meta, Origin, put};
 use crate::packet::counters::CycleStage;
-use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Reason;
-use crate::packet::task::UnsolicitedSyn;
 use crate::session::family::Family;
+
+use rule_hits::RuleHits;
+use unsolicited::unsolicited;
+
+mod rule_hits;
+mod unsolicited;
+
+pub(super) use rule_hits::count_host;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -166,39 +168,7 @@ fn end_reusable<F: Family>(meta: &Meta, key: &F::Key, ctx: &mut NodeContext<'_, 
     }
 }
 
-/// Parks an unsolicited SYN from outside before it is answered.
-fn unsolicited<F: Family>(
-    ctx: &NodeContext<'_, '_>,
-    slot: BufferIndex,
-    meta: &Meta,
-    key: &F::Key,
-    reason: Reason,
-) -> Option<UnsolicitedSyn> {
-    use sluice_nat::Reason::{Filtered, Unsolicited as Unexpected};
-    let waits = matches!(reason, Reason::Nat(Unexpected | Filtered))
-        && !is_site(F::tuple(key).context())
-        && ctx.snapshot.answers_syns
-        && ctx.start.unsolicited_syns > 0
-        && meta.origin == Origin::Received
-        && F::protocol(key) == TCP
-        && meta.layers.fragment == Fragment::Whole
-        && meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN;
-    let pools = &ctx.snapshot.nat::<F>().pools;
-    let pool = pools.owner(F::tuple(key).context(), F::tuple(key).destination());
-    let timeouts = pool
-        .and_then(|pool| pools.get(pool))
-        .map_or(&ctx.snapshot.timeouts, |pool| pool.timeouts());
-    let seconds = u64::from(timeouts.seconds(TimeoutClass::TCP_INCOMING_SYN));
-    waits.then(|| UnsolicitedSyn {
-        slot,
-        hash: F::hash_one(ctx.hasher, key),
-        due: ctx.now.nanoseconds + seconds * 1_000_000_000,
-        reason,
-    })
-}
-
-/// Whether a later fragment arrived in one burst with the first fragment of its datagram. Only the first fragment can
-/// create a session.
+/// Whether a later fragment arrived together with its first fragment. Only the first fragment can create a session.
 #[cold]
 fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool {
     let before = flows.keys.iter().zip(&flows.flows).take(place);
@@ -206,47 +176,4 @@ fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool 
     before
         .filter(|(_, flow)| matches!(flow.decision, FlowDecision::Session(_)))
         .any(|(other, _)| Some(other) == key)
-}
-
-/// Counts a flow for the inside host to which a rule distributed it.
-#[inline(always)]
-pub(super) fn count_host<F: Family>(
-    rules: &Rules<F::Address>,
-    destination: &DestinationMatch<F>,
-    target: Option<Target<F::Address>>,
-) {
-    if let Some(RuleMatch {
-        action: rule::Destination::Among(set, _),
-        ..
-    }) = destination
-        && let (Some(set), Some(target)) = (rules.set(*set), target)
-    {
-        set.count(target.address);
-    }
-}
-
-/// Consecutive flows that match one rule. The flows are counted together.
-#[derive(Default)]
-struct RuleHits {
-    rule: Option<RuleId>,
-    flows: u64,
-}
-
-impl RuleHits {
-    #[inline(always)]
-    fn note(&mut self, rule: Option<RuleId>, count: impl FnOnce(RuleId, u64)) {
-        if rule == self.rule {
-            self.flows += 1;
-        } else {
-            let before = std::mem::replace(self, Self { rule, flows: 1 });
-            before.flush(count);
-        }
-    }
-
-    #[inline(always)]
-    fn flush(self, count: impl FnOnce(RuleId, u64)) {
-        if let Some(rule) = self.rule {
-            count(rule, self.flows);
-        }
-    }
 }

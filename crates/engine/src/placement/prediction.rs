@@ -2,85 +2,16 @@
 
 use super::{Core, Costs, Load, Part, Placement, Topology};
 
-/// Factor of the cycles per packet on a core with two busy hyperthreads. Two hyperthreads together do 1.25 times the
-/// work of one. Workers poll, so even an idle sibling uses half of the core.
+mod path;
+mod worker_load;
+
+use path::{At, Way, evenly, to_queues};
+
+pub use worker_load::{Item, WorkerLoad};
+
+/// Factor of the cycles per packet on a core with two busy hyperthreads, which together do 1.25 times the work of one. Workers
+/// poll, so even an idle sibling uses its half of the core.
 pub const SIBLINGS: f64 = 1.6;
-
-/// Factor of the cycles for receiving and transmitting on a core of another memory node than the device.
-const REMOTE: f64 = 1.3;
-
-/// Cause of a worker's cycles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// A part of packet processing.
-    Part(Part),
-    /// Handing packets over to other workers.
-    HandOver,
-    /// Taking packets over from other workers.
-    TakeOver,
-    /// Receiving into buffers that other workers used last.
-    Return,
-}
-
-impl Item {
-    /// Name of the item in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Part(part) => part.name(),
-            Self::HandOver => "hand-over",
-            Self::TakeOver => "take-over",
-            Self::Return => "return of buffers",
-        }
-    }
-}
-
-/// Cycles of a worker per packet that is offered to the machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WorkerLoad {
-    /// Core of the worker.
-    pub core: Core,
-    /// Cycles by part, in the order of [`Part::ALL`].
-    pub parts: [f64; 4],
-    /// Cycles for handing packets over to other workers.
-    pub given: f64,
-    /// Cycles for taking packets over from other workers.
-    pub taken: f64,
-    /// Cycles for buffers that other workers used last.
-    pub returned: f64,
-    /// Factor that accounts for a busy sibling hyperthread.
-    pub slowdown: f64,
-}
-
-impl WorkerLoad {
-    fn none(core: Core) -> Self {
-        Self {
-            core,
-            parts: [0.0; 4],
-            given: 0.0,
-            taken: 0.0,
-            returned: 0.0,
-            slowdown: 1.0,
-        }
-    }
-
-    /// Total cycles of the worker, including the slowdown.
-    pub fn cycles(&self) -> f64 {
-        (self.parts.iter().sum::<f64>() + self.given + self.taken + self.returned) * self.slowdown
-    }
-
-    /// The item that needs the most cycles.
-    pub fn most(&self) -> Item {
-        let parts = Part::ALL.map(|part| (self.parts[part as usize], Item::Part(part)));
-        let others = [
-            (self.given, Item::HandOver),
-            (self.taken, Item::TakeOver),
-            (self.returned, Item::Return),
-        ];
-        let all = parts.into_iter().chain(others);
-        all.max_by(|one, other| one.0.total_cmp(&other.0))
-            .map_or(Item::Part(Part::Session), |(_, item)| item)
-    }
-}
 
 /// Predicted performance of a placement.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,86 +34,6 @@ impl Prediction {
     pub fn busy(&self, worker: &WorkerLoad, hz: f64, rate: f64) -> f64 {
         worker.cycles() * rate / hz.max(1.0)
     }
-}
-
-/// Adds up the cycles of workers along the path of packets.
-struct Way<'a> {
-    costs: &'a Costs,
-    topology: &'a Topology,
-    loads: Vec<WorkerLoad>,
-}
-
-/// Packets at a worker: core of the worker, and fraction of all packets.
-type At = (Core, f64);
-
-impl Way<'_> {
-    fn load(&mut self, core: Core) -> Option<&mut WorkerLoad> {
-        let place = self.loads.binary_search_by_key(&core, |load| load.core).ok()?;
-        self.loads.get_mut(place)
-    }
-
-    /// Adds the cycles of a part for workers with these fractions of the packets.
-    fn work(&mut self, part: Part, at: &[At]) {
-        for &(core, share) in at {
-            let mut cycles = self.costs.of(part) * share;
-            if matches!(part, Part::Receive | Part::Transmit) {
-                cycles *= 1.0 + (REMOTE - 1.0) * self.topology.remote(core);
-            }
-            if let Some(load) = self.load(core) {
-                load.parts[part as usize] += cycles;
-            }
-        }
-    }
-
-    /// Adds the cycles for handing a fraction of the packets from one worker to another worker, which continues with `part`.
-    fn give(&mut self, from: Core, to: Core, part: Part, share: f64) {
-        if from == to {
-            return;
-        }
-        let cost = self.costs.hand_overs[self.topology.distance(from, to) as usize];
-        let next = self.costs.next[part as usize];
-        if let Some(load) = self.load(from) {
-            load.given += (cost.out + next.out) * share;
-        }
-        if let Some(load) = self.load(to) {
-            load.taken += (cost.take + next.take) * share;
-        }
-    }
-
-    /// Adds the cycles for handing all packets to new workers. Each present worker hands packets to all new workers in proportion.
-    fn spread(&mut self, from: &[At], to: &[At], part: Part) {
-        for &(giver, given) in from {
-            for &(taker, taken) in to {
-                self.give(giver, taker, part, given * taken);
-            }
-        }
-    }
-
-    /// Adds the cycles for buffers that return from transmitting to receiving workers, for every pair of workers in proportion.
-    fn back(&mut self, received: &[At], sent: &[At]) {
-        for &(receiver, brought) in received {
-            for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {
-                let cost = self.costs.back[self.topology.distance(sender, receiver) as usize];
-                if let Some(load) = self.load(receiver) {
-                    load.returned += cost * brought * taken;
-                }
-            }
-        }
-    }
-}
-
-/// Equal fractions for some workers.
-fn evenly(cores: &[Core]) -> Vec<At> {
-    cores.iter().map(|&core| (core, 1.0 / cores.len() as f64)).collect()
-}
-
-/// Moves the fractions of workers without a queue to workers with a queue.
-fn to_queues(at: &[At], queues: usize) -> Vec<At> {
-    let mut queued: Vec<At> = at.iter().take(queues).map(|&(core, _)| (core, 0.0)).collect();
-    for (place, &(_, share)) in at.iter().enumerate() {
-        queued[place % queues].1 += share;
-    }
-    queued
 }
 
 /// Predicts the performance of a placement on a machine with a clock of `hz` cycles per second.

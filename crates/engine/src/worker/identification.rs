@@ -1,9 +1,9 @@
 //! Ends application identification for a shard that leaves its worker.
 
 use super::Worker;
+use crate::features::application_filter::{ApplicationCheck, follow_application};
 use crate::features::session_end::SessionTools;
 use crate::nodes::identify::set;
-use crate::nodes::revalidate::{ApplicationCheck, follow_application};
 use crate::packet::time::Now;
 use crate::session::application::Application;
 use crate::session::family::{V4, V6};

@@ -2,8 +2,10 @@
 
 use arrayvec::ArrayVec;
 use sluice_filter::{SessionMarking, TrafficClass};
+use sluice_nat::bindings::PortRequest;
 use sluice_nat::{PortClass, TimeoutClass, Tracking, Tuple, decision};
 use sluice_table::flow::{InsertError, RecordIndex};
+use sluice_table::hash::Hasher;
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 
@@ -20,6 +22,7 @@ use crate::session::application::Application;
 use crate::session::bound_interfaces::BoundInterfaces;
 use crate::session::family::{Family, Session, SessionParts};
 use crate::session::shard::Shard;
+use crate::snapshot::StartParameters;
 use crate::snapshot::forwarding::NeighbourReferences;
 use crate::snapshot::marks::of_class;
 
@@ -92,20 +95,9 @@ impl<F: Family> NewFlows<F> {
             let due = ctx.now.due(seconds);
             let (hasher, start) = (ctx.hasher, ctx.start);
             let Some(shard) = shard_of(ctx, meta) else { continue };
-            let mut inserted = insert::<F>(shard, session, (hash, reverse_hash), due);
-            if let (Err((_, CLASH)), Some(_), None) = (&inserted, translation.pool, &flow.request) {
-                let taken = sluice_nat::Reason::AddressTaken.into();
-                inserted = Err((Some(IcmpError::NoResources), taken));
-            }
-            if let (Err((_, CLASH)), None) = (&inserted, &flow.request) {
-                let place = (hash, hasher, due);
-                let fits = |answer: &F::Tuple| fits::<F>(start, meta, answer);
-                inserted = insert_with_other_source_port::<F>(shard, session, translation, fits, place);
-            }
-            if let (Err((_, CLASH)), true, Some(request)) = (&inserted, overlaps, &flow.request) {
-                inserted = insert_with_other_outside_port::<F>(shard, session, translation, request, hash, hasher, due);
-            }
-            match inserted {
+            let port = (translation, flow.request.as_ref(), overlaps);
+            let place = (hash, reverse_hash, due);
+            match insert_with_any_port::<F>(shard, session, port, place, meta, (start, hasher)) {
                 Ok(index) => {
                     created += 1;
                     if ctx.snapshot.marks.is_some() || ctx.snapshot.code_points.is_some() {
@@ -151,6 +143,33 @@ impl<F: Family> NewFlows<F> {
             }
         }
     }
+}
+
+/// Inserts a session. If its reverse key equals that of another session, other ports are tried, as far as the translation
+/// permits them. `overlaps`: another session may have the same outside port.
+#[inline(always)]
+fn insert_with_any_port<F: Family>(
+    shard: &mut Shard<'_>,
+    session: F::Session,
+    (translation, request, overlaps): (&FlowTranslation<F>, Option<&PortRequest<F::Address>>, bool),
+    (hash, reverse_hash, due): (u64, u64, u64),
+    meta: &Meta,
+    (start, hasher): (&StartParameters, &Hasher),
+) -> Result<RecordIndex, Refusal> {
+    let mut inserted = insert::<F>(shard, session, (hash, reverse_hash), due);
+    if let (Err((_, CLASH)), Some(_), None) = (&inserted, translation.pool, request) {
+        let taken = sluice_nat::Reason::AddressTaken.into();
+        inserted = Err((Some(IcmpError::NoResources), taken));
+    }
+    if let (Err((_, CLASH)), None) = (&inserted, request) {
+        let place = (hash, hasher, due);
+        let fits = |answer: &F::Tuple| fits::<F>(start, meta, answer);
+        inserted = insert_with_other_source_port::<F>(shard, session, translation, fits, place);
+    }
+    if let (Err((_, CLASH)), true, Some(request)) = (&inserted, overlaps, request) {
+        inserted = insert_with_other_outside_port::<F>(shard, session, translation, request, hash, hasher, due);
+    }
+    inserted
 }
 
 /// Releases the resources of a session that could not be created.
