@@ -264,7 +264,7 @@ impl Snapshot {
         self.tagged.is_bridged(port)
     }
 
-    /// Whether a redirect may be sent through an interface at the moment.
+    /// Whether the rate limit permits a redirect through an interface now.
     pub fn admits_redirect(&self, interface: u16, now: Now) -> bool {
         let bucket = self.redirects.get(usize::from(interface));
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
@@ -298,7 +298,7 @@ impl Snapshot {
         seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
     }
 
-    /// The current MTU of an interface. The MTU of a tunnel depends on the path MTU.
+    /// The current MTU of an interface. The MTU of a tunnel depends on its path MTU.
     #[inline]
     pub fn mtu(&self, number: u16, now: Now) -> u16 {
         let configured = self.interface(number).map_or(0, |interface| interface.mtu);

@@ -190,7 +190,7 @@ impl ControlPlane {
         &self.conflicts
     }
 
-    /// Frees memory that no worker uses any longer. Must be called periodically.
+    /// Frees memory that no worker uses any longer. The control thread must call this function periodically.
     pub fn collect(&mut self) {
         self.snapshot.collect();
         self.renewals.collect();

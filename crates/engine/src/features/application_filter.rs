@@ -25,7 +25,7 @@ pub enum ApplicationCheck {
     Again,
 }
 
-/// Applies the filter's result for the application of a session: from now on its packets are dropped, or no longer dropped.
+/// Applies the filter's result for the application of a session: later packets of the session are dropped, or no longer dropped.
 pub fn follow_application<F: Family>(
     shard: &mut Shard<'_>,
     index: RecordIndex,
@@ -51,7 +51,7 @@ pub fn follow_application<F: Family>(
     let now = match refuses {
         Some(with) => InspectState::Denied(with),
         None if !is_denied => return,
-        // Inspection has missed the packets that were dropped in the meantime. Inspection continues midstream.
+        // Inspection has missed the dropped packets, so inspection continues midstream.
         None if is_inspected(snapshot, &session, session.adjacency(Direction::Forward)) => InspectState::Enabled,
         None if class_of_session::<F>(snapshot, shard.number, index).is_some() => InspectState::Remarked,
         None => InspectState::Nothing,
@@ -75,7 +75,7 @@ pub(super) fn is_inspected<F: Family>(snapshot: &Snapshot, session: &impl Sessio
     inspection.is_some_and(|on| on.is_on(session.interface()) || on.is_on(there.interface() as u16))
 }
 
-/// Sets the mark and the class that rules determine for a session whose application is now known.
+/// Sets the mark and the class that rules determine for a session after its application is known.
 fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: SessionMarking) {
     if let Some(marks) = snapshot.marks.as_deref() {
         marks.set::<F>(shard.number, index, marking.mark);

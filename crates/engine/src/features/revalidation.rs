@@ -17,7 +17,7 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether no change since the session was decided affects it. The result `true` is exact; `false` may be a false negative.
+/// Whether a session is unaffected by all changes since it was decided. The result `true` is exact; `false` may be a false negative.
 #[inline(always)]
 pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -26,8 +26,8 @@ pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> b
         && !routes_may_concern::<F>(session, snapshot, generations)
 }
 
-/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. A session
-/// for which this is false must be decided again.
+/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. If
+/// the result is `false`, the session must be decided again.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -45,8 +45,8 @@ pub(crate) fn is_of_last_commit<F: Family>(session: &F::Session, snapshot: &Snap
     session.generation().wrapping_sub(snapshot.committed) as i32 >= 0
 }
 
-/// Whether the endpoints of the session determine the rules that match it. Hairpinned sessions match more than one rule, and
-/// bridged sessions are matched by their frames.
+/// Whether the rules that match a session depend only on the session's endpoints. Hairpinned sessions match more than
+/// one rule, and bridged sessions are matched by their frames.
 #[inline(always)]
 fn is_plain<F: Family>(session: &F::Session) -> bool {
     let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.adjacency(direction));
@@ -85,7 +85,7 @@ fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, gene
     snapshot.route_changes.since(generations).is_none_or(concern)
 }
 
-/// For each direction of a session: its adjacency, and the source and destination address of its route lookup, as the hosts see them.
+/// For each direction of a session: its adjacency, and the untranslated source and destination address of its route lookup.
 #[inline(always)]
 pub(crate) fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address; 2]); 2] {
     let (client, server) = (session.forward().source(), session.reverse().source());
@@ -101,7 +101,7 @@ pub(crate) fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot
     snapshot.lookup::<F>(snapshot.router_of(session.interface()), from)
 }
 
-/// Whether both adjacencies of a session match the routes or are terminals, and source validation still accepts its packets.
+/// Whether both adjacencies of a session match the routes or are terminals, and source validation accepts the session's packets.
 fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()

@@ -31,9 +31,9 @@ pub const NODE: Node = Node {
 /// Maximum number of packets that a router may save from unused parts of its share.
 const SAVED: u64 = 2 * BURST_SIZE as u64;
 
-/// Admits at most a given number of the packets received on `port`. Returns the refused ones as a bit mask of slots. While a
-/// trace or a capture runs, refused packets are dropped through the graph like other packets; otherwise only their buffers are
-/// freed.
+/// Admits at most a given number of the packets received on `port`. Returns the slots of the refused packets as a bit
+/// mask. While a trace or a capture runs, the graph drops refused packets like other packets; otherwise only their
+/// buffers are freed.
 #[inline(never)]
 pub fn admit(
     batch: &mut Batch<'_, '_>,
@@ -128,7 +128,7 @@ fn enforce_rates(
             kinds.refused[0][kind] += 1;
             kinds.bytes[kind] += bytes as u32;
             limited |= 1 << slot;
-            // The share does not apply to packets that the rate has already refused.
+            // The share does not apply to packets that the rate limit has already refused.
             kind_of[slot] = NOBODY;
         }
     }

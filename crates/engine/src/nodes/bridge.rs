@@ -48,7 +48,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Forwards frames, without inspection, between two interfaces with different tags: pops the tags of one and pushes those of the other.
+/// Forwards frames without inspection between two interfaces with different tags: pops the old tags, and pushes the new tags.
 #[inline(never)]
 pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     for slot in std::mem::take(&mut lists.bridge) {
@@ -86,7 +86,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
     }
 }
 
-/// Processes a packet again that was parked.
+/// Processes a parked packet again.
 pub fn again(
     slot: BufferIndex,
     bridge: Bridge,
@@ -104,8 +104,8 @@ fn inspects(snapshot: &Snapshot, number: u16, bridge: Bridge) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(number) || inspection.is_on(bridge.peer))
 }
 
-/// Passes packets of flows that are inspected, or whose application is being identified, to session lookup. Packets of other
-/// flows are forwarded to the peer interface.
+/// Passes packets of inspected flows, and of flows that are being identified, to session lookup. Packets of other flows
+/// are forwarded to the peer interface.
 fn onward(
     slot: BufferIndex,
     bridge: Bridge,

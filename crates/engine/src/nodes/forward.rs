@@ -96,7 +96,7 @@ pub fn forward<F: Family>(
     adjacencies.flush(&exit);
 }
 
-/// Clamps the MSS option of SYN segments, independent of their next node.
+/// Clamps the MSS option of SYN segments before their next node is selected.
 #[cold]
 fn limit_segments<F: Family>(
     batch: &mut Batch<'_, '_>,

@@ -37,7 +37,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Whether plain IPv4 packets of an interface need only a route.
+/// Whether plain IPv4 packets of an interface need only a route lookup.
 #[inline(always)]
 pub fn is_sufficient(ctx: &NodeContext<'_, '_>, interface: u16) -> bool {
     let link = ctx.snapshot.links.get(usize::from(interface));
@@ -149,7 +149,7 @@ fn source_of(packet: &Packet<'_>, tags: u8) -> u32 {
     source.map_or(0, |source| u32::from_be_bytes(*source))
 }
 
-/// Sends the packets of an adjacency, all through the same port.
+/// Sends the packets of an adjacency through the port of the adjacency.
 #[inline(always)]
 fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
     if let Some(list) = lists.to_send.get_mut(port as usize) {

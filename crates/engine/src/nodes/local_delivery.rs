@@ -115,7 +115,7 @@ fn refuse(slot: BufferIndex, meta: &Meta, owner: &mut OwnerState, lists: &mut Li
         (layers.class, layers.protocol),
         (Class::Ipv4, protocol::ICMP) | (Class::Ipv6, protocol::ICMPV6)
     ) {
-        // An ICMP message of an unknown type is dropped silently (RFC 1122, 3.2.2; RFC 4443, 2.4).
+        // Drop an ICMP message of an unknown type silently (RFC 1122, 3.2.2; RFC 4443, 2.4).
         lists.drop_packet(slot, Own::NoLocalService);
     } else {
         lists.icmp_error(slot, IcmpError::PortUnreachable, Own::NoLocalService);
@@ -152,7 +152,7 @@ fn answer_echo(
         counters.made.add(1);
     }
     if of_site {
-        // The answer is sent to the MAC from which the packet came, because sites have no routes.
+        // The answer is sent to the source MAC of the packet, because sites have no routes.
         let frame = batch.packets[slot as usize].bytes();
         let mac = frame.get(6..12).and_then(|mac| mac.try_into().ok()).unwrap_or_default();
         return subscriber::answer(slot, mac, None, batch, lists, ctx);

@@ -158,7 +158,8 @@ fn transmit(
     }
 }
 
-/// Whether a message answers a pending request of the gateway. If answers are forged, the first one completes the request.
+/// Whether a message answers a pending request of the gateway. With forged answers, the first answer completes the
+/// request.
 fn is_awaited(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
     let sender = match meta.layers.class {
         Class::Arp => arp::Arp::new(meta.layers.datagram(frame))
@@ -174,7 +175,8 @@ fn is_awaited(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
         .is_some_and(|index| matches!(forwarding.neighbours.state(index), State::Incomplete | State::Probe))
 }
 
-/// Whether the gateway answers as a proxy for an address. The condition is that every next hop of the address's route is on another interface.
+/// Whether the gateway answers as a proxy for an address. It does so if every next hop of the route to the address is
+/// on another interface.
 fn answers_as_proxy<F: Family>(interface: &Interface, forwarding: &ForwardingState, address: F::Address) -> bool {
     if !interface.neighbours.proxy[usize::from(F::IS_V6)] || !F::address(address).is_host() {
         return false;

@@ -44,7 +44,7 @@ pub enum OutputResult {
     Drop(Own),
 }
 
-/// Writes the link header of a packet and puts the packet on the list of the port or of another worker.
+/// Writes the link header of a packet. Puts the packet on the list of its port, or of the worker that has a queue of the port.
 #[inline(always)]
 pub fn send(
     way: &mut Adjacency,

@@ -9,8 +9,8 @@ use path::{At, Way, evenly, to_queues};
 
 pub use worker_load::{Item, WorkerLoad};
 
-/// Factor of the cycles per packet on a core with two busy hyperthreads, which together do 1.25 times the work of one. Workers
-/// poll, so even an idle sibling uses its half of the core.
+/// Factor of the cycles per packet on a core with two busy hyperthreads. Two hyperthreads together do 1.25 times the
+/// work of one. Workers poll, so even an idle sibling uses half of the core.
 pub const SIBLINGS: f64 = 1.6;
 
 /// Predicted performance of a placement.

@@ -9,7 +9,7 @@ use crate::snapshot::marks::Marks;
 use super::{Snapshot, StartParameters};
 
 impl Snapshot {
-    /// Keeps the marks and code points of the previous snapshot, and allocates tables if rules now set any.
+    /// Keeps the marks and DSCPs of the previous snapshot, and allocates tables if rules now set marks or DSCPs.
     pub(crate) fn keep_marks(&mut self, before: [Option<Arc<Marks>>; 2], start: &StartParameters) {
         let filter = self.filter.as_ref();
         let sets = filter.map_or([false; 2], |filter| [filter.marks, filter.code_points]);
@@ -21,28 +21,28 @@ impl Snapshot {
         (self.marks, self.code_points) = (kept(0), kept(1));
     }
 
-    /// Keeps the flows to and from the gateway of the previous snapshot, and allocates tables if input filter rules exist.
+    /// Keeps the previous snapshot's flows to and from the gateway, and allocates tables if input filter rules exist.
     pub(crate) fn keep_local_flows(&mut self, before: Option<Arc<GatewayFlows>>) {
         let filter = self.filter.as_ref();
         let is_asked = filter.is_some_and(|filter| filter.gateway.is_some());
         self.local_flows = before.or_else(|| is_asked.then(Arc::default));
     }
 
-    /// Prepares the ports of pools that shards share. Addresses that pools of the snapshot `before` contain keep the owners of their ports.
+    /// Prepares the ports of pools that shards share. If the snapshot `before` contains an address, its ports keep their owners.
     pub(crate) fn share_ports(&mut self, before: Option<&Self>, start: &StartParameters) {
         let shards = start.steering.shards();
         self.nat4.pools.share(before.map(|before| &before.nat4.pools), shards);
         self.nat6.pools.share(before.map(|before| &before.nat6.pools), shards);
     }
 
-    /// Keeps the state of rate limits for routers and interfaces of the previous snapshot.
+    /// Keeps the rate limit states of the previous snapshot for routers and interfaces.
     pub fn adopt_shares(&mut self, before: &Self) {
         if let (Some(own), Some(old)) = (&mut self.shares, &before.shares) {
             Arc::make_mut(own).adopt(old);
         }
     }
 
-    /// Keeps the counters and policers of the previous snapshot's chains that are unchanged. All routers share named policers.
+    /// Keeps the counters and policers of unchanged chains of the previous snapshot. All routers share named policers.
     pub fn adopt_chains(&mut self, before: &Self) {
         let mut named = NamedPolicers::default();
         for chains in before.chains.iter().flatten() {
@@ -61,7 +61,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the previous snapshot's hosts that are unchanged. The counters of hosts are always kept.
+    /// Keeps the previous snapshot's hosts if their settings are unchanged. The counters of hosts are always kept.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);

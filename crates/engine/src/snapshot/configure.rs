@@ -17,14 +17,14 @@ use crate::snapshot::translation_targets::TranslationTargets;
 use super::{Interface, Link, REDIRECTS, SiteClassifier, Snapshot};
 
 impl Snapshot {
-    /// Derives the networks of inside hosts. Because there may be very many rules, it is called only if rules or interfaces have
-    /// changed.
+    /// Derives the networks of inside hosts. There may be very many rules, so this is called only if rules or
+    /// interfaces have changed.
     pub(crate) fn know_inside(&mut self) {
         self.nat4.find_inside_hosts(&self.interfaces);
         self.nat6.find_inside_hosts(&self.interfaces);
     }
 
-    /// Derives data for workers from all interfaces, so that workers need not search them. Must be called after all other changes.
+    /// Derives worker data from all interfaces, so that workers need not search them. Must be called after all other changes.
     pub(crate) fn link(&mut self) {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
@@ -46,15 +46,15 @@ impl Snapshot {
             .collect();
     }
 
-    /// Derives the endpoints of translation rules whose flows belong to the shards of their clients. Must be called after
-    /// interfaces and translation rules were set.
+    /// Derives the endpoints of translation rules with flows that belong to the shards of their clients. Must be called
+    /// after interfaces and translation rules were set.
     pub fn spread_flows(&mut self) {
         self.nat4.spread = TranslationTargets::of(&self.nat4, &self.interfaces);
         self.nat6.spread = TranslationTargets::of(&self.nat6, &self.interfaces);
     }
 
-    /// Applies a filter to the routers that have filtering enabled, or to all routers if none has. Must be called after routers,
-    /// interfaces and translation rules were set.
+    /// Applies a filter to the routers that have filtering enabled, or to all routers if no router has it enabled. Must
+    /// be called after routers, interfaces and translation rules were set.
     pub fn filter_by(&mut self, filter: Arc<Filters>) {
         if !self.routers.iter().any(|router| router.filters) {
             self.routers.iter_mut().for_each(|router| router.filters = true);
@@ -86,7 +86,7 @@ impl Snapshot {
         self.nat4.sites = Some(sites.table.clone());
         for (number, interface) in (0..).zip(&mut self.interfaces).filter(|(_, one)| one.bridge.is_none()) {
             let is_door = sites.is_access(number);
-            // Packets to the address of a pool may arrive on any interface of the router.
+            // Packets to the address of a pool may arrive on any interface of the router except access interfaces.
             let is_outside = sites.is_public(number) || !is_door && pooled.contains(&interface.context);
             interface.stateful[0] |= is_door || is_outside;
             interface.outside |= is_outside;
@@ -99,7 +99,7 @@ impl Snapshot {
         self.shares = Shares::new(routers, links, &self.interfaces, self.untagged.len()).map(Arc::new);
     }
 
-    /// Requires sessions for untranslated flows in the routers of the wanted interfaces: packets of both directions look the sessions up.
+    /// Requires sessions for untranslated flows in the routers of the selected interfaces, so that all packets look up sessions.
     fn keep_sessions(&mut self, wanted: impl Fn(Context, u16) -> bool) {
         let routed = |interface: &&Interface| interface.bridge.is_none();
         let wanting = (0..).zip(&self.interfaces).filter(|(_, interface)| routed(interface));

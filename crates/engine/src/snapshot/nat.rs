@@ -25,13 +25,13 @@ pub struct Nat<F: Family> {
     pub pools: Pools<F::Address>,
     /// Networks of inside hosts; `None` if untranslated flows have no sessions.
     pub hosts: Option<InsideHosts<F::Address>>,
-    /// Endpoints whose flows belong to the shards of their clients; `None` if no rule defines any.
+    /// Endpoints with flows that belong to the shards of their clients; `None` if no rule defines such endpoints.
     pub spread: Option<TranslationTargets<F::Address>>,
     /// The sites that have public addresses.
     pub sites: Option<Arc<Sites>>,
-    /// Networks of inside hosts to which outside hosts may connect. The snapshot derives the networks.
+    /// Networks of inside hosts to which outside hosts may connect. The snapshot derives these networks.
     pub inside: InsideHosts<F::Address>,
-    /// Whether a rule translates on any interface, so that interfaces used by inside hosts count as outside, too. The snapshot derives it.
+    /// Whether a rule translates on any interface, so that interfaces with inside hosts also count as outside. Derived from the rules.
     pub everywhere: bool,
 }
 
@@ -45,8 +45,8 @@ impl<F: Family> Nat<F> {
             .any(|(_, rule, _)| rule.outside.is_none() && rule.action != SourceAction::Exempt);
     }
 
-    /// Whether a packet from outside starts a flow to an inside host's own address. If untranslated flows have sessions, the
-    /// flow's two endpoints determine its shard instead.
+    /// Whether a packet from outside starts a flow to an inside host's own address. If untranslated flows have
+    /// sessions, the function returns `false`, because both endpoints of the flow determine its shard.
     #[inline(always)]
     pub fn begins_outside(&self, context: Context, source: F::Address, destination: F::Address) -> bool {
         self.hosts.is_none()

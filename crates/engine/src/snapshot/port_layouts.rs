@@ -16,8 +16,8 @@ pub struct PortLayouts {
     pub four: Layout<u32>,
     /// Layout of IPv6 pools.
     pub six: Layout<[u64; 2]>,
-    /// IPv4 and IPv6 pools whose allocation scheme (mapping, selection or distribution of ports) has changed, each with the
-    /// generation of the change.
+    /// IPv4 and IPv6 pools with a changed allocation scheme (mapping, selection or distribution of ports), each with
+    /// the generation of the change.
     pub reshaped: Arc<[Vec<(PoolIndex, u32)>; 2]>,
 }
 
@@ -67,7 +67,7 @@ fn note<A: sluice_nat::Address>(
         let (Some(old), Some(new)) = (before.pool(index), now.pool(index)) else {
             return;
         };
-        // If a pool was added or removed, there is no allocation scheme to compare with.
+        // If a pool was added or removed, there is no previous allocation scheme to compare.
         if old.addresses() > 0 && new.addresses() > 0 && !new.has_shape_of(old) {
             reshaped.retain(|&(known, _)| known != index);
             reshaped.push((index, generation));

@@ -21,7 +21,7 @@ pub struct Router {
     pub limits: sluice_nat::Limits,
     /// Whether the packet filter applies to forwarded packets of the router.
     pub filters: bool,
-    /// Quotas other than those of sessions.
+    /// Quotas in addition to the session limits.
     pub quotas: Quotas,
 }
 
@@ -30,7 +30,7 @@ pub struct Router {
 pub struct Quotas {
     /// Maximum number of learned routes.
     pub routes: Option<usize>,
-    /// Maximum number of neighbours, including those that are being resolved.
+    /// Maximum number of neighbours, including neighbours that are being resolved.
     pub neighbours: Option<u32>,
     /// Maximum number of packets that each worker parks: for neighbours, fragments, stream reassembly and unsolicited SYNs.
     pub buffers: Option<u32>,
@@ -78,13 +78,13 @@ impl Snapshot {
         self.router(context)?.filters.then_some(filter)
     }
 
-    /// Whether the filter is stateful for a router, so that it evaluates only the first packets of untranslated flows.
+    /// Whether the filter is stateful for a router, so that only the first packet of an untranslated flow is evaluated.
     #[inline(always)]
     pub fn filters_sessions(&self, context: Context) -> bool {
         self.filter_of(context).is_some_and(|filter| filter.sessions)
     }
 
-    /// Whether another packet of an interface may be parked. `counters` are those of the worker.
+    /// Whether another packet of an interface may be parked. `counters` are the counters of the worker.
     pub fn may_wait(&self, interface: u16, counters: &WorkerCounters) -> bool {
         let router = usize::from(self.router_of(interface));
         let Some(most) = self.routers.get(router).and_then(|router| router.quotas.buffers) else {
@@ -96,7 +96,7 @@ impl Snapshot {
         waiting.fold(0, u64::wrapping_add) < u64::from(most)
     }
 
-    /// Whether plain IPv4 packets of an interface need only a route.
+    /// Whether plain IPv4 packets of an interface need only a route lookup.
     #[inline]
     pub fn needs_routes_alone(&self, interface: &Interface) -> bool {
         self.only_routes(interface) && !self.limits_segments && !interface.neighbours.redirects

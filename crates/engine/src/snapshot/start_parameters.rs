@@ -25,13 +25,13 @@ pub struct StartParameters {
     pub owners: Arc<ShardOwners>,
     /// The workers of each part of packet processing.
     pub stages: Stages,
-    /// State of assistance, in which receiving workers take over shards from overloaded session workers.
+    /// State of assistance, in which receiving workers process shards of overloaded session workers.
     pub assist: Option<Arc<Assist>>,
     /// Maximum number of IPv4 sessions, and of IPv6 sessions, in all shards together.
     pub sessions: [u32; 2],
-    /// Maximum number of ports, at least the number at start.
+    /// Maximum number of outside ports, which is at least the number of ports at start.
     pub ports: usize,
-    /// Secret key of the hashes that place sessions and select ports.
+    /// Secret key of the hashes for session tables and port selection.
     pub secret: [u64; 2],
     /// Limits of the table of fragmented datagrams.
     pub fragments: FragmentLimits,
@@ -39,7 +39,7 @@ pub struct StartParameters {
     pub unsolicited_syns: u32,
     /// Number of public IPv4 addresses that can be added to pools later without more memory for port allocations.
     pub spare_addresses: u32,
-    /// Maximum numbers of subscribers and of their blocks.
+    /// Maximum numbers of subscribers and of port blocks.
     pub subscribers: SubscriberCapacity,
     /// Capacity of each worker's application identification, if enabled.
     pub applications: Option<sluice_inspect::applications::ApplicationCapacity>,
@@ -49,7 +49,7 @@ pub struct StartParameters {
     pub meters: Arc<Meters>,
     /// Settings of translation events.
     pub events: EventSettings,
-    /// Maximum number of interfaces, at least the number at start.
+    /// Maximum number of interfaces, which is at least the number of interfaces at start.
     pub interfaces: usize,
 }
 
@@ -58,11 +58,11 @@ pub struct StartParameters {
 pub struct EventSettings {
     /// The kinds of events to record.
     pub wanted: EventKinds,
-    /// Capacity of each worker's queue. Further events are counted as lost. If 0, there is no queue.
+    /// Capacity of each worker's queue. Events beyond the capacity are counted as lost. With capacity 0, there is no queue.
     pub most: usize,
 }
 
-/// Maximum numbers of subscribers and of their blocks.
+/// Maximum numbers of subscribers and of port blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberCapacity {
     /// Maximum number of subscribers of each family, in all shards together.
@@ -93,9 +93,9 @@ impl StartParameters {
             .map(|all| (all as usize).div_ceil(self.steering.shards().count() as usize).max(1))
     }
 
-    /// Capacity of each shard for allocations of a family's pools. Every session may have a separate mapping, and a filtering
-    /// entry if filtering is address-dependent. Subscribers are distributed unevenly over the shards, so a quarter is added to
-    /// their even share.
+    /// Capacity of each shard for allocations of a family's pools. Every session may have a separate mapping, and a
+    /// filtering entry if filtering is address-dependent. Subscribers are distributed unevenly over the shards, so
+    /// their capacity is a quarter higher than an even share.
     pub fn capacity<F: Family>(&self, snapshot: &Snapshot) -> Capacity {
         let family = usize::from(F::IS_V6);
         let nat = snapshot.nat::<F>();

@@ -18,8 +18,8 @@ use super::arrivals::Runs;
 use super::state::BurstState;
 use super::{Carried, Resumed, Source, Worker, arrivals, dispose, host};
 
-/// Maximum number of rounds of the nodes in one burst. A packet that creates a session needs two rounds; inspection,
-/// identification and an ICMP error need one more each. A hairpinned packet creates two sessions.
+/// Maximum number of passes through the nodes in one burst. A packet that creates a session needs two passes.
+/// Inspection, identification and an ICMP error each need one additional pass. A hairpinned packet creates two sessions.
 const ROUNDS: usize = 8 * inter_router_link::MAX_PASSES as usize;
 
 impl Worker<'_> {
@@ -142,7 +142,7 @@ impl Worker<'_> {
         ctx.counters.cycles[CycleStage::Parse as usize].add(parsed.wrapping_sub(mark));
         let mut watch = Watch::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
         if let Some(watch) = &mut watch {
-            // Unparked packets and packets from other workers were parsed before.
+            // Unparked packets and packets from other workers were parsed in an earlier burst or by another worker.
             let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
             watch.begin(begin, &batch, lists, now);
         }

@@ -205,7 +205,7 @@ fn distribute(
     credits.distribute(&all, rest, dealt, saved);
 }
 
-/// Index of an interface's part, which is created if necessary.
+/// Index of an interface's [`Part`], which is created if it does not exist.
 fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, BURST_BUFFERS>, shares: &'s Shares, interface: u16, now: u64) -> usize {
     if let Some(known) = parts.iter().position(|part| part.interface == interface) {
         return known;

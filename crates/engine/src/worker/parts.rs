@@ -19,7 +19,7 @@ use crate::snapshot::stages::Role;
 use crate::snapshot::{Snapshot, StartParameters};
 use crate::worker::request::RequestServer;
 
-/// The parts from which a worker is created.
+/// Components from which a worker is created.
 pub struct WorkerParts<'m> {
     /// Number of this worker.
     pub own: WorkerIndex,
@@ -31,7 +31,7 @@ pub struct WorkerParts<'m> {
     pub snapshot: Reader<Snapshot>,
     /// Routes and neighbours.
     pub forwarding: ForwardingState,
-    /// Where this worker reports its quiescent states, at index `own`.
+    /// Table in which this worker reports its quiescent states, at index `own`.
     pub quiescence: Arc<Quiescence>,
     /// The shards that this worker owns.
     pub shards: Vec<Shard<'m>>,
@@ -41,7 +41,7 @@ pub struct WorkerParts<'m> {
     pub io: Box<dyn Handover + 'm>,
     /// The ports from which the worker receives.
     pub receives: Vec<PortIndex>,
-    /// The owner's state; `None` if this worker is not the owner.
+    /// State of the owner worker; `None` if this worker is not the owner.
     pub owner: Option<OwnerState>,
     /// Function that reads the cycle counter, for the counters by stage.
     pub cycles: fn() -> u64,

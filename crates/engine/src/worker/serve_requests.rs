@@ -84,7 +84,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Attaches or detaches the device of a port. No shard may be moving, because a move counts the packets that ports still deliver.
+    /// Attaches or detaches the device of a port. Must not be called while a shard moves, because a move counts the
+    /// packets that each port still delivers.
     fn renew_port(&mut self, port: PortIndex, receives: bool) {
         self.io.replace_device(port);
         self.receives.retain(|&other| other != port);

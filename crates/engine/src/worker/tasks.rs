@@ -139,9 +139,9 @@ fn execute(
             _ = ctx.owner.as_deref_mut().map(|owner| owner.probe.take());
             false
         }
-        // Each announcement is made twice, so one may be lost.
+        // Each announcement is sent twice, so one announcement may be lost.
         Task::Announce { .. } => false,
-        // A request is repeated later, and an advertisement is sent at its next interval.
+        // The request is repeated later, and the advertisement is sent again at the next interval.
         Task::Ask { .. } | Task::Advertise(_) => false,
     };
     usize::from(made)

@@ -117,7 +117,7 @@ pub struct Plan {
     pub limits: NeighbourLimits,
     /// The workers that have transmit queues of both ports; empty if all workers have transmit queues.
     pub senders: Vec<u16>,
-    /// The workers of each part; empty if all workers have the part.
+    /// The workers of each part. An empty list means that all workers have the part.
     pub stages: [Vec<u16>; 4],
     /// Settings of assistance.
     pub assist: Option<sluice_engine::snapshot::assist::Settings>,

@@ -15,14 +15,14 @@ use crate::snapshot::Nat;
 use super::{ControlPlane, FOLLOW};
 
 impl ControlPlane {
-    /// Modifies individual NAT rules of the newest snapshot. New flows use them immediately, existing sessions after
-    /// [`ControlPlane::follow_changes`]. The next commit replaces all rules.
+    /// Modifies individual NAT rules of the newest snapshot. New flows use the modified rules immediately; existing
+    /// sessions use them after [`ControlPlane::follow_changes`]. The next commit replaces all rules.
     pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
         self.edited = true;
         edit(self.snapshot.current().nat::<F>())
     }
 
-    /// Records an added or removed filter rule. New flows use it immediately, existing sessions after [`ControlPlane::follow_changes`].
+    /// Records an added or removed filter rule, which new flows match immediately. [`ControlPlane::follow_changes`] revalidates sessions.
     pub fn filter_changed(&mut self, rule: &CompiledRule) {
         self.edited = true;
         let [four, six] = &mut self.filter_changed;
@@ -30,7 +30,7 @@ impl ControlPlane {
         rule.v6.iter().for_each(|rule| filter::mark::<V6>(six, rule));
     }
 
-    /// Replaces the filters. The new filters must equal the newest ones, except for rules that are also passed to [`ControlPlane::filter_changed`].
+    /// Replaces the filters. They may differ from the newest filters only in rules that are passed to [`ControlPlane::filter_changed`].
     pub fn replace_filter(&mut self, filters: Arc<Filters>) {
         let mut snapshot = self.snapshot.current().clone();
         if !snapshot.routers.iter().any(|router| router.filters) {
@@ -45,8 +45,8 @@ impl ControlPlane {
         self.snapshot.publish(snapshot);
     }
 
-    /// Publishes a generation, so that sessions follow changes of individual rules and routes, at most every [`FOLLOW`]
-    /// nanoseconds. Must be called periodically. Returns the generation if a new one was published.
+    /// Publishes a generation at most every [`FOLLOW`] nanoseconds, so that workers revalidate sessions after changes of individual
+    /// rules and routes. The control thread must call this function periodically. Returns the generation if one was published.
     pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
         self.now = now;
         if !(self.edited || self.fib.has_changed()) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
@@ -66,14 +66,14 @@ impl ControlPlane {
         Some(generation)
     }
 
-    /// Changes the RIB of a router and updates its routes. Packets without sessions use the new routes immediately, sessions
-    /// after [`ControlPlane::follow_changes`]. Returns `false` if the router doesn't exist.
+    /// Changes the RIB of a router and updates its routes. Packets without sessions use the new routes immediately;
+    /// sessions use them after [`ControlPlane::follow_changes`]. Returns `false` if the router doesn't exist.
     pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
     }
 
-    /// Sets the link state of an interface; initially it is up. Routes through an interface that is down are not used, but the gateway's addresses on
-    /// it remain. Sessions follow after [`ControlPlane::follow_changes`]. Returns `false` if the state is unchanged.
+    /// Sets the link state of an interface, which is initially up. Routes through an interface that is down are not used, but its
+    /// addresses remain. [`ControlPlane::follow_changes`] then revalidates sessions. Returns `false` if the state is unchanged.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(interface);
@@ -92,7 +92,7 @@ impl ControlPlane {
         is_news
     }
 
-    /// Sets whether routes may use the gateway of an uplink, which is given by its interface and address. Returns `false` if the state is unchanged.
+    /// Sets whether routes may use the uplink gateway with this interface and address. Returns `false` if the state is unchanged.
     pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
         let snapshot = self.snapshot.current();
         let router = snapshot.router_of(gateway.0);

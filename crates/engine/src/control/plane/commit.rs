@@ -12,8 +12,8 @@ use crate::snapshot::{self, PortLayouts, Snapshot};
 use super::{ControlPlane, ControlPlaneError, set_pairs, set_quotas};
 
 impl ControlPlane {
-    /// Applies a new snapshot and new routes of all routers as one commit, or rejects both. Memory is limited to the interfaces
-    /// and pools at start, with some reserve. Sets the generation, the port layouts and the owner of the snapshot.
+    /// Applies a new snapshot and new routes of all routers as one commit, or rejects both. The memory reserved at start
+    /// limits the number of interfaces and the pools. Sets the generation, the port layouts and the owner of the snapshot.
     pub fn commit(&mut self, mut snapshot: Snapshot, routes: &[RouteSet]) -> Result<u32, ControlPlaneError> {
         let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if snapshot.interfaces.len() > most {
@@ -85,8 +85,8 @@ impl ControlPlane {
         Ok(generation)
     }
 
-    /// Updates a port whose device has changed. `change` modifies the newest snapshot's interfaces and the port's transmitting
-    /// worker. `routes` are the routes of all routers, with link-local addresses derived from the new MAC addresses.
+    /// Updates a port after its device has changed. `change` modifies the interfaces of the newest snapshot and the worker that
+    /// transmits on the port. `routes` are the routes of all routers, with link-local addresses derived from the new MAC addresses.
     pub fn change_device(
         &mut self,
         change: impl FnOnce(&mut Snapshot),

@@ -7,7 +7,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::io::WorkerIndex;
 use crate::snapshot::shard_memory::ShardError;
 
-/// Why the control plane can't be created or changed.
+/// Reason for which the control plane can't be created or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlPlaneError {
     /// The routes don't fit the FIB.
@@ -43,13 +43,13 @@ pub enum ControlPlaneError {
         /// Memory in bytes that is reserved.
         reserved: usize,
     },
-    /// A pool has mappings, subscribers or computed ports. Such pools require that all flows of a host belong to one shard.
+    /// A pool has mappings, subscribers or computed ports. These pools require that all flows of an inside host belong to one shard.
     #[error(
         "steering distributes the flows of a host over shards, but a pool or a destination rule needs them in one shard"
     )]
     Apart,
-    /// Pool migration is not complete. Sessions may still use ports that the pools no longer contain. If a pool got such a port
-    /// back, it would allocate the port twice.
+    /// Pool migration is not complete, so sessions may still use ports that the pools no longer contain. If a pool
+    /// regained such a port now, the pool would allocate the port twice.
     #[error("the last change of pools is still ending sessions without a port")]
     Unsettled,
     /// New inspection rules can't be created.

@@ -33,7 +33,7 @@ impl ControlPlane {
         self.lines
     }
 
-    /// Number of memory lines that all shards share.
+    /// Number of 64-byte memory lines that all shards share.
     pub fn reserved(&self) -> usize {
         self.reserved
     }
@@ -46,8 +46,8 @@ impl ControlPlane {
         Ok(SharedCapacity::new(&self.start, self.snapshot.current(), memory).map_err(ShardError::Table)?)
     }
 
-    /// Creates the worker `own`. `memory` returns [`ShardMemory::total`] lines for the shard with a given number, and is called
-    /// for each shard of the worker. Must be called once for each worker.
+    /// Creates the worker `own`. `memory` takes a shard number and returns [`ShardMemory::total`] lines; it is called
+    /// for each shard of the worker. The control thread must call this function once for each worker.
     pub fn worker<'m>(
         &mut self,
         own: WorkerIndex,

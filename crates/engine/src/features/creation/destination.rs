@@ -68,7 +68,8 @@ pub(super) fn translate_destination<F: Family>(
     })
 }
 
-/// Selects a host for a flow that a rule distributes to several hosts. If `kept` is one of these hosts, it is selected.
+/// Selects a host for a flow that a rule distributes to several hosts. The host `kept` is selected if it is one of
+/// these hosts.
 #[cold]
 pub fn choose_host<F: Family>(
     ctx: &NodeContext<'_, '_>,

@@ -70,7 +70,7 @@ fn terminal<F: Family>(
     context: Context,
     address: F::Address,
 ) -> Result<ForwardingDecision, FlowDecision<F>> {
-    // Terminals of a site need no resolution, because their leases are known.
+    // Terminals of a site need no neighbour resolution, because their DHCP leases contain their MACs.
     match sites::hop::<F>(ctx.snapshot, context, address) {
         Some(hop) => Ok(ForwardingDecision::Hop(hop)),
         None => Err(FlowDecision::Drop(Own::SiteAddressLost.into())),
@@ -80,8 +80,8 @@ fn terminal<F: Family>(
 /// Whether a packet to an address of an interface that may also belong to a pool is for the gateway or its host.
 #[inline(always)]
 fn is_for_gateway(ctx: &NodeContext<'_, '_>, interface: u16, layers: &Layers, destination_port: u16) -> bool {
-    // The address may belong to both an interface and a pool. The gateway answers ICMP queries to it; other packets without a
-    // mapping go to the host of the interface.
+    // The address may belong to both an interface and a pool. The gateway answers ICMP queries to this address;
+    // other packets without a mapping go to the host of the interface.
     let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
     let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(destination_port);
     asks || answers || ctx.snapshot.host(interface).is_some()
@@ -113,7 +113,7 @@ fn validate_source<F: Family>(
     validated.map_err(|reason| FlowDecision::Drop(reason.into()))
 }
 
-/// Looks up the route of a flow whose destination rules have been matched.
+/// Looks up the route of a flow after its destination rules were matched.
 pub(super) fn route_flow<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -224,7 +224,7 @@ fn translate_source<F: Family>(
     Ok((pool, outside))
 }
 
-/// The decision for a flow whose route is known and whose source rules have been matched.
+/// The decision for a flow, after its route was looked up and its source rules were matched.
 pub(super) fn complete<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,

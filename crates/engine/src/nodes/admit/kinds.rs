@@ -11,7 +11,7 @@ use crate::packet::reason::Own;
 use crate::snapshot::Snapshot;
 use crate::snapshot::shares::{RouterEntry, Shares};
 
-/// Kind and part of frames that belong to no interface, or to a router without a share.
+/// Index for frames that belong to no interface, or to a router without a share. Used as kind and as part.
 pub(super) const NOBODY: u8 = BURST_BUFFERS as u8 - 1;
 
 /// Number of leading bytes of a frame that contain the MAC addresses, two VLAN tags and the EtherType.
@@ -28,7 +28,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Whether the rate admits a packet of this many bits. An admitted packet is counted.
+    /// Whether the rate limit admits a packet of this many bits. An admitted packet is counted.
     #[inline(always)]
     pub(super) fn takes(&mut self, bits: u64) -> bool {
         let Some([packets, all]) = self.left else { return true };
@@ -41,7 +41,7 @@ impl Part {
     }
 }
 
-/// The part of an interface's router. Interfaces of bridges have none.
+/// Index of the [`Part`] of an interface's router. Interfaces of bridges have no part.
 pub(super) fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, interface: u16, now: u64) -> u8 {
     let Some((number, entry)) = shares.entry_of(interface) else {
         return NOBODY;
@@ -63,8 +63,8 @@ pub(super) fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, i
     place as u8
 }
 
-/// Frames of a burst, classified by their VLAN tags, so that refusing a frame costs little. The arrays are indexed by kind,
-/// including [`NOBODY`].
+/// Frames of a burst, grouped by their VLAN tags into kinds, so that refusing a frame costs few cycles. The arrays are
+/// indexed by kind, including [`NOBODY`].
 pub(super) struct Kinds {
     /// Cache that maps tags to kinds.
     known: [(u64, u8); 16],
@@ -72,7 +72,7 @@ pub(super) struct Kinds {
     interface: [u16; BURST_BUFFERS],
     pub(super) part: [u8; BURST_BUFFERS],
     pub(super) packets: [u16; BURST_BUFFERS],
-    /// Number of frames that are refused because of the rate, and because of the share.
+    /// Number of frames refused by the rate limit, and number of frames refused by the fair share.
     pub(super) refused: [[u16; BURST_BUFFERS]; 2],
     /// Number of bytes of all refused frames.
     pub(super) bytes: [u32; BURST_BUFFERS],
@@ -111,7 +111,8 @@ impl Kinds {
         kind
     }
 
-    /// Refuses the packets that exceed the number granted to their part. Returns the refused ones as a bit mask.
+    /// Refuses the packets that exceed the number granted to their router. Returns the slots of the refused packets as
+    /// a bit mask.
     #[inline(always)]
     pub(super) fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], granted: &mut [u16; BURST_BUFFERS]) -> u64 {
         let mut bits = 0;
@@ -127,8 +128,8 @@ impl Kinds {
         bits
     }
 
-    /// Counts refused packets as received. Refused packets are also counted as dropped here, unless they are dropped through
-    /// the graph, which counts them.
+    /// Counts refused packets as received and dropped. If a trace or a capture runs, the graph counts the drops
+    /// instead.
     pub(super) fn count(&self, ctx: &NodeContext<'_, '_>, reason: Own, is_watched: bool) {
         for kind in 0..usize::from(self.count) {
             let refused = [0, 1].map(|by: usize| u64::from(self.refused[by][kind]));
@@ -158,7 +159,7 @@ pub(super) fn tags_of(head: &[u8; HEAD]) -> u64 {
     word & mask
 }
 
-/// The interface by which a frame is received, as far as its tags determine it. `parse` makes all other checks.
+/// The interface that receives a frame, determined by its tags only. `parse` makes all other checks.
 #[inline(never)]
 pub(super) fn interface_of(snapshot: &Snapshot, port: PortIndex, untagged: Option<u16>, tags: u64) -> Option<u16> {
     let tag = |bits: u64| Tag {

@@ -14,10 +14,10 @@ use crate::snapshot::Bridge;
 
 use super::{inspects, onward, send};
 
-/// The fault to which inspection's policy for bad checksums applies.
+/// Fault of a packet to which the bad-checksum policy of inspection applies.
 pub(super) const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
 
-/// Applies the policy for bad checksums to a packet with a wrong transport checksum. The receiver of such a packet would discard it.
+/// Applies the bad-checksum policy of inspection to a packet with a wrong transport checksum. The receiver would discard the packet.
 pub(super) fn wrong_checksum(
     slot: BufferIndex,
     bridge: Bridge,
@@ -68,7 +68,7 @@ pub(super) fn unparsable(
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
-/// Whether a frame whose EtherType is not that of IP nevertheless carries an IP packet.
+/// Whether a frame with a non-IP EtherType nevertheless carries an IP packet.
 #[cold]
 pub(super) fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     let (type_at, body) = (usize::from(layers.l3).saturating_sub(2), usize::from(layers.l3));
@@ -77,7 +77,7 @@ pub(super) fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     kind.is_some_and(|kind| ethernet::hides_ip(u16::from_be_bytes(kind), body))
 }
 
-/// Handles an ICMP error whose flow can't be determined. On a bridge it is treated like an error for a flow without a session.
+/// Handles an ICMP error without an identifiable flow. On a bridge, it is treated like an error for a flow without a session.
 #[cold]
 pub fn unattributed_error(
     slot: BufferIndex,
@@ -95,7 +95,7 @@ pub fn unattributed_error(
     }
 }
 
-/// Counts a packet that the bridge forwards although it has a fault.
+/// Counts a faulty packet that the bridge forwards.
 pub(super) fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
         counters.count_spared(reason.into());
@@ -116,7 +116,7 @@ pub fn fail(
         .interface(meta.interface)
         .and_then(|interface| interface.bridge);
     match bridge {
-        // The bridge only identifies applications here, and none of its rules depends on the result.
+        // Without inspection, the bridge only identifies applications, so the packet is forwarded despite the failure.
         Some(bridge) if !inspects(ctx.snapshot, meta.interface, bridge) => send(slot, bridge.peer, batch, lists, ctx),
         Some(bridge) if bridge.fails_open => {
             ctx.counters.bypass_before(Skipped::FailOpen);
@@ -127,7 +127,7 @@ pub fn fail(
     }
 }
 
-/// Applies the midstream policy to a packet of a flow whose first packet was not seen.
+/// Applies the midstream policy to a packet of a flow that started before its first packet could be inspected.
 pub(super) fn midstream_flow(
     slot: BufferIndex,
     reason: Reason,

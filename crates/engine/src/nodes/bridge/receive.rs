@@ -83,7 +83,7 @@ pub fn receive(
     tally.flush(ctx);
 }
 
-/// Receives those packets of a slot mask that have the tags of a bridge's interface. All packets arrived on `port`. Returns the mask of the others.
+/// Receives the packets of a mask, all from `port`, if they have the tags of a bridge's interface. Returns the remaining mask.
 #[inline(never)]
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,
@@ -97,7 +97,7 @@ pub fn receive_tagged(
     })
 }
 
-/// Moves packets to the bridge list if their interface has other tags than its bridge peer. Returns the mask of the others.
+/// Moves packets to the bridge list if their interface and its peer have different tags. Returns the mask of the remaining packets.
 fn gather(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,

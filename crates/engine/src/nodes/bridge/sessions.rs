@@ -32,7 +32,7 @@ pub fn decide<F: Family>(snapshot: &Snapshot, meta: &Meta, context: Context) -> 
     })
 }
 
-/// The decision for a bridged session, whose addresses are not translated. `context` is that of packets received on `interface`.
+/// The decision for a bridged session without translation. `context` is the context of packets received on `interface`.
 fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> FlowTranslation<F> {
     FlowTranslation {
         target: None,
@@ -90,7 +90,7 @@ fn midstream<F: Family>(layers: &Layers, key: &F::Key) -> Option<Reason> {
     }
 }
 
-/// Counts and tracks a packet of a known session, and sends it through the other interface of the bridge.
+/// Counts and tracks a packet of a known session, and sends it through the peer interface of the bridge.
 #[inline(never)]
 pub fn forward_session<F: Family>(
     slot: BufferIndex,

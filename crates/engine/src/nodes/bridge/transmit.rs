@@ -12,7 +12,7 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 
-/// Whether a frame without its tags exceeds the MTU. Devices drop such frames, some of them without counting.
+/// Whether a frame without its tags exceeds the MTU. Devices drop longer frames, some devices without counting the drops.
 #[cold]
 fn is_too_long(frame: &[u8], mtu: u16) -> bool {
     let tags = (0..).take_while(|&k| vlan::tag(frame, k).is_some()).count();
@@ -42,12 +42,12 @@ pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut L
     leave(slot, out, meta, AdjacencyIndex::bridge(to), lists);
 }
 
-/// The tags of a frame to which an answer is sent.
+/// The tags to send in the answer to a frame.
 pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
     [0, 1].map(|k| meta.layers.tag(frame, k))
 }
 
-/// Sends an answer that was made in the buffer of a received frame. The answer leaves through the interface and with the tags of that frame.
+/// Sends an answer made in the buffer of a received frame, through the receiving interface and with the received tags.
 pub fn answer(
     slot: BufferIndex,
     tags: [Option<Tag>; 2],

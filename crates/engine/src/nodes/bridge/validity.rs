@@ -16,7 +16,7 @@ pub(super) fn is_of_addresses(reason: Reason) -> bool {
     matches!(reason, Reason::Wire(MartianSource | MartianDestination | SourceRoute))
 }
 
-/// Repeats the checks of [`look`] for a packet that failed a check of addresses or source routes. These checks are left out.
+/// Repeats the remaining checks of [`look`] for a packet that failed a check of addresses or source routes.
 #[cold]
 pub(super) fn look_at_the_rest(
     packet: &mut Packet<'_>,
@@ -41,7 +41,7 @@ pub(super) fn look_at_the_rest(
     }
 }
 
-/// Parses and validates a frame, and returns its layers. A checksum that the sender left to checksum offload is completed.
+/// Parses and validates a frame, and returns its layers. A partial checksum of a sender with checksum offload is completed.
 pub(super) fn look(
     packet: &mut Packet<'_>,
     interface: &Interface,

@@ -17,7 +17,8 @@ use crate::snapshot::chains::{Chains, Finder, MAX_STEPS, Step, TallyIndex};
 
 use super::{Mask, bit, slots_of};
 
-/// Executes the steps in order. Steps only jump forward, so each step is executed once, for all packets that have reached it.
+/// Executes the steps in order. Steps only jump forward, so each step is executed once, for all packets that reach the
+/// step.
 pub(super) fn walk(
     chains: &Chains,
     all: Mask,
@@ -98,7 +99,7 @@ fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_
     }
 }
 
-/// The packets that exceed the rate limit of a policer.
+/// Mask of the packets that exceed the rate limit of a policer.
 fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) -> Mask {
     let Some(policer) = chains.policer(policer) else {
         return 0;
@@ -108,7 +109,7 @@ fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: 
     above.fold(0, |mask, slot| mask | bit(slot))
 }
 
-/// Mirrors packets to an interface. Returns the packets that were copied.
+/// Mirrors packets to an interface. Returns the mask of the copied packets.
 fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) -> Mask {
     let mut copied = 0;
     // A packet that was received on the mirror interface itself is not copied, because the copy would return to its sender.
@@ -158,8 +159,8 @@ fn sessions(slot: BufferIndex, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &N
     }
 }
 
-/// Forwards a packet without a session. If the filter of its context is stateful, the packet goes to session lookup instead, so
-/// that it can't bypass the filter.
+/// Forwards a packet without a session. If the filter of its context is stateful, session lookup processes the packet
+/// instead, so that the packet can't bypass the filter.
 fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let interface = batch.meta(slot).interface;
     let context = ctx
@@ -169,8 +170,8 @@ fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     if ctx.snapshot.filters_sessions(context) {
         return sessions(slot, batch, lists, ctx);
     }
-    // A packet with a bad transport checksum reaches this node only because inspection has a policy for it, but this packet will
-    // not be inspected.
+    // A packet with a bad transport checksum reaches this node only if inspection has a policy for such packets. This
+    // packet will not be inspected, so that policy does not apply.
     if batch.packets[slot as usize].checksums() == Checksums::BadL4 {
         return lists.drop_packet(slot, Fault::BadTransportChecksum);
     }

@@ -11,7 +11,7 @@ use crate::snapshot::tunnels::TunnelKind;
 /// Position of the inner packet in the frame.
 pub(super) struct Inside {
     pub(super) id: Option<u32>,
-    /// Offset of the first byte of the inner packet, and offset of the byte after it.
+    /// Byte range of the inner packet: offset of its first byte, and offset after its last byte.
     pub(super) from: usize,
     pub(super) to: usize,
     /// EtherType of the inner datagram.
@@ -36,7 +36,7 @@ pub(super) fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<
     match kind {
         TunnelKind::Vxlan(_) => {
             let to = l4 + usize::from(udp::DATAGRAM_LENGTH.read(payload));
-            // The UDP length may not have been validated, because a router that only routes does not do that.
+            // A router that only routes does not validate the UDP length.
             let id = vxlan::read(frame.get(l4 + udp::LENGTH..to).filter(|_| to <= end)?)?;
             let from = l4 + udp::LENGTH + vxlan::LENGTH;
             let inner = frame.get(from..to).filter(|inner| inner.len() >= ethernet::LENGTH)?;

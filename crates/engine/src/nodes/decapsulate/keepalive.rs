@@ -12,7 +12,8 @@ use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::snapshot::tunnels::{TunnelKind, addresses};
 
-/// The layers of the inner packet, if it is a GRE keepalive, which the remote end of the tunnel expects to be returned.
+/// The layers of the inner packet if it is a GRE keepalive. The remote tunnel endpoint expects the gateway to return a
+/// keepalive.
 pub(super) fn keepalive(packet: &Packet<'_>, number: u16, ctx: &NodeContext<'_, '_>) -> Option<Layers> {
     let tunnel = ctx.snapshot.interface(number)?.tunnel?;
     if tunnel.kind != TunnelKind::Gre {

@@ -19,8 +19,8 @@ use crate::snapshot::forwarding::ForwardingDecision;
 
 use super::validation;
 
-/// Forwards a packet in the common case: to a resolved gateway, within the MTU of the link, and from an interface without source
-/// validation. Returns `false`, without effect, for any other packet.
+/// Forwards a packet in the common case: to a resolved gateway, within the MTU of the link, and from an interface
+/// without source validation. Returns `false` in all other cases, without changing the packet.
 #[inline(always)]
 pub(super) fn forward_plain<F: Family>(
     slot: BufferIndex,
@@ -77,7 +77,7 @@ pub(super) fn forward_one<F: Family>(
     if !own && layers.ttl <= 1 {
         return lists.icmp_error(slot, IcmpError::TimeExceeded, Route::TtlExceeded);
     }
-    // The neighbour is looked up before the packet is changed, because a packet that must wait is parked as it was received.
+    // The neighbour is looked up before the packet is changed, because a packet without a neighbour is parked as received.
     let Some(way) = adjacencies.of(hop, &exit) else {
         return lists.wait_for_neighbour(slot, ctx.forwarding.unresolved(hop));
     };
@@ -97,7 +97,8 @@ pub(super) fn forward_one<F: Family>(
     send(way, slot, packet, meta, lists, &exit);
 }
 
-/// Delivers a packet to the gateway itself. Local delivery reads the headers after IP, so they are validated here.
+/// Delivers a packet to the gateway itself. Local delivery reads the headers after the IP header, so this function
+/// validates them.
 #[inline(never)]
 fn deliver(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, lists: &mut Lists) {
     match validity::validate_headers(packet.bytes(), layers) {

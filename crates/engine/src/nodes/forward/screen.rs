@@ -12,7 +12,7 @@ use crate::session::family::Family;
 use crate::snapshot::forwarding::ForwardingDecision;
 use crate::snapshot::marks::set_class;
 
-/// Applies the filter to received packets, and keeps those that pass.
+/// Evaluates the filter for received packets, and keeps the accepted packets on the list.
 #[inline(never)]
 pub(super) fn screen<F: Family>(
     batch: &mut Batch<'_, '_>,

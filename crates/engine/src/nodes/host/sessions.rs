@@ -31,8 +31,8 @@ pub fn may_answer(snapshot: &Snapshot, interface: u16) -> bool {
     spread.is_some_and(|spread| spread.has_host(context))
 }
 
-/// Handles packets of hosts that match no session: a packet leaves unchanged, or a session is created if a rule matches. Slots
-/// with packets of other origin remain.
+/// Handles packets of hosts that match no session: a packet leaves unchanged, or a session is created if a rule
+/// matches. Slots with packets of another origin stay in the list.
 pub fn create_sessions<F: Family>(
     slots: &mut BufferIndices,
     batch: &mut Batch<'_, '_>,
@@ -93,7 +93,7 @@ pub fn decide<F: Family>(
     {
         ForwardingDecision::Hop(hop) => Ok(hop),
         ForwardingDecision::Unknown(wanted) => Err(wanted),
-        // Routing decides about such a packet when it is sent.
+        // `forward` makes this decision when the packet is sent.
         ForwardingDecision::Local | ForwardingDecision::Refused(_) => return FlowDecision::Plain,
     };
     let out = there.map_or_else(|wanted| wanted.interface, |hop| hop.interface() as u16);

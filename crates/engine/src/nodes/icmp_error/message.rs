@@ -10,7 +10,8 @@ use crate::packet::icmp_error::IcmpError;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 
-/// Turns a packet into an ICMP error for it. The source of the error is the address of the interface on which the packet arrived.
+/// Turns a packet into the ICMP error that reports it. The source of the error is the address of the interface on which
+/// the packet arrived.
 pub(super) fn make(packet: &mut Packet<'_>, meta: &Meta, icmp_error: IcmpError, interface: &Interface) -> bool {
     let mut quote = [0; icmpv6::LONGEST_ERROR];
     let datagram = meta.layers.datagram(packet.bytes());
@@ -54,7 +55,8 @@ pub(super) fn make(packet: &mut Packet<'_>, meta: &Meta, icmp_error: IcmpError, 
     }
 }
 
-/// Turns a TCP segment into a reset of its connection, which has the segment's destination as its source address.
+/// Turns a TCP segment into a reset of its connection. The source address of the reset is the destination of the
+/// segment.
 fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     let layers = &meta.layers;
     let length = layers.end.saturating_sub(layers.l4) as usize;

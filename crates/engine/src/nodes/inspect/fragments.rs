@@ -62,7 +62,7 @@ pub(super) fn fragment<F: Family>(
     }
 }
 
-/// Inspects a datagram whose fragments are complete. The last fragment of the datagram is in the current burst.
+/// Inspects a datagram after all its fragments have arrived. The last fragment is in the current burst.
 #[cold]
 fn whole<F: Family>(
     look: &mut InspectContext<'_, '_, F>,
@@ -82,7 +82,7 @@ fn whole<F: Family>(
         Ok(Validity::LeftToOffload) | Err(Fault::BadTransportChecksum) => look.exception(Exception::BadChecksum),
         Err(_) => look.exception(Exception::Malformed),
     };
-    // A normalised payload can't be written back, because it is distributed over several buffers, most of them parked.
+    // The normalised payload can't be written back, because the datagram is in several buffers, and most buffers are parked.
     if !matches!(verdict, Verdict::Drop(_) | Verdict::Reject(_)) && payload != copy {
         verdict = Verdict::Drop(Reason::FragmentRewritten);
     }
@@ -91,7 +91,7 @@ fn whole<F: Family>(
     finish(packet, verdict, &others, look.shard, None, lists, look.ends, work);
 }
 
-/// Forwards a packet after the other fragments of its datagram. If some of the fragments are parked, all are sent in a later burst.
+/// Forwards a packet after the other fragments of its datagram. If a fragment is parked, all fragments leave in a later burst.
 pub(super) fn forward_fragment<F: Family>(
     slot: BufferIndex,
     meta: &Meta,
@@ -119,7 +119,7 @@ pub(super) fn forward_fragment<F: Family>(
     }
 }
 
-/// Drops a waiting packet, immediately if it is in the current burst.
+/// Drops a fragment that waits for its datagram. A fragment in the current burst is dropped immediately, a parked one in a later burst.
 pub(super) fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector) {
     if let Some(slot) = work.parked_packets.take_from_burst(ticket) {
         work.parking.retain(|(held, _)| *held != slot);

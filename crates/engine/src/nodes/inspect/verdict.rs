@@ -20,7 +20,7 @@ use crate::session::shard::Shard;
 use super::fragments::{forward_fragment, give_up};
 use super::{Packet, forward};
 
-/// The verdict for a packet under overload; `None` if the packet is inspected, in full or to a smaller depth.
+/// The verdict for a packet under overload. `None` means that the packet is inspected, in full or up to a reduced depth.
 pub(super) fn shed<F: Family>(
     packet: &mut Packet<'_, F>,
     open: Option<FlowHandle>,
@@ -72,11 +72,11 @@ pub(super) fn finish<F: Family>(
                 tell_drop(packet, shard, reason, tools);
                 give_up(ticket, reason, lists, work);
             }
-            // No reset or ICMP error is sent for a fragmented datagram: it would be made in the packet's buffer, and there are several.
+            // A fragmented datagram has several buffers, so no reset or ICMP error can be made in the buffer of its packet.
             let is_told = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
             return match packet.session.protocol() {
                 _ if !is_told => lists.drop_packet(slot, reason),
-                // The receiver gets the reset now. The sender retransmits the unacknowledged segment, and then gets a reset as well.
+                // The receiver gets the reset now. The sender gets a reset when it retransmits the unacknowledged segment.
                 protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
                     if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
                         counters.drop(reason.into());

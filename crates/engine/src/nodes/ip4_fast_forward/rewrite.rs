@@ -4,8 +4,8 @@ use sluice_wire::{Packet, ethernet, ipv4};
 
 use crate::nodes::output::Adjacency;
 
-/// Decrements the TTL of a packet and writes the MAC addresses of an adjacency. Returns `false`, without effect, if the packet
-/// can't be sent without further changes.
+/// Decrements the TTL of a packet and writes the MAC addresses of an adjacency. If the packet needs further changes,
+/// returns `false` without an effect.
 #[inline(always)]
 pub(super) fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     let bytes = packet.len();
@@ -21,8 +21,8 @@ pub(super) fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     false
 }
 
-/// Forwards a packet that arrived with this number of tags to an adjacency that may have tags. Returns `false`, without effect,
-/// if the packet can't be sent without further changes.
+/// Forwards a packet that arrived with this number of tags. The adjacency may have tags. If the packet needs further
+/// changes, returns `false` without an effect.
 #[inline(always)]
 pub(super) fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) -> bool {
     let at = ethernet::LENGTH + 4 * usize::from(tags);
@@ -43,8 +43,8 @@ pub(super) fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) ->
     true
 }
 
-/// Forwards a packet that arrived without tags to an adjacency that may have tags. Returns `false`, without effect, if the packet
-/// can't be sent without further changes.
+/// Forwards a packet that arrived without tags. The adjacency may have tags. If the packet needs further changes,
+/// returns `false` without an effect.
 #[inline(never)]
 pub(super) fn give_tags(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
     relabel(packet, way, 0)

@@ -79,8 +79,8 @@ pub(super) fn receive_arp(
     }
 }
 
-/// Processes an ARP message in which a terminal of a site requests the gateway's MAC. The gateway learns nothing from it, because
-/// the terminal's lease determines its location.
+/// Processes an ARP message in which a terminal of a site requests the gateway's MAC. The message does not change the
+/// neighbour table, because the lease of the terminal determines its MAC.
 pub(super) fn receive_terminal_arp(
     slot: BufferIndex,
     meta: &Meta,
@@ -104,7 +104,7 @@ pub(super) fn receive_terminal_arp(
     let Some(interface) = ctx.snapshot.interface(meta.interface) else {
         return lists.drop_packet(slot, Own::InterfaceGone);
     };
-    // Terminals of a site resolve each other without the gateway.
+    // Terminals of a site resolve each other directly, so the gateway answers only for its own addresses.
     if !asks || !interface.link.owns(Address::V4(target)) {
         return put(&mut lists.taken, slot);
     }
@@ -123,7 +123,8 @@ pub(super) fn receive_terminal_arp(
     subscriber::answer(slot, mac, Some(tags), batch, lists, ctx);
 }
 
-/// Whether another host claims the public address of a site with an ARP message. The subscriber service is informed.
+/// Whether another host claims the public address of a site with an ARP message. The caller passes such messages to the
+/// subscriber service.
 pub(super) fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
     let (Some(sites), Some(interface)) = (snapshot.sites.as_deref(), snapshot.interface(meta.interface)) else {
         return false;
@@ -135,7 +136,8 @@ pub(super) fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> boo
     owner.is_some_and(|site| sites.table.mac(site) != Some(message.sender_mac()))
 }
 
-/// Whether the gateway answers requests for an address on a link: for its own addresses, and for outside addresses of translation on that link.
+/// Whether the gateway answers requests for an address on a link. The gateway answers for its own addresses, and for
+/// outside addresses of translation on that link.
 fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let plain = Address::V4(address);
     let own = || sites::is_own::<V4>(snapshot, interface.context, address);
@@ -145,7 +147,7 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
             && (stands_in_for(interface, snapshot, address) || own())
 }
 
-/// The virtual MAC of the site that has the requested public address.
+/// The virtual MAC of the site with the requested public address.
 fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32) -> Option<[u8; 6]> {
     let sites = snapshot
         .sites

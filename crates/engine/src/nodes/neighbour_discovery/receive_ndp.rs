@@ -79,7 +79,7 @@ pub(super) fn receive_discovery(
                 to_daemons
             }
         }
-        // BGP unnumbered discovers its peers by router advertisements.
+        // BGP unnumbered discovers its peers by router advertisements, so the routing daemons receive router advertisements.
         Message::RouterAdvertisement { .. } => to_daemons,
     }
 }
@@ -110,7 +110,7 @@ fn answer_solicitation(
     let flags = ndp::Advertised {
         router: true,
         solicited: !detection,
-        // A proxy advertisement must not override an advertisement of the target, because the target may return to the link.
+        // A proxy advertisement must not override the target's own advertisement, because the target may return to the link.
         overriding: ours,
     };
     if ndp::emit_advertisement(packet, link, (target, destination), target, flags) && interface.push_tags(packet) {

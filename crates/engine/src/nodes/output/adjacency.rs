@@ -9,11 +9,11 @@ mod relabel;
 
 pub(super) use relabel::write;
 
-/// The data with which `output` sends to a next hop. The data is computed once and cached while packets use the next hop.
+/// The data that `output` needs to send to a next hop. The data is computed once per node run and cached.
 #[derive(Clone, Copy, Debug)]
 pub struct Adjacency {
     pub(super) hop: AdjacencyIndex,
-    /// Index of the next hop, if the adjacency was looked up by it.
+    /// Index of the next hop, if the adjacency was looked up by next-hop index.
     route: u32,
     /// The header before the EtherType: destination MAC, source MAC, and tags.
     pub(super) head: [u8; HEAD],
@@ -26,10 +26,10 @@ pub struct Adjacency {
     pub(super) port: PortIndex,
     /// Whether the interface has no tags, and this worker has a queue of its port.
     plain: bool,
-    /// Maximum length of an L3 datagram that this worker can send without tags through its own queue; 0 if that is not possible.
+    /// Maximum L3 length that this worker can send without tags through its own queue; 0 if it can't send such datagrams.
     direct: u16,
-    /// Maximum length of an L3 datagram that this worker can send, with or without tags, through its own queue; 0 if that is not
-    /// possible.
+    /// Maximum length of an L3 datagram that this worker can send, with or without tags, through its own queue; 0 if
+    /// this worker has no queue of the port.
     open: u16,
     /// The worker that has a queue of the port, if this worker has none.
     pub(super) sender: Option<WorkerIndex>,
@@ -55,14 +55,14 @@ impl Adjacency {
     };
 }
 
-/// Cache of the adjacencies that a node uses. A burst usually has no more next hops than entries; further next hops replace entries.
+/// Cache of the adjacencies that a node uses. If a burst has more next hops than the cache has entries, entries are replaced.
 #[derive(Debug)]
 pub struct AdjacencyCache([Adjacency; CACHE_SIZE]);
 
 /// Number of entries in an adjacency cache.
 pub const CACHE_SIZE: usize = 4;
 
-/// Marks an adjacency without a next-hop index. The value is neither a valid index nor the index that means "no route".
+/// Marks an adjacency without a next-hop index. The value is neither a valid index nor the index for "no route".
 const NO_NEXT_HOP: u32 = u32::MAX - 1;
 
 impl Default for AdjacencyCache {
@@ -82,7 +82,7 @@ impl AdjacencyCache {
         Some(way)
     }
 
-    /// The cache entry for a next hop, and whether it contains the adjacency of that next hop.
+    /// The cache entry for a next hop, and whether the entry already contains the adjacency of the next hop.
     #[inline(always)]
     pub fn at(&mut self, route: u32) -> (&mut Adjacency, bool) {
         let way = &mut self.0[route as usize % CACHE_SIZE];
@@ -90,7 +90,7 @@ impl AdjacencyCache {
         (way, is_it)
     }
 
-    /// Fills the cache entry of a next hop. Returns `false` unless the next hop is a resolved gateway.
+    /// Fills the cache entry of a next hop. Returns whether the next hop is a resolved gateway.
     #[inline(never)]
     pub fn bind(&mut self, route: u32, exit: &OutputContext<'_>) -> bool {
         let way = &mut self.0[route as usize % CACHE_SIZE];
@@ -102,7 +102,7 @@ impl AdjacencyCache {
         found
     }
 
-    /// Adds the sent frames to the interface counters and clears the cache. Must be called at the end of a node.
+    /// Adds the sent frames to the interface counters and clears the cache. Each node must call this at its end.
     pub fn flush(&mut self, exit: &OutputContext<'_>) {
         for way in &mut self.0 {
             count(way, exit);
@@ -128,7 +128,7 @@ fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) ->
     (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
     let mac = match hop.is_bridge() && exit.snapshot.is_access(hop.interface() as u16) {
         false => exit.forwarding.mac(hop),
-        // Each terminal of a site has a different MAC, which is written later.
+        // Each terminal of a site has its own MAC, which is written for each packet.
         true => Some([0; 6]),
     };
     let (Some(link), Some(mac)) = (exit.snapshot.links.get(hop.interface()), mac) else {

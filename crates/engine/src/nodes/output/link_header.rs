@@ -11,7 +11,7 @@ pub(super) fn link_header(packet: &mut Packet<'_>, layers: &Layers, interface: &
     if layers.tags != 0 || !interface.tags.is_empty() {
         return tagged_header(packet, layers, interface, mac);
     }
-    // The EtherType is that of the received frame.
+    // The sent frame keeps the EtherType of the received frame.
     let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() else {
         return false;
     };

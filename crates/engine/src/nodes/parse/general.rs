@@ -16,7 +16,7 @@ use super::next_node::{classify, is_tunnelled, place};
 use super::priority_tags::{has_priority_tag, pop_priority_tags};
 use super::tally::ReceiveTally;
 
-/// Parses a packet that no fast path can process. `untagged` is the interface of untagged frames on its port.
+/// Parses a packet that none of the fast paths can process. `untagged` is the interface of untagged frames on the packet's port.
 #[inline(never)]
 pub(in crate::nodes) fn parse_other(
     slot: BufferIndex,
@@ -69,7 +69,7 @@ pub(in crate::nodes) fn parse_other(
             place(slot, packet, &layers, interface, lists, snapshot);
         }
         Ok(Validity::LeftToOffload) => lists.drop_packet(slot, Own::LeftToOffload),
-        // Session lookup finds the flow of the packet, and inspection's policy for bad checksums applies to it.
+        // Session lookup finds the flow of the packet, and inspection applies its bad-checksum policy.
         Err(Reason::Wire(fault)) if is_for_inspection(snapshot, meta, fault) => {
             packet.set_checksums(Checksums::BadL4);
             classify(slot, packet, &layers, interface, lists);
@@ -144,7 +144,7 @@ fn is_for_inspection(snapshot: &Snapshot, meta: &Meta, fault: Fault) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
 }
 
-/// Completes an offloaded checksum. The transmitting NIC must not compute it again, because it would include the finished sum.
+/// Completes a partial checksum. If the NIC computed the checksum again, it would include the finished checksum in the sum.
 pub(in crate::nodes) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &NodeContext<'_, '_>) {
     validity::complete_checksum(packet.bytes_mut(), layers);
     packet.set_checksums(Checksums::Vouched);

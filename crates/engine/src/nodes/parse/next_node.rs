@@ -80,7 +80,7 @@ pub fn again(
     }
 }
 
-/// Whether a packet is addressed to an end of a tunnel, or is an ICMP error for a packet that a tunnel end sent. Packets of tunnels have no session.
+/// Whether a packet belongs to a local tunnel endpoint: an outer packet or an ICMP error for one. Outer packets have no session.
 #[inline(always)]
 pub(super) fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
     snapshot.tunnels.end_in(interface.router)

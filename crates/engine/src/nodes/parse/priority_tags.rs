@@ -4,8 +4,8 @@ use sluice_wire::{Packet, vlan};
 
 use crate::snapshot::Snapshot;
 
-/// Whether a frame has a priority tag that must be popped. Such a tag precedes two other tags. If sites exist, every priority tag must be popped,
-/// because sites are identified by their tags. Priority tags in other positions stay, and their priority is forwarded.
+/// Whether a frame has a priority tag to pop: a priority tag before two other tags, or any priority tag if sites exist,
+/// because tags identify sites. Other priority tags stay in the frame, and their priority is forwarded.
 #[inline(always)]
 pub(super) fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {
@@ -17,8 +17,8 @@ pub(super) fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     }
 }
 
-/// Pops the first priority tag. If sites exist, also pops priority tags before, between and after the tags of a site, because an
-/// access switch puts its tag around the customer's priority tag. At most four are popped; a frame with more is rejected.
+/// Pops the first priority tag. If sites exist, also pops priority tags before, between and after the tags of a site, because an access
+/// switch pushes its tag before the customer's priority tag. Pops at most four tags, and rejects a frame with more priority tags.
 #[cold]
 pub(super) fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
     vlan::pop_priority(packet);
@@ -28,7 +28,7 @@ pub(super) fn pop_priority_tags(packet: &mut Packet<'_>, snapshot: &Snapshot) {
             let is_priority = vlan::tag(packet.bytes(), 1).is_some_and(|inner| inner.is_priority());
             if is_priority && let Some(outer) = vlan::pop(packet) {
                 vlan::pop(packet);
-                // There is space for the tag, because a tag was popped.
+                // The headroom suffices for this tag, because a tag was popped before.
                 vlan::push(packet, outer);
             }
         }

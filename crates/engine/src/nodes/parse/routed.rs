@@ -15,7 +15,7 @@ use super::general::parse_other;
 use super::tagged::Tagged;
 use super::tally::ReceiveTally;
 
-/// Parses packets of an interface whose plain IPv4 packets need only a route.
+/// Parses packets of an interface that needs only route lookups for plain IPv4 packets.
 #[inline(never)]
 pub(super) fn parse_routed(
     batch: &mut Batch<'_, '_>,

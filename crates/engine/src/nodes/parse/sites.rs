@@ -12,7 +12,7 @@ use super::end_frame;
 use super::tagged::tags;
 use super::tally::ReceiveTally;
 
-/// Fast path for plain packets on a port with an access interface of subscribers' sites, or with their public interface.
+/// Fast path for plain packets (unfragmented, no options) on a port with an access or public interface of subscribers' sites.
 pub(super) struct Sites<'c> {
     interface: &'c Interface,
     sites: &'c SiteClassifier,
@@ -42,7 +42,7 @@ impl<'c> Sites<'c> {
         })
     }
 
-    /// Classifies a plain packet. Returns `false`, without effect, if the packet isn't plain.
+    /// Classifies a plain packet. If the packet isn't plain, returns `false` without an effect.
     #[inline(always)]
     pub(super) fn take(
         &mut self,
@@ -61,7 +61,7 @@ impl<'c> Sites<'c> {
             },
         };
         let mut mac = &self.interface.mac;
-        // The session lookup checks whether the packet's site has this virtual MAC.
+        // Session lookup checks whether this virtual MAC belongs to the packet's site.
         if self.is_public
             && let Some(own) = frame.first_chunk()
             && sites::is_local(own)
@@ -79,7 +79,7 @@ impl<'c> Sites<'c> {
             interface: self.tally.interface,
             ..Meta::default()
         };
-        // The site is looked up together with the session. On a shared port, however, the tags may belong to another interface.
+        // On a shared port, the tags may belong to another interface, so the site is looked up here, before session lookup.
         if self.shares_port && self.sites.context(meta.interface, &layers, frame).is_none() {
             return false;
         }

@@ -17,7 +17,7 @@ pub(super) struct Tagged {
     port: PortIndex,
     /// Whether the port has VLAN interfaces.
     any: bool,
-    /// Whether packets that need only a route are passed to ip4-fast-forward.
+    /// Whether packets that need only a route lookup are passed to ip4-fast-forward.
     passes: bool,
     /// The cached tags, in the format of [`Snapshot::tagged_by`].
     word: u64,
@@ -39,7 +39,7 @@ impl Tagged {
         }
     }
 
-    /// Classifies a plain packet. Returns `false`, without effect, if its tags belong to no interface, or if the packet isn't plain.
+    /// Classifies a plain packet. If its tags belong to no interface, or if the packet isn't plain, returns `false` without an effect.
     #[inline(always)]
     pub(super) fn take(
         &mut self,

@@ -11,7 +11,7 @@ pub(in crate::nodes) struct ReceiveTally {
 }
 
 impl ReceiveTally {
-    /// Starts with a port. Packets that belong to no interface are counted for the port's untagged interface, or for its first VLAN.
+    /// Starts on a port. Packets of no interface are counted for the port's untagged interface, or for its first VLAN interface.
     pub fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
         let snapshot = ctx.snapshot;
         let untagged = snapshot.untagged.get(port as usize).copied().flatten();
@@ -29,7 +29,7 @@ impl ReceiveTally {
         }
     }
 
-    /// Starts with an interface and counts of 0.
+    /// Starts counting on an interface, with counts of 0.
     pub fn at(interface: u16) -> Self {
         Self {
             interface,

@@ -122,7 +122,7 @@ fn without_route<F: Family>(ctx: &NodeContext<'_, '_>, session: &F::Session, pla
     }
 }
 
-/// The adjacency of a session: the present one, if the route still includes it; otherwise the one that the route now selects.
+/// The adjacency of a session: the present adjacency, if the route still includes it; otherwise the adjacency that the route now selects.
 fn keep<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -137,7 +137,7 @@ fn keep<F: Family>(
     }
 }
 
-/// The adjacency of answers according to the present routes, or the decision for answers if they have no route.
+/// The adjacency of answers according to the present routes. If answers have no route, the result is the decision for them.
 fn reverse_adjacency<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -158,8 +158,8 @@ fn reverse_adjacency<F: Family>(
     }
 }
 
-/// Whether the filter still permits a session that has no route. The outgoing interface of the session is known only for a
-/// limited time; after that, only changed rules are evaluated.
+/// Whether the filter still permits a session that has no route. The outgoing interface of the session is known only
+/// for a limited time. After that time, only changed rules are evaluated.
 fn may_stay<F: Family>(
     ctx: &NodeContext<'_, '_>,
     (session, mark): (&F::Session, u32),

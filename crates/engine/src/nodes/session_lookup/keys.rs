@@ -65,7 +65,7 @@ impl<'p> Arrival<'p> {
         if self.bridged {
             self.context = snapshot.context(meta, frame);
         } else if SITES && let Some(access) = self.access {
-            // A hairpinned packet is processed as one from outside.
+            // A hairpinned packet is processed like a packet from outside.
             let site = match meta.origin {
                 Origin::Hairpinned => None,
                 _ => access.context(&meta.layers, frame),
@@ -76,8 +76,8 @@ impl<'p> Arrival<'p> {
     }
 }
 
-/// Builds the keys of those packets in a group that this worker processes, from position `made` on. Packets for shards of other
-/// workers are handed off. Returns the position after the last key.
+/// Builds the keys of a group's packets from position `made` on. Packets for shards of other workers are handed off and
+/// get no key. Returns the position after the last key.
 #[inline(always)]
 pub(super) fn keys<F: Family, const SITES: bool, const SPREAD: bool>(
     group: &[BufferIndex],
@@ -171,7 +171,7 @@ fn pass_on<F: Family>(
     lists.hand_over_for(cause, slot, owner, HandOffNote::new(EntryPoint::Session, meta));
 }
 
-/// The reason for which a packet did not arrive at the worker that owns its session.
+/// Cause of handing off a packet that did not arrive at the worker of its session.
 fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> HandOffCause {
     let tuple = F::tuple(key);
     if meta.layers.flags.has(Flags::ICMP_ERROR) {

@@ -27,7 +27,7 @@ use crate::session::family::{Family, Session, Tracked};
 use super::lookups::Lookups;
 use super::usable::usable_session;
 
-/// Processes one packet. Returns whether it used a session.
+/// Processes one packet. Returns whether the packet belongs to a session.
 #[inline(always)]
 pub(super) fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     place: usize,
@@ -67,7 +67,7 @@ pub(super) fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         },
         false => None,
     };
-    // Checks that may stop the packet come before any change, because a stopped packet is answered or parked as received.
+    // These checks precede all changes of the packet, because a packet that fails a check is answered or parked as it was received.
     let next = if SITES { hop.without_terminal() } else { hop };
     let Some(way) = adjacencies.of(next, exit) else {
         return send_otherwise::<F>(slot, (index, direction), hop, batch, lists, ctx);

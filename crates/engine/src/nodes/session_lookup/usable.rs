@@ -63,8 +63,8 @@ pub(super) fn usable_session<'s, F: Family, const SPREAD: bool>(
         return None;
     }
     if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
-        // The packet takes the slow path as the first of a flow, and its session replaces this one. The packet waits until no
-        // node of this burst has packets of the replaced session.
+        // The packet takes the slow path as the first packet of a flow, and its new session replaces this session. The
+        // packet waits until all nodes of this burst have processed the packets of the replaced session.
         let waits = session.diverts() && needs_session_pass::<F>(lists, index);
         put(
             if waits {
@@ -120,14 +120,14 @@ fn is_current<F: Family>(
     true
 }
 
-/// Whether the remote endpoint may open the next connection through a session that has its own port. No other remote endpoint
-/// uses the port, and no other session uses the mapping.
+/// Whether the remote endpoint may reopen a closed connection. It may if the session has its own port, because no other
+/// remote endpoint or session uses that port.
 fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
     direction == Direction::Reverse && session.nat().resources().has(Resources::PORT)
 }
 
-/// Whether packets of a session wait for inspection or identification in this burst. A session of another shard with the same
-/// index counts as well.
+/// Whether packets of a session wait for inspection or identification in this burst. The result may be a false positive
+/// for a session of another shard with the same index.
 fn needs_session_pass<F: Family>(lists: &mut Lists, index: RecordIndex) -> bool {
     let is_of = |(_, of, _): &(BufferIndex, RecordIndex, Direction)| *of == index;
     lists.inspect.of::<F>().iter().any(is_of) || lists.identify.of::<F>().iter().any(is_of)

@@ -6,7 +6,7 @@ use sluice_nat::{RuleId, Rules, Target};
 use crate::features::creation::DestinationMatch;
 use crate::session::family::Family;
 
-/// Counts a flow for the host to which it was distributed.
+/// Counts a flow for the inside host to which a rule distributed it.
 #[inline(always)]
 pub(in crate::nodes) fn count_host<F: Family>(
     rules: &Rules<F::Address>,
@@ -23,7 +23,7 @@ pub(in crate::nodes) fn count_host<F: Family>(
     }
 }
 
-/// Consecutive flows that one rule decided. The flows are counted together.
+/// Consecutive flows that match one rule. The flows are counted together.
 #[derive(Default)]
 pub(super) struct RuleHits {
     rule: Option<RuleId>,

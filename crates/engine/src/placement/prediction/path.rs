@@ -4,7 +4,7 @@ use crate::placement::{Core, Costs, Part, Topology};
 
 use super::WorkerLoad;
 
-/// Factor of the cycles for receiving and transmitting on a core whose memory node is not that of the device.
+/// Factor of the cycles for receiving and transmitting on a core of another memory node than the device.
 const REMOTE: f64 = 1.3;
 
 /// Adds up the cycles of workers along the path of packets.
@@ -36,7 +36,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds the cycles for handing a fraction of the packets from one worker to another, which continues with a part.
+    /// Adds the cycles for handing a fraction of the packets from one worker to another worker, which continues with `part`.
     pub(super) fn give(&mut self, from: Core, to: Core, part: Part, share: f64) {
         if from == to {
             return;
@@ -51,7 +51,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds the cycles for handing all packets from their present workers to new workers, independent of the present worker of a packet.
+    /// Adds the cycles for handing all packets to new workers. Each present worker hands packets to all new workers in proportion.
     pub(super) fn spread(&mut self, from: &[At], to: &[At], part: Part) {
         for &(giver, given) in from {
             for &(taker, taken) in to {
@@ -60,7 +60,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds the cycles for buffers that return from transmitting to receiving workers, in any combination.
+    /// Adds the cycles for buffers that return from transmitting to receiving workers, for every pair of workers in proportion.
     pub(super) fn back(&mut self, received: &[At], sent: &[At]) {
         for &(receiver, brought) in received {
             for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {

@@ -2,7 +2,7 @@
 
 use crate::placement::{Core, Part};
 
-/// What a worker uses cycles for.
+/// Cause of a worker's cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A part of packet processing.
@@ -11,7 +11,7 @@ pub enum Item {
     HandOver,
     /// Taking packets over from other workers.
     TakeOver,
-    /// Receiving into buffers that other workers have used last.
+    /// Receiving into buffers that other workers used last.
     Return,
 }
 
@@ -38,7 +38,7 @@ pub struct WorkerLoad {
     pub given: f64,
     /// Cycles for taking packets over from other workers.
     pub taken: f64,
-    /// Cycles for buffers that other workers have used last.
+    /// Cycles for buffers that other workers used last.
     pub returned: f64,
     /// Factor that accounts for a busy sibling hyperthread.
     pub slowdown: f64,

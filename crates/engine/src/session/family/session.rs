@@ -15,7 +15,7 @@ use super::Family;
 
 /// The methods of a session record that nodes use.
 pub trait Session<F: Family>: Record<Key = F::Key> + Default {
-    /// Key of packets in the forward direction, which is that of the first packet.
+    /// Key of packets in the forward direction, in which the session's first packet was sent.
     fn forward(&self) -> &F::Tuple;
     /// Key of packets in the reverse direction.
     fn reverse(&self) -> &F::Tuple;
@@ -27,10 +27,10 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn track(&self) -> &Track;
     /// The state that is updated by packets, mutable.
     fn track_mut(&mut self) -> &mut Track;
-    /// Sets the keys of both directions. Must be called before the record is in a table.
+    /// Sets the keys of both directions. The caller must set the keys before it inserts the record into a table.
     fn set_keys(&mut self, forward: F::Tuple, reverse: F::Tuple);
 
-    /// How the session's packets are translated.
+    /// Translation of the session's packets.
     #[inline(always)]
     fn nat(&self) -> Decision {
         self.verdict().nat
@@ -68,7 +68,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn refreshes(&self, direction: Direction) -> bool {
         self.verdict().bound.refreshes(direction)
     }
-    /// The interface on which packets of a direction arrive, or [`BoundInterfaces::NONE`] if the source of every packet is validated.
+    /// Interface on which packets of a direction arrive; [`BoundInterfaces::NONE`] if every packet must pass source validation.
     #[inline(always)]
     fn bound_interface(&self, direction: Direction) -> u16 {
         self.verdict().bound.interface(direction)
@@ -106,7 +106,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_inspect(&mut self, inspect: InspectState) {
         self.verdict_mut().inspect = inspect.bits();
     }
-    /// Requests the remarking of forward packets, unless packets are diverted for another reason.
+    /// Requests the remarking of forward packets, if packets are not diverted for another reason.
     fn remark(&mut self) {
         if matches!(self.inspect(), InspectState::Nothing | InspectState::Pending) {
             self.set_inspect(InspectState::Remarked);
@@ -117,13 +117,13 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
         let verdict = self.verdict_mut();
         verdict.nat = verdict.nat.with_pool(pool);
     }
-    /// Sets the reverse key and the translation. Must be called before the record is in a table.
+    /// Sets the reverse key and the translation. The caller must set them before it inserts the record into a table.
     fn translate_as(&mut self, reverse: F::Tuple, nat: Decision) {
         let forward = *self.forward();
         self.set_keys(forward, reverse);
         self.verdict_mut().nat = nat;
     }
-    /// Creates a record with all decisions.
+    /// Creates a record with all decisions of the slow path.
     fn made(parts: SessionParts<F>) -> Self {
         let mut session = Self::default();
         session.set_keys(parts.forward, parts.reverse);
@@ -135,7 +135,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             inspect: 0,
             bound: BoundInterfaces::new(
                 parts.protocol,
-                // Reverse packets arrive on the interface through which forward packets leave. A hairpinned flow is not bound to an interface.
+                // Reverse packets arrive on the egress interface of forward packets. A hairpinned flow's reverse direction is not bound.
                 [parts.interface, parts.hops[0].interface() as u16],
                 [Direction::Forward, Direction::Reverse]
                     .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),

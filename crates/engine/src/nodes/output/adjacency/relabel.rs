@@ -14,7 +14,7 @@ use crate::packet::lists::Lists;
 use super::super::OutputResult;
 use super::Adjacency;
 
-/// Mask of a MAC in a word whose lowest byte is the first byte of the MAC.
+/// Mask of a MAC in a word. The lowest byte of the word is the first byte of the MAC.
 const MAC: u64 = (1 << 48) - 1;
 
 impl Adjacency {
@@ -24,8 +24,8 @@ impl Adjacency {
         self.plain && layers.tags == 0
     }
 
-    /// Writes the link header `link` of a frame of `length` bytes that arrived without tags, and sends the frame. Returns
-    /// `false`, without effect, if tags or the queue of another worker are needed.
+    /// Writes the link header `link` of a frame of `length` bytes that arrived without tags, and sends the frame. If
+    /// the frame needs tags or the queue of another worker, returns `false` without an effect.
     #[inline(always)]
     pub fn take(
         &mut self,
@@ -46,7 +46,7 @@ impl Adjacency {
         false
     }
 
-    /// Whether a packet that arrived without tags, with an L3 datagram of this length, can be sent without tags through this worker's own queue.
+    /// Whether this worker's own queue can send, without tags, a packet that arrived without tags and has this L3 length.
     #[inline(always)]
     pub fn is_direct_for(&self, length: u16) -> bool {
         length <= self.direct
@@ -73,7 +73,7 @@ impl Adjacency {
     /// Writes the MAC addresses of a frame of `length` bytes without tags, and counts the frame as sent.
     #[inline(always)]
     pub fn rewrite_link(&mut self, head: &mut [u8; 12], length: usize) {
-        // The EtherType is that of the received frame.
+        // The sent frame keeps the EtherType of the received frame.
         if let Some(addresses) = self.head.first_chunk() {
             *head = *addresses;
         }
@@ -87,12 +87,12 @@ impl Adjacency {
         length <= self.open
     }
 
-    /// Writes the MAC addresses and tags of a frame that arrived with this number of tags, and counts the frame as sent. Returns
-    /// `false`, without effect, if there is no space for more tags.
+    /// Writes the MAC addresses and tags of a frame that arrived with this number of tags, and counts the frame as
+    /// sent. If the headroom is too small for the tags, returns `false` without an effect.
     #[inline(always)]
     pub fn relabel(&mut self, packet: &mut Packet<'_>, tags: u8) -> bool {
         let kept = self.priority_of(packet, tags);
-        // The EtherType is that of the received frame, and is not moved.
+        // The sent frame keeps the EtherType of the received frame at its position.
         let fits = match self.tags.cmp(&tags) {
             Ordering::Equal => true,
             Ordering::Greater => packet.grow_front(4 * usize::from(self.tags - tags)),
@@ -120,7 +120,7 @@ impl Adjacency {
         true
     }
 
-    /// The part of the received priority that the sent frame keeps. `tags` is the number of received tags.
+    /// The bits of the received priority that the sent frame keeps. `tags` is the number of received tags.
     #[inline(always)]
     fn priority_of(&self, packet: &Packet<'_>, tags: u8) -> u8 {
         match packet.bytes().get(14) {
@@ -131,12 +131,12 @@ impl Adjacency {
 }
 
 impl Adjacency {
-    /// Writes the MAC addresses and tags of a frame in a site's session. The frame arrived with this number of tags, and is sent
-    /// to its terminal, or `upstream` with the site's virtual MAC. The frame is counted as sent unless it must still be
-    /// fragmented. Returns `false`, without effect, if there is no space for more tags.
+    /// Writes the MAC addresses and tags of a frame in a site's session. The frame arrived with this number of tags. It
+    /// is sent to its terminal, or, if `upstream` is set, from the site's virtual MAC. The frame is counted as sent
+    /// unless it must still be fragmented. If the headroom is too small for the tags, returns `false` without an effect.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        // The header is built in registers, in little-endian words: store forwarding would delay the loads of a header in memory.
+        // The header is built in registers, in little-endian words: if the header were in memory, store forwarding would delay its loads.
         let word = |at: usize| {
             let bytes = self.head.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -173,7 +173,7 @@ impl Adjacency {
         true
     }
 
-    /// How a frame with a finished link header leaves.
+    /// Exit of a frame with a finished link header.
     #[inline(always)]
     pub fn out(&self) -> OutputResult {
         match self.sender {
