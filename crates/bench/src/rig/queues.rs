@@ -7,9 +7,9 @@ use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::placement::{Load, Part};
 use sluice_engine::snapshot::stages::Stages;
 
-use crate::rig::lanes::WITHIN;
-use crate::rig::policy::SHARDS;
-use crate::rig::{BUFFERS, Source, ring};
+use super::policy::SHARDS;
+use super::progress::WITHIN;
+use super::{BUFFERS, Source, ring};
 use crate::rows::Failure;
 
 /// Index that no worker has.
@@ -21,6 +21,10 @@ pub struct Queues {
     pub count: u16,
     receivers: Vec<WorkerIndex>,
     senders: Vec<WorkerIndex>,
+    /// Capacity of the rings between two workers: by default so large that they are never full.
+    pub handover: u32,
+    /// Number of frames that each worker can park, in addition to the default.
+    pub parked: usize,
 }
 
 impl Queues {
@@ -39,6 +43,8 @@ impl Queues {
             count,
             receivers,
             senders,
+            handover: WITHIN as u32 * u32::from(count.max(1)),
+            parked: 0,
         }
     }
 
@@ -73,7 +79,7 @@ impl Queues {
     /// DPDK plan of the gateway's ends of the ports, or of the opposite ends.
     pub fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
         let port = |name| {
-            let device = ring(&format!("placement-{name}{number}"), if near { "b" } else { "a" }, 8192)?;
+            let device = ring(&format!("queue-{name}{number}"), if near { "b" } else { "a" }, 8192)?;
             Ok(PortPlan {
                 queues: self.count,
                 ..PortPlan::new("ring", device)
@@ -90,8 +96,9 @@ impl Queues {
         } else {
             (senders, receivers)
         };
-        // Buffers are reused first in, first out; rings are so large that they are never full.
-        (plan.cache, plan.handover) = (0, WITHIN as u32 * u32::from(self.count.max(1)));
+        // Without a buffer cache, buffers are reused first in, first out.
+        (plan.cache, plan.handover) = (0, self.handover);
+        plan.parked += self.parked;
         if !near {
             plan.buffers = BUFFERS;
         }
@@ -107,10 +114,10 @@ impl Queues {
     }
 }
 
-/// Start DPDK for rigs with this number of workers.
+/// Starts DPDK for rigs with at most this number of workers, two of which may exist at a time.
 pub fn start(workers: usize) -> Result<&'static Eal, Failure> {
     let all = Queues::of(&Stages::default(), workers, &Load::even(SHARDS as u16), false);
-    let mut needs = all.plan(0, false)?.needs(&[], None);
-    needs.bytes *= 2 * (workers + 1);
+    let mut needs = all.plan(0, true)?.needs(&[], None);
+    needs.bytes = 2 * (needs.bytes + workers * all.plan(0, false)?.needs(&[], None).bytes);
     Ok(Eal::start(&needs)?)
 }

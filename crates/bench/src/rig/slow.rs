@@ -9,7 +9,7 @@ use sluice_engine::packet::io::{
     BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError, WorkerIndex,
 };
 
-use crate::rig::lanes::Progress;
+use super::progress::Progress;
 
 /// Cycles per packet in addition to those of the ring port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,16 @@ fn spend(cycles: u64) {
     }
 }
 
+/// Methods that pass a call on to the devices.
+macro_rules! pass_on {
+    ($([$($by:tt)+] $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(#[inline]
+        fn $name($($by)+ self, $($argument: $type),*) $(-> $result)? {
+            self.io.$name($($argument),*)
+        })*
+    };
+}
+
 impl PacketIo for Slow {
     #[inline]
     fn receive(&mut self, port: PortIndex) -> usize {
@@ -80,73 +90,27 @@ impl PacketIo for Slow {
         self.io.transmit(port, slots)
     }
 
-    #[inline]
-    fn free(&mut self, slots: &[BufferIndex]) {
-        self.io.free(slots);
-    }
-
-    fn allocate(&mut self, count: usize) -> usize {
-        self.io.allocate(count)
-    }
-
-    fn park(&mut self, slot: BufferIndex) -> Option<Parked> {
-        self.io.park(slot)
-    }
-
-    fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
-        self.io.unpark(parked)
-    }
-
-    fn release(&mut self, parked: Parked) {
-        self.io.release(parked);
-    }
-
-    #[inline]
-    fn end(&mut self) -> usize {
-        self.io.end()
-    }
-
-    fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)] {
-        self.io.refused(port)
-    }
-
-    fn outstanding(&self) -> usize {
-        self.io.outstanding()
-    }
-
-    fn parked(&self) -> usize {
-        self.io.parked()
+    pass_on! {
+        [&mut] free(slots: &[BufferIndex]);
+        [&mut] allocate(count: usize) -> usize;
+        [&mut] park(slot: BufferIndex) -> Option<Parked>;
+        [&mut] unpark(parked: Parked) -> Result<BufferIndex, Parked>;
+        [&mut] release(parked: Parked);
+        [&mut] end() -> usize;
+        [&] refused(port: PortIndex) -> &[(ReceiveError, u64)];
+        [&] outstanding() -> usize;
+        [&] parked() -> usize;
     }
 }
 
 impl Handover for Slow {
-    fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize {
-        self.io.hand_over(to, slots, carried)
-    }
-
-    fn free_entries(&self, to: WorkerIndex) -> usize {
-        self.io.free_entries(to)
-    }
-
-    fn mark(&mut self) {
-        self.io.mark();
-    }
-
-    fn has_arrived(&self) -> bool {
-        self.io.has_arrived()
-    }
-
-    #[inline]
-    fn prefetch_handed_over(&mut self) {
-        self.io.prefetch_handed_over();
-    }
-
-    fn waiting(&self) -> usize {
-        self.io.waiting()
-    }
-
-    #[inline]
-    fn take_over(&mut self, carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize {
-        self.io.take_over(carried)
+    pass_on! {
+        [&mut] hand_over(to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize;
+        [&] free_entries(to: WorkerIndex) -> usize;
+        [&mut] mark();
+        [&] has_arrived() -> bool;
+        [&mut] prefetch_handed_over();
+        [&] waiting() -> usize;
+        [&mut] take_over(carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize;
     }
 }

@@ -5,7 +5,7 @@ use sluice_engine::snapshot::steering::{Affinity, HashFields, SteeringSettings, 
 use sluice_engine::snapshot::{Snapshot, StartParameters};
 use sluice_nat::shard::BLOCK;
 
-use crate::rig::frames::{Ends, Written};
+use super::frames::{Ends, Written};
 
 /// Steering of packets to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -3,19 +3,26 @@
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use sluice_engine::placement::Load;
 use sluice_filter::{Filters, MatcherKind};
 use sluice_wire::tcp::flag;
 use sluice_wire::{Checksums, Packet};
 
+use super::frames::{CHECK_SEQUENCE, Filled, Filling, Frame, Hosts, Random, SEED, SHORTEST, Written, data};
+use super::lanes::{Done, Traffic};
+use super::measure::Direction;
+use super::policy::{Job, SHARDS, Style, filter_rules};
+use super::reference::{Publics, ports};
+use super::sites::{Homes, dressed};
 use super::slow::Pace;
-use crate::rig::frames::{CHECK_SEQUENCE, Filled, Filling, Frame, Hosts, Random, SEED, SHORTEST, Written, data};
-use crate::rig::measure::Direction;
-use crate::rig::policy::{Job, SHARDS, Style, filter_rules};
-use crate::rig::reference::Publics;
-use crate::rig::sites::{Homes, dressed};
+use super::steering::Steering;
+use super::{Samples, Source};
 use crate::rows::Failure;
 
+/// Number of workers whose rules are counted separately.
+const WORKERS: usize = 4;
+/// Number of flows.
 pub const FLOWS: u32 = 8_000;
 /// Number of additional flows, which are opened one after the other.
 pub const FRESH: u32 = 65_536;
@@ -74,12 +81,17 @@ pub struct Scenario {
     pub filter: usize,
     /// Subscriber sites of the flows, with one terminal per flow.
     pub homes: Option<Homes>,
+    /// How a network card would deliver packets to workers, if not to the owner of the session. Such a source sends
+    /// without regard to earlier packets.
+    pub steering: Option<Steering>,
+    /// Capacity of the session table, and number of subscribers.
+    pub capacity: [u32; 2],
 }
 
 impl Scenario {
     /// A scenario of established flows with the shortest frames from both sides, and devices with a queue for every
     /// worker.
-    const fn new(name: &'static str) -> Self {
+    pub const fn new(name: &'static str) -> Self {
         Self {
             name,
             job: Job::Translate,
@@ -96,6 +108,18 @@ impl Scenario {
             queues: u16::MAX,
             filter: 0,
             homes: None,
+            steering: None,
+            capacity: [6 * FLOWS; 2],
+        }
+    }
+
+    /// A scenario of established flows whose packets are steered by a network card.
+    pub const fn steered(steering: Steering, style: Style) -> Self {
+        Self {
+            style,
+            steering: Some(steering),
+            capacity: [4 * FLOWS, FLOWS],
+            ..Self::new("cores")
         }
     }
 
@@ -109,15 +133,15 @@ impl Scenario {
         }
     }
 
-    const fn from(self, direction: Direction) -> Self {
+    pub const fn from(self, direction: Direction) -> Self {
         Self { direction, ..self }
     }
 
-    const fn one_queue(self) -> Self {
+    pub const fn one_queue(self) -> Self {
         Self { queues: 1, ..self }
     }
 
-    const fn skewed(self, skew: Skew) -> Self {
+    pub const fn skewed(self, skew: Skew) -> Self {
         Self { skew, ..self }
     }
 
@@ -135,7 +159,7 @@ impl Scenario {
         }
     }
 
-    const fn opening(self, opens: Opens) -> Self {
+    pub const fn opening(self, opens: Opens) -> Self {
         let style = if matches!(opens, Opens::FromOutside) {
             Style::MAPPINGS
         } else {
@@ -145,16 +169,16 @@ impl Scenario {
     }
 
     /// This scenario with stateless forwarding and this number of filter rules.
-    const fn forwarding(self, filter: usize) -> Self {
+    pub const fn forwarding(self, filter: usize) -> Self {
         let job = Job::Forward;
         Self { job, filter, ..self }.from(Direction::Up)
     }
 
-    const fn mixed(self) -> Self {
+    pub const fn mixed(self) -> Self {
         Self { sizes: SFR, ..self }.opening(Opens::OneIn(SFR_SESSION))
     }
 
-    const fn computed(self) -> Self {
+    pub const fn computed(self) -> Self {
         let checksums = Checksums::Unverified;
         Self {
             sizes: &[(1514, 1)],
@@ -208,7 +232,7 @@ impl Scenario {
         match self.filter {
             0 => Ok(None),
             rules => Ok(Some(
-                filter_rules(rules, MatcherKind::Linear, false, super::WORKERS)?
+                filter_rules(rules, MatcherKind::Linear, false, WORKERS)?
                     .filters()
                     .clone(),
             )),
@@ -216,49 +240,14 @@ impl Scenario {
     }
 }
 
-/// Scenario with which hand-overs are measured.
-pub const HAND_OVER: Scenario = Scenario::new("hand-over");
-
-/// Scenarios of established and new flows in either direction, from which P0's pairings are predicted.
-pub const PLAIN: [&str; 4] = ["established up", "established down", "new up", "new down"];
-
-pub const ALL: [Scenario; 20] = [
-    Scenario::new("established up").from(Direction::Up),
-    Scenario::new("established down").from(Direction::Down),
-    Scenario::new("new up").from(Direction::Up).opening(Opens::OneIn(1)),
-    Scenario::new("new down")
-        .from(Direction::Down)
-        .opening(Opens::FromOutside),
-    Scenario::new("carrier mix").mixed(),
-    Scenario::new("carrier mix, one queue").mixed().one_queue(),
-    Scenario::new("one queue").one_queue(),
-    Scenario::new("new up, one queue")
-        .from(Direction::Up)
-        .opening(Opens::OneIn(1))
-        .one_queue(),
-    Scenario::new("forwarding").forwarding(0),
-    Scenario::new("forwarding, one queue").forwarding(0).one_queue(),
-    Scenario::new("slow filter").forwarding(300),
-    Scenario::new("slow filter, one queue").forwarding(50).one_queue(),
-    Scenario::new("elephant of 90 %").skewed(Skew::Flow(0.9)),
-    Scenario::new("elephant alone").skewed(Skew::Flow(1.0)),
-    Scenario::new("skewed shards").skewed(Skew::Shard(0.4)),
-    Scenario::new("slow transmit").paced(0, 200),
-    Scenario::new("slow transmit, one queue").paced(0, 200).one_queue(),
-    Scenario::new("slow receive, one queue").paced(200, 0).one_queue(),
-    Scenario::new("checksums of 1518 bytes").computed(),
-    Scenario::new("checksums of 1518 bytes, one queue")
-        .computed()
-        .one_queue(),
-];
-
 /// Random generator of one source's packets.
 #[derive(Clone, Debug)]
 pub struct Draw {
-    pub direction: Direction,
+    direction: Direction,
     checksums: Checksums,
     opens: Opens,
-    pub flows: Vec<u32>,
+    /// Flows by the side from which their packets come.
+    pub flows: [Vec<u32>; 2],
     /// Flows that have more packets than others.
     pub hot: Vec<u32>,
     /// Share of packets that belong to the hot flows, in units of 2^-32.
@@ -282,7 +271,7 @@ impl Draw {
             direction: scenario.direction,
             checksums: scenario.checksums,
             opens: scenario.opens,
-            flows: Vec::new(),
+            flows: Default::default(),
             hot: Vec::new(),
             share: 0,
             fresh: Vec::new(),
@@ -294,11 +283,14 @@ impl Draw {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        match self.opens {
-            Opens::OneIn(1) => self.fresh.is_empty(),
-            _ => self.flows.is_empty() && self.hot.is_empty(),
-        }
+    /// Ports at which packets of this source arrive, each with its number of packets per burst.
+    pub fn ports(&self) -> ArrayVec<(u16, usize), 2> {
+        let comes = |port: u16| match self.opens {
+            Opens::OneIn(1) => !self.fresh.is_empty(),
+            _ => !self.flows[usize::from(port)].is_empty() || !self.hot.is_empty(),
+        };
+        let ports = ports(self.direction).iter().copied();
+        ports.filter(|&(port, _)| comes(port)).collect()
     }
 
     /// Writes the next packet that arrives at a port.
@@ -329,8 +321,9 @@ impl Draw {
                 return data(Hosts::Sixteen, number, None).first();
             }
         }
-        let is_hot = self.share > 0 && u64::from(self.random.below(1 << 32)) < self.share || self.flows.is_empty();
-        let number = *self.random.of(if is_hot { &self.hot } else { &self.flows });
+        let flows = &self.flows[usize::from(port)];
+        let is_hot = self.share > 0 && u64::from(self.random.below(1 << 32)) < self.share || flows.is_empty();
+        let number = *self.random.of(if is_hot { &self.hot } else { flows });
         let public = (port == 1).then(|| self.publics[number as usize]);
         let mut written = data(self.homes.map_or(Hosts::Sixteen, Homes::hosts), number, public);
         if self.opens == Opens::FromOutside {
@@ -344,16 +337,48 @@ impl Draw {
     }
 }
 
+/// Source and sink of one core.
+#[derive(Debug, Default)]
+pub struct Sender {
+    /// Generator of the packets sent to this core, if the core receives, and the ports at which they arrive.
+    draw: Option<(Draw, ArrayVec<(u16, usize), 2>)>,
+    pub samples: Samples,
+}
+
+impl Sender {
+    /// Makes the source send packets of a generator, or none.
+    pub fn draw(&mut self, draw: Option<Draw>) {
+        self.draw = draw.map(|draw| {
+            let ports = draw.ports();
+            (draw, ports)
+        });
+    }
+}
+
+impl Traffic for Sender {
+    #[inline(always)]
+    fn send(&mut self, far: &mut Source, has_room: impl Fn() -> bool, _now: u64, _done: &mut Done) -> usize {
+        match &mut self.draw {
+            Some((draw, ports)) if has_room() => {
+                let written = far.send(ports, |port, packet| {
+                    draw.write(port, packet);
+                    true
+                });
+                written.0
+            }
+            _ => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, far: &mut Source, port: u16, _now: u64) -> usize {
+        self.samples.drain(far, port)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scenarios_have_names_of_their_own() {
-        let names: std::collections::HashSet<_> = ALL.iter().map(|scenario| scenario.name).collect();
-        assert_eq!(ALL.len(), names.len());
-        assert!(PLAIN.iter().all(|name| names.contains(name)));
-    }
 
     #[test]
     fn packets_without_sessions_are_not_spread_by_shard_behind_one_queue() {
