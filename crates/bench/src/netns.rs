@@ -47,8 +47,8 @@ pub fn command(host: &str, core: usize) -> Command {
     of_line(&format!("{} taskset -c {core}", within(host)))
 }
 
-/// Opens interfaces of this process's namespace for one worker on a core. A process that forwards frames of other hosts
-/// names the number of frames that may wait in it.
+/// Opens interfaces of this process's namespace for one worker on a core. `waiting` is the maximum
+/// number of waiting frames of a process that forwards frames of other hosts.
 pub fn open(
     interfaces: &[impl AsRef<str>],
     driver: Driver,

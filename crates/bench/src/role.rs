@@ -9,7 +9,7 @@ use crate::loss::{relay, transfers};
 use crate::process::message;
 use crate::rows::Failure;
 
-/// What a process does; its first message.
+/// Role of a process, which receives its role as its first message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Role {
     /// Packet generator of `kernel` and `vm`.
@@ -22,7 +22,7 @@ pub enum Role {
     Transfer(transfers::Settings),
 }
 
-/// Does what the first message asks for, until the input ends.
+/// Runs the role of the first message until the input ends.
 pub fn run() -> Result<(), Failure> {
     match message()?.ok_or("a process has no role")? {
         Role::Generate(settings) => generator::run(settings),

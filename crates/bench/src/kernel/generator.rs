@@ -128,7 +128,7 @@ impl Generator {
         }
     }
 
-    /// Takes a task; returns the task to work on from now on.
+    /// Accepts a task; returns the task that the generator works on afterwards.
     fn begin(&mut self, next: Task, current: Task) -> Task {
         match next {
             Task::Open { .. } | Task::New { .. } => {}

@@ -9,7 +9,7 @@ use super::gateway::Case;
 use super::traffic::{Direction, Flows, Frames, Hits, Receiver, Site};
 use crate::rows::{Named, Row};
 
-/// What distinguishes a trial from the others.
+/// Parameters that distinguish the trials of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
     pub case: Case,
@@ -85,7 +85,7 @@ impl Trial {
     }
 }
 
-/// Each trial with each of these values.
+/// All combinations of the trials with these values.
 fn each<T: Copy>(trials: Vec<Trial>, values: &[T], set: fn(&mut Trial, T)) -> Vec<Trial> {
     let with = |trial: Trial, value| {
         let mut trial = trial;

@@ -56,7 +56,7 @@ impl Content {
 
 impl Read for Content {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        // Eight bytes of a random number at a time, except at the end.
+        // Each random number fills eight bytes, except at the end.
         let most = match into.len() {
             short @ ..8 => short,
             long => long & !7,

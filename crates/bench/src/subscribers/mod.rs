@@ -184,7 +184,7 @@ fn combined(runs: &[Row]) -> Row {
     })
 }
 
-/// Measures everything that the arguments select; `inside` the process of a single run, measures once.
+/// Measures everything that the arguments select. The process of a single run (`inside`) measures once.
 pub fn run(run: &mut Run<'_>, arguments: &SubscribersArguments, inside: bool) -> Result<(), Failure> {
     let wanted = |(part, by): &(Part, By)| {
         (arguments.only.is_empty() || arguments.only.contains(part))
