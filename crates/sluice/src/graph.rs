@@ -71,7 +71,11 @@ fn write_text(graph: &Graph, output: &mut dyn Write) -> Result<(), CommandError>
     }
     columns.flush(output)?;
     if graph.copies_lost > 0 {
-        writeln!(output, "copies that were not sent: {}", grouped(graph.copies_lost))?;
+        writeln!(
+            output,
+            "mirrored packets that were not sent: {}",
+            grouped(graph.copies_lost)
+        )?;
     }
     Ok(())
 }

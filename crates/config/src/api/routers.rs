@@ -218,7 +218,10 @@ impl RouteTeller {
         };
         match (&*self.state, &self.listens, self.stale_for) {
             ("absent", Some(listens), _) => format!("{name} listens at {listens}{refused}"),
-            ("gone", _, Some(left)) => format!("{name} gone{since}, its routes go in {}{refused}", age(left)),
+            ("gone", _, Some(left)) => format!(
+                "{name} disconnected{since}, its routes are removed in {}{refused}",
+                age(left)
+            ),
             (state, ..) => format!("{name}{peer} {state}{since}{refused}"),
         }
     }

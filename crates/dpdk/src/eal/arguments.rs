@@ -79,8 +79,8 @@ impl HugepageFault {
         match self.demand {
             HugepageReason::Configured => format!("{needed} MiB of hugepages are needed"),
             HugepageReason::Card(address, mode) => format!(
-                "{address} is driven by {mode} and needs {needed} MiB of hugepages (ordinary pages have no physical \
-                 addresses that a card may use),"
+                "{address} uses {mode} and needs {needed} MiB of hugepages (a card can't use the physical addresses \
+                 of ordinary pages),"
             ),
         }
     }
@@ -88,8 +88,8 @@ impl HugepageFault {
     fn shortage(&self) -> String {
         let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
         match self.forgone {
-            true => "hugepages are turned off".into(),
-            false if sizes.is_empty() => "this kernel has none".into(),
+            true => "hugepages are disabled in the configuration".into(),
+            false if sizes.is_empty() => "this kernel supports none".into(),
             false => format!("{} MiB are free ({})", self.free, sizes.join(", ")),
         }
     }
@@ -99,8 +99,8 @@ impl HugepageFault {
         let reserve = reserve(&self.sizes, self.needed << 20).filter(|_| missing);
         let reserve = reserve.map(|command| format!("run {command} as root"));
         let allow = match (self.forgone, self.demand) {
-            (true, _) => Some("write hugepages = \"auto\" under [system]"),
-            (false, HugepageReason::Configured) if missing => Some("or write hugepages = \"auto\" under [system]"),
+            (true, _) => Some("write hugepages = \"auto\" in [system]"),
+            (false, HugepageReason::Configured) if missing => Some("or write hugepages = \"auto\" in [system]"),
             _ => None,
         };
         let steps: Vec<_> = reserve.into_iter().chain(allow.map(str::to_owned)).collect();
@@ -133,7 +133,7 @@ pub fn memory(needs: &EalRequirements, host: &Host) -> Result<Memory, HugepageFa
             why: "no hugepages are free".into(),
         }),
         (None, _) if free < needed => Ok(Memory::Ordinary {
-            why: format!("{free} MiB of hugepages are free, {needed} MiB are needed"),
+            why: format!("only {free} MiB of hugepages are free, but {needed} MiB are needed"),
         }),
         _ => Ok(Memory::Hugepages),
     }
