@@ -250,9 +250,9 @@ def mend(topology):
 
 def kill(gateway, daemon):
     """Kill a router's daemon, and return when the gateway has detected the failure."""
-    before = gateway.process.output.count("the daemon is gone")
+    before = gateway.process.output.count("the daemon disconnected")
     daemon.kill()
-    waiting.until(lambda: gateway.process.output.count("the daemon is gone") > before, "the daemon to be gone", 10)
+    waiting.until(lambda: gateway.process.output.count("the daemon disconnected") > before, "the daemon to be gone", 10)
 
 
 def start_again(gateway, daemon):

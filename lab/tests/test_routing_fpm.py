@@ -117,7 +117,7 @@ def test_daemon_that_is_killed_and_started_again_loses_no_packet(topology, gatew
     alice = topology.alice
     ping = alice.spawn("ping", "-n", "-q", "-i", "0.02", topology.server.address, label="ping")
     frr.kill()
-    gateway.process.wait_for_line("the daemon is gone")
+    gateway.process.wait_for_line("the daemon disconnected")
     frr.start()
     waiting.until(
         lambda: gateway.process.output.count("tells its routes") > before, "FRR to tell its routes again", 30

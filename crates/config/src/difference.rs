@@ -317,9 +317,9 @@ pool = "public"
     fn difference_of_capacity_needs_a_restart() {
         let new = BASE.to_owned() + "[sessions]\nipv4 = 5000\n[system]\nshards = 4\n[nat]\nspare-addresses = 9\n";
         let expected = [
-            "nat.spare-addresses changed: the memory of port leases is taken at start",
-            "sessions.ipv4 changed: the memory of the session table is taken at start",
-            "system.shards added: a session stays in its shard for life",
+            "nat.spare-addresses changed: the memory for the ports of pools is allocated at start",
+            "sessions.ipv4 changed: the memory of the session table is allocated at start",
+            "system.shards added: a session can't move to another shard",
         ];
         assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));
     }
@@ -329,8 +329,8 @@ pool = "public"
         let new = BASE.to_owned()
             + "[neighbours]\nreachable = \"9s\"\n[fragments]\ntimeout = \"9s\"\n[control]\nlog = \"warn\"\n";
         let expected = [
-            "control.log changed: the log begins at start",
-            "fragments.timeout changed: the table is made at start",
+            "control.log changed: the log is opened at start",
+            "fragments.timeout changed: the table is created at start",
             "neighbours.reachable changed: the timers of neighbours are set at start",
         ];
         assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));

@@ -179,8 +179,7 @@ mod tests {
         };
         assert_eq!(
             Some(
-                "the device is at memory node 1, and the workers' cores (0, 2) are not: each frame crosses between \
-                 sockets (near ones: workers = [1, 3])"
+                "the device is on NUMA node 1, but no worker's core (0, 2) is: each frame crosses between sockets (cores on this node: workers = [1, 3])"
                     .to_owned()
             ),
             far(&topology, 0, &[0, 2])

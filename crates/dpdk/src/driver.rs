@@ -289,7 +289,10 @@ mod tests {
     fn kernel_interface_with_jumbo_gets_af_packet_and_says_why() {
         let choice = choose_kernel(VETH, 9000, 1, None);
         assert_eq!(Driver::AfPacket, choice.driver);
-        assert_eq!("AF_XDP serves an MTU up to 3400, and 9000 is configured", choice.reason);
+        assert_eq!(
+            "AF_XDP supports an MTU of at most 3400, but 9000 is configured",
+            choice.reason
+        );
     }
 
     #[test]

@@ -33,7 +33,10 @@ fn port_that_can_not_open_says_what_to_do() {
         scenario.eal(128 << 20);
         veth("va", "vb", 1500);
         for (device, expected) in [
-            ("nosuch0", "nosuch0: no interface nosuch0: ip link lists what there is"),
+            (
+                "nosuch0",
+                "nosuch0: there is no interface nosuch0: `ip link` lists the interfaces",
+            ),
             ("bond:va+nosuch0", "no interface nosuch0"),
             ("pcap:/nowhere/in.pcap", "/nowhere/in.pcap is no capture file"),
             ("tap:va", "an interface va exists already"),
@@ -55,7 +58,7 @@ fn port_that_can_not_open_says_what_to_do() {
             ..port("va")
         });
         assert!(
-            error.contains("can't have an MTU of 9000 (at most 3400; AF_PACKET serves more)"),
+            error.contains("can't have an MTU of 9000 (at most 3400; AF_PACKET supports more)"),
             "{error}"
         );
         // The failed start has left no resources behind.

@@ -427,7 +427,7 @@ fn interface_that_is_not_configured_or_a_vlan_is_refused() {
     folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
     let said = folder.refusal(1, &["--in", "insid=in.pcap"]);
     assert!(
-        said.contains("no interface is called `insid`: there are inside, outside"),
+        said.contains("there is no interface `insid`: the interfaces are inside, outside"),
         "{said}"
     );
     let said = folder.refusal(1, &["--in", "guests=in.pcap"]);

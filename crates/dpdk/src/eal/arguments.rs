@@ -254,7 +254,7 @@ mod tests {
         let (memory, _) = arguments(&needs, &host(50)).expect("arguments");
         assert_eq!(
             memory.to_string(),
-            "ordinary pages (50 MiB of hugepages are free, 100 MiB are needed)"
+            "ordinary pages (only 50 MiB of hugepages are free, but 100 MiB are needed)"
         );
         let demanded = arguments(
             &EalRequirements {
@@ -265,7 +265,7 @@ mod tests {
         );
         assert_eq!(
             "100 MiB of hugepages are needed and 50 MiB are free (25 of 50 pages of 2 MiB): run echo 75 > \
-             /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages as root, or write hugepages = \"auto\" under [system]",
+             /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages as root, or write hugepages = \"auto\" in [system]",
             demanded.expect_err("too few").to_string()
         );
     }
@@ -296,12 +296,13 @@ mod tests {
         );
         let forgone = refused(Some(false), 100).expect_err("forgone");
         assert!(
-            forgone.ends_with("and hugepages are turned off: write hugepages = \"auto\" under [system]"),
+            forgone
+                .ends_with("and hugepages are disabled in the configuration: write hugepages = \"auto\" in [system]"),
             "{forgone}"
         );
         let both = refused(Some(false), 0).expect_err("forgone and none");
         assert!(
-            both.ends_with("nr_hugepages as root, write hugepages = \"auto\" under [system]"),
+            both.ends_with("nr_hugepages as root, write hugepages = \"auto\" in [system]"),
             "{both}"
         );
     }

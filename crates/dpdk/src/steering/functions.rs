@@ -363,7 +363,7 @@ mod tests {
                 FLOWS | Functions::L3_SOURCE_ONLY | Functions::L3_DESTINATION_ONLY,
             ),
             (
-                "source address, source port, destination port of TCP over IPv4, the source address alone of \
+                "source address, source port, destination port of TCP over IPv4, only the source address of \
                  UDP over IPv4 and other IPv4, nothing of TCP over IPv6 and UDP over IPv6 and other IPv6",
                 Functions::IPV4 | Functions::IPV4_TCP | Functions::L3_SOURCE_ONLY,
             ),
