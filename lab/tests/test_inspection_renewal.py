@@ -98,7 +98,7 @@ def test_download_under_way_arrives_whole_while_rules_change(topology, gateway, 
 def test_rules_that_are_the_same_are_left_alone(topology, gateway, folder):
     _write(folder, SECOND)
     _apply(gateway)
-    assert "nothing differs" in _apply(gateway)
+    assert "does not differ" in _apply(gateway)
 
 
 def test_dry_run_says_what_would_be_and_changes_nothing(topology, gateway, folder):

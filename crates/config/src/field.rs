@@ -17,7 +17,7 @@ macro_rules! header_fields {
             fragment: Option<Part> {
                 field: Fragment, "a part";
                 guide: "`whole`, `first` or `later`; later fragments have no ports, so rules with ports don't match \
-     them";
+them";
                 request: {}
                 import: {}
             }
@@ -53,7 +53,7 @@ macro_rules! header_fields {
                     u16,
                     "BYTES",
                     "With --match: length of the packet in bytes, including the IP header [default: the length of its \
-     headers]."
+headers]."
                 }
                 import: {
                     refused: "lengths";
@@ -72,7 +72,7 @@ macro_rules! header_fields {
             ttl: Option<Numbers> {
                 field: Ttl, "a TTL";
                 guide: "TTL (IPv4) or hop limit (IPv6) of the received packet, before the gateway decrements it: \
-     `255` or `\"0-1\"`. To revalidate sessions, the value 64 is used";
+`255` or `\"0-1\"`. To revalidate sessions, the value 64 is used";
                 request: { u8, "TTL", "With --match: TTL or hop limit of the received packet [default: 64]." }
                 import: {
                     refused: "TTLs";

@@ -970,15 +970,15 @@ fn nat_destinations_that_differ_in_meaning_are_listed() {
     for (rule, why) in [
         (
             "-p tcp --dport 80 -j DNAT --to-destination 10.0.0.1",
-            "or for what comes in by an interface",
+            "or an input interface",
         ),
         (
             "-d 203.0.113.0/24 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1",
-            "for one outside address",
+            "only one outside address",
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80:90 -j DNAT --to-destination 10.0.0.1:80",
-            "which is left open",
+            "how its ports are mapped",
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1-10.0.0.4",
@@ -990,7 +990,7 @@ fn nat_destinations_that_differ_in_meaning_are_listed() {
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
-            "names interfaces that packets come in by",
+            "must name its input interfaces",
         ),
         (
             "-i eth1 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
@@ -1113,6 +1113,6 @@ fn lines_that_refuse_answers_of_translated_connections_are_named() {
         vec![Some(7)],
         imported.notes.iter().map(|note| note.line).collect::<Vec<_>>()
     );
-    let says = |remark: &String| remark.starts_with("Answers to connections that are translated");
+    let says = |remark: &String| remark.starts_with("Replies of translated connections");
     assert!(imported.remarks.iter().any(says), "{:?}", imported.remarks);
 }
