@@ -255,11 +255,11 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         *wrong(&rule("mark = \"0x11/0xf0\""))
     );
     assert_eq!(
-        ["3: 5000: a VLAN of 5000 is out of range"],
+        ["3: 5000: 5000 is out of range for a VLAN"],
         *wrong(&rule("vlan = 5000"))
     );
     assert_eq!(
-        ["3: \"0-256\": a TTL of 256 is out of range"],
+        ["3: \"0-256\": 256 is out of range for a TTL"],
         *wrong(&rule("ttl = \"0-256\""))
     );
 }
@@ -326,7 +326,7 @@ fn filter_sets_that_are_wrong_are_refused_at_their_place() {
     let with = |sets: &str, keys: &str| wrong(&format!("{sets}\n{}", rule(keys).replace("[filter]\n", "")));
     let one = "[filter.sets.a]\nsize = 1";
     assert_eq!(
-        ["1: 0: a size of 0 is out of range"],
+        ["1: 0: 0 is out of range for a size"],
         *with("[filter.sets.a]\nsize = 0", "")
     );
     assert_eq!(
@@ -423,7 +423,7 @@ fn filter_sets_with_elements_of_another_type_are_refused_at_their_place() {
         *set("type = \"networks\"\nsize = 1\nelements = [\"10.0.0.1-10.0.0.3\"]")
     );
     assert_eq!(
-        ["2: 65537: a size of 65537 is out of range"],
+        ["2: 65537: 65537 is out of range for a size"],
         *set("type = \"ports\"\nsize = 65537")
     );
     let [reversed] = &set("type = \"ports\"\nelements = [\"9-1\"]")[..] else {
