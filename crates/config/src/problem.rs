@@ -237,10 +237,7 @@ pub enum Problem {
     NotOnVlan(&'static str),
     /// A device is used twice.
     #[error("device `{device}` already belongs to interface `{other}`")]
-    #[diagnostic(help(
-        "for several networks on one link, add `addresses` to the interface, or add VLANs with \
-         `parent`"
-    ))]
+    #[diagnostic(help("for several networks on one link, add `addresses`, or add VLANs with `parent`"))]
     DuplicateDevice {
         /// Device as written.
         device: Device,
@@ -266,10 +263,7 @@ pub enum Problem {
     },
     /// The MTU is too small for IPv6.
     #[error("an MTU of {0} is too small for IPv6")]
-    #[diagnostic(help(
-        "IPv6 needs an MTU of at least 1280 bytes (RFC 8200, 5): raise the MTU, or remove the IPv6 \
-         addresses"
-    ))]
+    #[diagnostic(help("raise the MTU to at least 1280 bytes (RFC 8200, 5), or remove the IPv6 addresses"))]
     MtuTooSmallForIpv6(u16),
     /// The MTU of a VLAN exceeds that of its parent.
     #[error("an MTU of {mtu} exceeds the MTU of the parent `{parent}`, {parent_mtu}")]
@@ -403,10 +397,7 @@ pub enum Problem {
     },
     /// A pool contains an address of an interface that is not an output interface of the pool's rules.
     #[error("`{address}` in pool `{pool}` is the address of interface `{interface}`")]
-    #[diagnostic(help(
-        "a pool can contain the address of an interface only if `out` of all its rules names this \
-         interface"
-    ))]
+    #[diagnostic(help("exclude the address, or name this interface as `out` in all rules of the pool"))]
     PoolHoldsInsideAddress {
         /// The address.
         address: Ipv4Addr,
@@ -440,10 +431,7 @@ pub enum Problem {
     UnusedPool(String),
     /// Two source rules are equally specific.
     #[error("an earlier rule already translates packets from `{0}` that leave by the same interface")]
-    #[diagnostic(help(
-        "remove one of the two rules, or make one more specific by a longer prefix or a named \
-         interface"
-    ))]
+    #[diagnostic(help("remove one rule, or make one more specific by a longer prefix or a named interface"))]
     DuplicateSource(Prefix),
     /// A pool may allocate a port that a destination rule forwards.
     #[error("port {ports} of `{address}` belongs to pool `{pool}`")]
@@ -596,8 +584,7 @@ fn beyond_links(links: &[String]) -> String {
     match links {
         [] => "no interface has an address of this address family".into(),
         links => format!(
-            "the networks of interfaces are {}; for an address outside them, write its `interface`, and for a gateway \
-             also `onlink = true` or a route to the gateway",
+            "the networks of interfaces are {}; for an address outside them, write its `interface`, and for a gateway also `onlink = true` or a route to the gateway",
             list(links)
         ),
     }

@@ -110,8 +110,7 @@ pub enum ControlPlaneError {
     },
     /// A pool has mappings, subscribers or computed ports. These pools require that all flows of an inside host belong to one shard.
     #[error(
-        "steering distributes the flows of a host over several shards, but a pool or a destination rule needs all \
-         flows of a host in one shard"
+        "steering spreads the flows of a host over shards, but a pool or a destination rule needs one shard per host"
     )]
     Apart,
     /// Pool migration is not complete, so sessions may still use ports that the pools no longer contain. If a pool
