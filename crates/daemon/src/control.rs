@@ -368,10 +368,7 @@ impl Control {
                 mac: neighbour.mac.bytes(),
             };
             if !matches!(self.ask_owner(request).await?, Reply::Done) {
-                tracing::warn!(
-                    "the neighbour table has no space for the static neighbour {}",
-                    neighbour.address
-                );
+                tracing::warn!("the table has no space for the static neighbour {}", neighbour.address);
             }
         }
         Ok(())
@@ -469,10 +466,7 @@ impl Control {
         let name = interface.map_or("?", |interface| interface.name.as_str());
         let (address, mac) = (IpAddr::from(conflict.address), mac_text(conflict.mac));
         match conflict.of {
-            Some(had) => tracing::warn!(
-                "{name}: {mac} claims the address {address}, which belonged to {}",
-                mac_text(had)
-            ),
+            Some(had) => tracing::warn!("{name}: {mac} claims {address}, which belonged to {}", mac_text(had)),
             None => tracing::warn!("{name}: {mac} claims {address}, which is an address of this gateway"),
         }
     }
