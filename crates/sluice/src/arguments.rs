@@ -99,8 +99,8 @@ pub enum Command {
 
     /// Change the running daemon to another configuration
     ///
-    /// The daemon applies the difference as one commit and keeps all sessions that the new configuration allows. If a part of the difference can't
-    /// be applied, the daemon changes nothing.
+    /// The daemon applies the difference as one commit and keeps all sessions that the new configuration allows. If a part of the
+    /// difference can't be applied, the daemon changes nothing.
     Apply {
         /// Configuration file.
         file: PathBuf,
