@@ -250,16 +250,16 @@ def mend(topology):
 
 def kill(gateway, daemon):
     """Kill a router's daemon, and return when the gateway has detected the failure."""
-    before = gateway.process.output.count("the daemon is gone")
+    before = gateway.process.output.count("the daemon disconnected")
     daemon.kill()
-    waiting.until(lambda: gateway.process.output.count("the daemon is gone") > before, "the daemon to be gone", 10)
+    waiting.until(lambda: gateway.process.output.count("the daemon disconnected") > before, "the daemon to be gone", 10)
 
 
 def start_again(gateway, daemon):
     """Start the daemon of `core` again, and return when it has learned its routes and sent them to the gateway."""
-    before = gateway.process.output.count("tells its routes")
+    before = gateway.process.output.count("sends routes")
     daemon.start()
-    waiting.until(lambda: gateway.process.output.count("tells its routes") > before, "the daemon to be back", 30)
+    waiting.until(lambda: gateway.process.output.count("sends routes") > before, "the daemon to be back", 30)
     waiting.until(lambda: "Established" in daemon.ask("bgpd", "show bgp neighbors 198.51.100.1"), "BGP to the north", 60)
     wait_for(gateway, "core", "0.0.0.0/0", ("north-out", "bgp"))
 

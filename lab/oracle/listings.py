@@ -242,10 +242,10 @@ class _Listing:
         named = {}
         entries = imported["leftovers"] + imported["notes"]
         # Packets that arrive on another interface do not match the reported rule.
-        self.wide = any(entry["reason"].startswith("for the address of") for entry in entries)
+        self.wide = any(entry["reason"].startswith("converted for the address of") for entry in entries)
         for entry in entries:
             place = entry["line"] if entry["line"] else entry["place"]
-            named[place] = named.get(place, True) and entry["reason"].startswith("not about answers")
+            named[place] = named.get(place, True) and entry["reason"].startswith("replies to flows of the gateway's host")
         return tomllib.loads(imported["configuration"]), named
 
     def _counted(self):

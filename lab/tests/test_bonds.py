@@ -53,7 +53,7 @@ def place(tmp_path_factory, binary):
             made.start()
         yield client, near, far, gateways
         for made in gateways:
-            assert "packet buffers were lost" not in made.stop()
+            assert "packet buffers leaked" not in made.stop()
     finally:
         for host in hosts:
             host.remove()

@@ -145,7 +145,7 @@ def test_other_chains_come_with_a_commit_and_counters_of_their_name_stay(gateway
         waiting.until(lambda: steps(gateway, "input")["drop"] == 1, "the packet to be dropped")
     now = steps(gateway, "input")
     assert (1, before + 1) == (now["count new"], now["count all"])
-    assert "packets would loop: input → a → input" in gateway.command(
+    assert "packets would pass the chains in a loop: input → a → input" in gateway.command(
         "apply", gateway.write({**changed, "routers": {**changed["routers"], "red": {"chains": {
             "input": [{"to": "a"}], "a": [{"to": "input"}],
         }}}}, "round.toml"), check=False)

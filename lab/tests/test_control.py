@@ -225,7 +225,7 @@ def test_apply_of_more_addresses_than_there_is_memory_for_is_refused_with_a_hint
     before = gateway.show("sessions")["sessions"]
     path = gateway.write(_with_pool(gateway.document, "203.0.113.16/28", "192.0.2.0/24"), "large.toml")
     output = gateway.command("apply", path, check=False)
-    assert "large.toml:" in output and "bytes for their port leases" in output and "spare-addresses" in output
+    assert "large.toml:" in output and "bytes for port allocation" in output and "spare-addresses" in output
     assert len(before) == len(gateway.show("sessions")["sessions"])
 
 

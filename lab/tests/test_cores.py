@@ -119,4 +119,4 @@ def test_cards_that_hash_get_key_and_table_of_the_shards_and_tell_what_they_hash
     assert 2 == row["queues"]
     assert row["steering"].startswith("hashes addresses and ports")
     # The null driver reports that it can't hash a single address.
-    assert ("can't hash the source address alone" in row["steering"]) == (steering == "subset")
+    assert ("can't hash only the source address" in row["steering"]) == (steering == "subset")

@@ -27,7 +27,7 @@ def gateway(request, topology, binary):
     made.start()
     yield made
     output = made.stop()
-    assert "the devices are closed" in output and "packet buffers were lost" not in output, output
+    assert "the devices are closed" in output and "packet buffers leaked" not in output, output
 
 
 def reaches(host, address, patience=5):

@@ -214,5 +214,5 @@ def test_station_is_known_by_its_mac_address(topology, gateway):
 def test_wrong_filter_is_refused_and_the_old_one_goes_on(topology, gateway):
     wrong = _filter([{"action": "accept", "to": "@nobody"}])
     output = gateway.command("apply", gateway.write({**gateway.document, "filter": wrong}, "wrong.toml"), check=False)
-    assert "there is no group `nobody` of addresses" in output
+    assert "there is no group of addresses named `nobody`" in output
     assert b"HTTP" in _connect(topology.alice, topology.server.address, 80)

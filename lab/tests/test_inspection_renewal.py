@@ -82,7 +82,7 @@ def test_download_under_way_arrives_whole_while_rules_change(topology, gateway, 
     waiting.until(lambda: os.path.getsize(target) > SLOWLY, "the download to begin")
     _write(folder, SECOND)
     output = _apply(gateway)
-    assert "inspection.signatures changed" in output and "1 of 1 signatures are in force" in output
+    assert "inspection.signatures changed" in output and "1 of 1 signatures are active" in output
     assert reopened == gateway.show("inspection")["reopened"]
     # The new rules apply to new flows immediately.
     assert ["SECOND"] == _blocks(topology)
@@ -98,7 +98,7 @@ def test_download_under_way_arrives_whole_while_rules_change(topology, gateway, 
 def test_rules_that_are_the_same_are_left_alone(topology, gateway, folder):
     _write(folder, SECOND)
     _apply(gateway)
-    assert "nothing differs" in _apply(gateway)
+    assert "does not differ" in _apply(gateway)
 
 
 def test_dry_run_says_what_would_be_and_changes_nothing(topology, gateway, folder):
@@ -106,7 +106,7 @@ def test_dry_run_says_what_would_be_and_changes_nothing(topology, gateway, folde
     _apply(gateway)
     _write(folder, FIRST, SECOND)
     output = _apply(gateway, "--dry-run")
-    assert "2 of 2 signatures are in force" in output and "nothing was changed" in output
+    assert "2 of 2 signatures are active" in output and "nothing was changed" in output
     assert 1 == gateway.show("inspection")["signatures"]
     assert ["SECOND"] == _blocks(topology)
 
@@ -116,10 +116,10 @@ def test_rule_that_is_newly_refused_is_named_with_file_and_line(topology, gatewa
     _apply(gateway)
     _write(folder, SECOND, FIRST.replace("content", "dce_iface"))
     output = _apply(gateway)
-    assert "1 of 2 signatures are in force" in output and "lab.rules:2: dce_iface" in output
+    assert "1 of 2 signatures are active" in output and "lab.rules:2: dce_iface" in output
     _write(folder, SECOND.replace("second", "other"), FIRST.replace("content", "dce_iface"))
     output = _apply(gateway)
-    assert "1 of 2 signatures are in force" in output and "dce_iface" not in output
+    assert "1 of 2 signatures are active" in output and "dce_iface" not in output
     assert [2] == [refused["line"] for refused in gateway.show("inspection")["refused"]]
 
 

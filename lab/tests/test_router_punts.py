@@ -144,7 +144,7 @@ def test_device_of_the_default_route_is_taken_only_where_it_is_told_so(gateway, 
     assert 0 == check(gateway, "spare")[0]
     spare.run("ip", "route", "add", "default", "via", "192.0.2.254")
     status, text = check(gateway, "spare")
-    assert status != 0 and "the default route of this machine leads over spare" in text and 'in-use = "take"' in text
+    assert status != 0 and "the default route of this machine uses spare" in text and 'in-use = "take"' in text
     assert 0 == check(gateway, "spare", **{"in-use": "take"})[0]
     assert 0 == check(gateway, "end")[0]
 
@@ -154,6 +154,6 @@ def test_device_that_somebody_is_logged_in_over_is_taken_only_where_it_is_told_s
         for end in connect(spare, spare, "192.0.2.1", SSH):
             sockets.enter_context(end)
         status, text = check(gateway, "spare")
-        assert status != 0 and "a session of SSH from 192.0.2.1 goes over spare" in text
+        assert status != 0 and "an SSH session from 192.0.2.1 uses spare" in text
         assert 0 == check(gateway, "spare", **{"in-use": "take"})[0]
         assert 0 == check(gateway, "end")[0]

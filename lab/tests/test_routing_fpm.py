@@ -113,14 +113,14 @@ def test_static_route_comes_before_one_that_is_told_and_another_configuration_le
 
 def test_daemon_that_is_killed_and_started_again_loses_no_packet(topology, gateway, frr):
     wait_for(gateway, "0.0.0.0/0", UPSTREAM)
-    before = gateway.process.output.count("tells its routes")
+    before = gateway.process.output.count("sends routes")
     alice = topology.alice
     ping = alice.spawn("ping", "-n", "-q", "-i", "0.02", topology.server.address, label="ping")
     frr.kill()
-    gateway.process.wait_for_line("the daemon is gone")
+    gateway.process.wait_for_line("the daemon disconnected")
     frr.start()
     waiting.until(
-        lambda: gateway.process.output.count("tells its routes") > before, "FRR to tell its routes again", 30
+        lambda: gateway.process.output.count("sends routes") > before, "FRR to tell its routes again", 30
     )
     frr.configure(f"ip route 203.0.113.128/25 {UPSTREAM}")
     wait_for(gateway, "203.0.113.128/25", UPSTREAM)
@@ -160,11 +160,11 @@ def test_connections_that_say_nothing_and_hosts_that_are_not_named_keep_nobody_o
     idle = topology.frr.spawn("python3", "-c", IDLE, "10.255.0.2", "10.255.0.9", label="idle")
     idle.wait_for_line("connected")
     waiting.until(lambda: refused(gateway).get("not-named") == 6, "the refusals", 30)
-    before = gateway.process.output.count("tells its routes")
+    before = gateway.process.output.count("sends routes")
     frr.kill()
     frr.start()
     frr.configure(f"ip route 203.0.113.128/25 {UPSTREAM}")
-    waiting.until(lambda: gateway.process.output.count("tells its routes") > before, "FRR to tell its routes", 30)
+    waiting.until(lambda: gateway.process.output.count("sends routes") > before, "FRR to tell its routes", 30)
     wait_for(gateway, "203.0.113.128/25", UPSTREAM)
     # The gateway closes the connections of peers that continue to send nothing.
     waiting.until(lambda: refused(gateway).get("silent") == 6, "the end of the silent ones", 60)

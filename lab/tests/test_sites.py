@@ -196,7 +196,7 @@ def test_private_server_that_is_killed_and_comes_back_is_noticed_by_no_session(l
 def test_operators_server_that_is_killed_and_comes_back_is_noticed_by_no_session(lab, connections):
     before = {name: site["public"] for name, site in lab.sites().items()}
     # Count ended leases, because a lease that ends and is immediately granted again interrupts sessions.
-    ended = lambda: lab.gateway.process.output.count(" no more: ")
+    ended = lambda: lab.gateway.process.output.count(" no longer has ")
     gone = ended()
     lab.operator.kill()
     # A lease of 60 s is renewed from the sixth second on, and rebound from the twelfth. Until then no server answers.

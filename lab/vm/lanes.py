@@ -122,7 +122,7 @@ class GuestSluice(Sluice):
         output."""
         output = self.stop()
         assert "the devices are closed" in output, output
-        assert "packet buffers were lost" not in output, output
+        assert "packet buffers leaked" not in output, output
         rows = [{key: int(value) for key, value in row.groupdict().items() if key != "name"} for row in self.COUNTERS.finditer(output)]
         assert len(rows) == len(self.document["interfaces"]), output
         total = {key: sum(row[key] for row in rows) for key in rows[0]}

@@ -127,7 +127,7 @@ impl Diagnosis {
 
     fn left_out(&self) -> Option<String> {
         let more = self.found.len().checked_sub(SHOWN).filter(|&more| more > 0)?;
-        Some(format!("{more} more problems are not shown"))
+        Some(format!("{more} further problems are not shown"))
     }
 }
 

@@ -123,14 +123,14 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
     if let Some(applications) = &document.applications {
         let each = entry.sought.saturating_mul(workers(document).max(1).into());
         tables.push(table(
-            "sessions whose application is looked for",
+            "sessions in application identification",
             ["applications", "flows"],
             applications.flows,
             each,
         ));
         let fixed = entry.recogniser.saturating_add(applications.memory.into());
         tables.push(table(
-            "memories of nDPI",
+            "memory areas of nDPI",
             ["applications", "memory"],
             workers(document).max(1),
             fixed,
@@ -221,7 +221,7 @@ fn of_every_gateway(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             in_shards(document, entry.port_block),
         ),
         table(
-            "ports that wait",
+            "quarantined ports",
             ["nat", "quarantined-ports"],
             document.nat.quarantined_ports,
             in_shards(document, entry.held_port),
@@ -241,7 +241,7 @@ fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryByte
         in_shards(document, entry.inspected_flow.saturating_add(4 * window)),
     ));
     tables.push(table(
-        "blocks of streams",
+        "blocks of stream data",
         ["inspection", "reassembly-bytes"],
         inspection.reassembly_bytes / 2048,
         in_shards(document, entry.block),
@@ -256,7 +256,7 @@ fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryByte
     if let Some(eve) = &inspection.eve {
         if transactions.iter().any(|&kind| eve.writes(kind)) {
             tables.push(table(
-                "what flows said",
+                "messages for rule evaluation",
                 ["inspection", "messages"],
                 inspection.messages,
                 in_shards(document, entry.record),
@@ -273,7 +273,7 @@ fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryByte
         }
     }
     tables.push(table(
-        "datagrams put together",
+        "reassembled datagrams",
         ["inspection", "fragments"],
         inspection.fragments,
         entry.assembly.saturating_mul(workers(document).max(1).into()),
@@ -329,7 +329,7 @@ fn rings(document: &Document, entry: &EntryBytes) -> Table {
     let entries = pairs.saturating_mul(document.system.ring.into());
     let buffers = u64::from(in_rings(document)).saturating_mul(entry.buffer);
     Table {
-        name: "packets in rings",
+        name: "packets in the rings between workers",
         key: ["system", "ring"],
         entries,
         bytes: Bytes(entries.saturating_mul(entry.ring).saturating_add(buffers)),

@@ -234,8 +234,8 @@ fn form(message: &str, written: &str) -> Problem {
     }
     if message.starts_with("string values must be quoted") {
         return Problem::Form {
-            what: "a text without quotes".into(),
-            hint: Some("put it in quotes".into()),
+            what: "the text has no quotes".into(),
+            hint: Some("put the text in quotes".into()),
         };
     }
     match message.rsplit_once(", expected ") {
@@ -257,9 +257,9 @@ fn form(message: &str, written: &str) -> Problem {
 /// Description of an invalid value. A short value is quoted.
 fn misfit(written: &str) -> String {
     if written.is_empty() || written.len() > 60 || written.contains('\n') {
-        "this value does not belong here".into()
+        "this value is not valid here".into()
     } else {
-        format!("`{written}` does not belong here")
+        format!("`{written}` is not a valid value here")
     }
 }
 

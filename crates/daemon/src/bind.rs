@@ -78,7 +78,8 @@ pub enum BindError {
     Card(#[from] CardFault),
     /// The card's DPDK driver works on top of the kernel driver, so the card must stay bound to the kernel driver.
     #[error(
-        "{address} stays bound to {driver}: DPDK drives it beside the kernel; name it in the configuration as it is"
+        "{address} must stay bound to {driver}, because its DPDK driver works together with the kernel driver: use \
+         this address in the configuration without binding the card"
     )]
     Bifurcated {
         /// PCI address of the card.
@@ -87,7 +88,7 @@ pub enum BindError {
         driver: String,
     },
     /// The machine is managed over the card. Changing the driver would end the operator's connection.
-    #[error("{address} was not changed: {what}; choose another card, or add --force")]
+    #[error("the driver of {address} was not changed: {what}; choose another card, or add --force")]
     Managed {
         /// PCI address of the card.
         address: PciAddress,
@@ -95,7 +96,10 @@ pub enum BindError {
         what: String,
     },
     /// A process uses the card.
-    #[error("{address} is in use by {process}: stop it, remove the card from its configuration, or add --force")]
+    #[error(
+        "{address} is in use by {process}: stop this process, remove the card from its configuration, or add \
+         --force"
+    )]
     InUse {
         /// PCI address of the card.
         address: PciAddress,
@@ -116,7 +120,7 @@ pub enum BindError {
         said: String,
     },
     /// The kernel rejected a step.
-    #[error("{step} fails ({error}); {address} is {}", now(.driver))]
+    #[error("the step `{step}` failed ({error}); {address} is {}", now(.driver))]
     Step {
         /// PCI address of the card.
         address: PciAddress,
@@ -128,7 +132,7 @@ pub enum BindError {
         driver: Option<String>,
     },
     /// All steps succeeded, but the card is not bound to the requested driver.
-    #[error("the kernel did not bind {address} to {wanted}, see dmesg; it is {}", now(.driver))]
+    #[error("the kernel did not bind {address} to {wanted} (see dmesg); the card is {}", now(.driver))]
     NotBound {
         /// PCI address of the card.
         address: PciAddress,
@@ -138,7 +142,7 @@ pub enum BindError {
         driver: Option<String>,
     },
     /// The udev rule can't be written or removed.
-    #[error("the card is bound, but {} can't be changed: {error}", path.display())]
+    #[error("the card is bound, but the udev rule {} can't be changed: {error}", path.display())]
     Rule {
         /// Path of the rule's file.
         path: PathBuf,
@@ -261,7 +265,8 @@ fn bind_in(system: &System, kernel: &dyn Kernel, wish: &Wish, used: Option<Strin
     done.notes.extend(others.map(|fault| fault.to_string()));
     if driver != VFIO || !with_iommu {
         done.notes.push(format!(
-            "{driver} gives the card physical addresses: hugepages are needed, sluice check says how many"
+            "with {driver}, the card uses physical addresses and therefore needs hugepages: `sluice check` prints how \
+             many"
         ));
     }
     if wish.save {
@@ -269,7 +274,7 @@ fn bind_in(system: &System, kernel: &dyn Kernel, wish: &Wish, used: Option<Strin
     } else if !done.rule.is_saved && done.rule.path.exists() {
         let path = done.rule.path.display();
         done.notes.push(format!(
-            "{path} says otherwise and counts after a boot: add --save to replace it"
+            "{path} contains another driver, which applies after the next boot: add --save to replace this file"
         ));
     }
     Ok(done)
@@ -311,7 +316,7 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
     if !wish.dry_run && now.driver.as_deref().is_some_and(|driver| DRIVERS.contains(&driver)) {
         return Err(BindError::NotBound {
             address,
-            wanted: "the kernel's own driver".into(),
+            wanted: "its kernel driver".into(),
             driver: now.driver,
         });
     }
@@ -327,7 +332,11 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
     }
     let mut notes = Vec::new();
     if !wish.dry_run && now.driver.is_none() {
-        notes.push("no driver of the kernel wants it: see dmesg, and whether its module is installed".into());
+        notes.push(
+            "no kernel driver has bound the card: see dmesg, and check whether the driver's module is \
+             installed"
+                .into(),
+        );
     }
     Ok(Done {
         card: address.to_string(),

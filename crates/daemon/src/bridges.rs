@@ -151,11 +151,14 @@ impl Control {
         let what = if up { "up" } else { "down" };
         match self.set_port_link(usize::from(interface.port), up) {
             Ok(()) => {
-                tracing::info!("{}: taken {what}, as the other side of its bridge", interface.name);
+                tracing::info!(
+                    "{}: the link is set {what}, as the link of the other bridge interface",
+                    interface.name
+                );
                 true
             }
             Err(error) => {
-                tracing::warn!("{}: can't be taken {what}: {error}", interface.name);
+                tracing::warn!("{}: the link can't be set {what}: {error}", interface.name);
                 false
             }
         }

@@ -368,7 +368,7 @@ impl Control {
                 mac: neighbour.mac.bytes(),
             };
             if !matches!(self.ask_owner(request).await?, Reply::Done) {
-                tracing::warn!("no room for the static neighbour {}", neighbour.address);
+                tracing::warn!("the table has no space for the static neighbour {}", neighbour.address);
             }
         }
         Ok(())
@@ -466,8 +466,8 @@ impl Control {
         let name = interface.map_or("?", |interface| interface.name.as_str());
         let (address, mac) = (IpAddr::from(conflict.address), mac_text(conflict.mac));
         match conflict.of {
-            Some(had) => tracing::warn!("{name}: {mac} claims {address}, which was at {}", mac_text(had)),
-            None => tracing::warn!("{name}: {mac} claims {address}, which is this gateway's own"),
+            Some(had) => tracing::warn!("{name}: {mac} claims {address}, which belonged to {}", mac_text(had)),
+            None => tracing::warn!("{name}: {mac} claims {address}, which is an address of this gateway"),
         }
     }
 
@@ -501,7 +501,7 @@ impl Control {
             Ok(false) => {}
             Err(error) => {
                 rules.list_mut().abort_rebuild();
-                tracing::error!("the filter could not be built anew, and goes on as it is: {error}");
+                tracing::error!("the filter could not be rebuilt and stays as it is: {error}");
             }
         }
         None
@@ -547,18 +547,18 @@ impl Control {
             .enumerate()
             .filter(|&(worker, _)| self.watchdog.is_stuck(worker));
         let mut warnings: Vec<_> = stuck
-            .map(|(worker, core)| format!("core {core} is stuck: worker {worker} completes no round"))
+            .map(|(worker, core)| format!("core {core} is stuck: the loop of worker {worker} does not proceed"))
             .collect();
         let panics = self.panics.load(Ordering::Relaxed);
         if panics > 0 {
             warnings.push(format!(
-                "{panics} requests to the control socket failed by a fault of the program"
+                "{panics} requests to the control socket failed because of a bug"
             ));
         }
         let panics = self.hosts.panics();
         if panics > 0 {
             warnings.push(format!(
-                "serving routers' hosts failed {panics} times by a fault of the program, and went on"
+                "the service for hosts of routers failed {panics} times because of a bug and was restarted"
             ));
         }
         warnings.extend(self.sites.iter().flat_map(SitesService::warnings));

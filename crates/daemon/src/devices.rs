@@ -74,7 +74,7 @@ impl Absent {
     /// Record a failed attempt to open the device. Repetitions of the same error are not logged.
     fn failed(&mut self, name: &str, why: String) {
         if self.said != why {
-            tracing::warn!("{name}: its device is back and does not open: {why}");
+            tracing::warn!("{name}: the device is back but can't be opened: {why}");
             self.said = why;
         }
         self.retry = Instant::now() + self.pause;
@@ -107,9 +107,7 @@ impl Closing {
         };
         if let Err(error) = std::thread::Builder::new().name("port-close".into()).spawn(body) {
             // The closure owned the port, so dropping the closure has closed the port here.
-            tracing::warn!(
-                "{name}: its device was closed by the control thread, since no thread could be made: {error}"
-            );
+            tracing::warn!("{name}: the control thread closed the device, because no thread could be created: {error}");
             closing.store(false, Ordering::Relaxed);
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,7 +240,8 @@ impl Control {
             return Ok(None);
         };
         tracing::warn!(
-            "{}: its device is gone, or asked for by the kernel: the other interfaces go on, and it is used again when it is back",
+            "{}: the device was removed, or the kernel requests its removal: the other interfaces continue, and the \
+             device is used again when it returns",
             port.name()
         );
         let closing = self.release(place, port).await?;
@@ -266,7 +265,8 @@ impl Control {
             let closing = self.closing.run(port.name().to_owned(), move || drop(parted));
             for device in lost {
                 tracing::warn!(
-                    "{}: the member {device} is gone, asked for by the kernel, or without a carrier: the others go on, and it is used again when it is back",
+                    "{}: the bond member {device} was removed, or has no carrier, or the kernel requests its removal: \
+                     the other members continue, and the member is used again when it returns",
                     port.name()
                 );
                 absent.insert(device, Absent::new(closing.clone()));
@@ -296,7 +296,7 @@ impl Control {
                 Err(error) => Err(error),
             };
             match joined {
-                Ok(()) => tracing::info!("{}: the member {device} is back", port.name()),
+                Ok(()) => tracing::info!("{}: the bond member {device} is back", port.name()),
                 Err(error) => known.failed(port.name(), error),
             }
         }
@@ -332,10 +332,10 @@ impl Control {
         match self.open_device(place, wanted, index).await {
             Ok(port) => {
                 if let Err(error) = self.readdress(place, &known) {
-                    tracing::error!("{name}: its device is back, and is not used as it should be: {error}");
+                    tracing::error!("{name}: the device is back, but can't be configured: {error}");
                 }
                 self.renew(place).await?;
-                tracing::info!("{name}: its device is back, by {}", port.driver());
+                tracing::info!("{name}: the device is back, with driver {}", port.driver());
                 self.settle_links();
                 self.settle_hosts().await;
             }
@@ -454,7 +454,7 @@ impl Control {
                 while closing.load(Ordering::Relaxed) && Instant::now() < deadline {
                     tokio::time::sleep(LOOK).await;
                 }
-                tracing::info!("{name}: its device is given back");
+                tracing::info!("{name}: the device is closed");
             }
             if let Some(known) = self.known_ports().get_mut(usize::from(place)) {
                 *known = Known::default();

@@ -58,7 +58,7 @@ impl Log {
         let file = flags(&mut options, OFlags::NOFOLLOW | OFlags::NONBLOCK).open(path)?;
         let data = file.metadata()?;
         if !data.is_file() {
-            return Err(Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(Error::new(ErrorKind::InvalidInput, "the path is not a regular file"));
         }
         let mut log = Self {
             path: path.into(),

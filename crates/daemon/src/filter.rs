@@ -80,7 +80,11 @@ pub(crate) fn filter_fault(error: &LoweringError) -> Option<Fault> {
         LoweringError::Filter(error) => Some(Fault {
             key: ["filter", "matcher"].map(str::to_owned).to_vec(),
             what: error.to_string(),
-            hint: Some("raise `trie-memory` in [filter], or leave `matcher` out: `best` takes any rules".into()),
+            hint: Some(
+                "raise `trie-memory` in [filter], or remove `matcher`: the default, `best`, supports any \
+                 rules"
+                    .into(),
+            ),
         }),
         LoweringError::UnknownApplication(unknown) => Some(Fault {
             key: vec![
@@ -91,7 +95,10 @@ pub(crate) fn filter_fault(error: &LoweringError) -> Option<Fault> {
                 format!("[{}]", unknown.place),
             ],
             what: format!("there is no application `{}`", unknown.name),
-            hint: unknown.hint.clone().or(Some("`ndpiReader -a 0` lists them".into())),
+            hint: unknown
+                .hint
+                .clone()
+                .or(Some("`ndpiReader -a 0` lists the applications".into())),
         }),
         _ => None,
     }

@@ -137,13 +137,18 @@ async fn check(question: Question, state: Arc<HostState>) {
         match (streak.note(state.is_up(), answer.is_ok(), check), answer) {
             (Some(true), _) => {
                 state.set_up(true);
-                tracing::info!("router {}: host {address} of destination rules is up", question.router);
+                tracing::info!(
+                    "router {}: the health checks of host {address} succeed, and destination rules use the \
+                     host",
+                    question.router
+                );
             }
             (Some(false), answer) => {
                 state.set_up(false);
                 let why = answer.err().map_or_else(String::new, |why| why.to_string());
                 tracing::warn!(
-                    "router {}: host {address} of destination rules is down: {why}",
+                    "router {}: the health checks of host {address} fail, and destination rules do not use the host: \
+                     {why}",
                     question.router
                 );
             }

@@ -49,9 +49,9 @@ impl Control {
                 && let Some(interface) = plane.snapshot().interface(number)
             {
                 let what = if up {
-                    "up: routes by it are used"
+                    "up, and routes through the interface are used"
                 } else {
-                    "down: no route by it is used"
+                    "down, and routes through the interface are not used"
                 };
                 tracing::info!("{}: the link is {what}", interface.name);
             }

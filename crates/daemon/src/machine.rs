@@ -18,7 +18,7 @@ pub enum MachineError {
         error: io::Error,
     },
     /// A file of the kernel has an unexpected format.
-    #[error("{} has no line `{line}` that can be read", path.display())]
+    #[error("{} has no valid line `{line}`", path.display())]
     Unexpected {
         /// Path of the file.
         path: PathBuf,

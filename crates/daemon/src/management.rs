@@ -26,8 +26,8 @@ pub(crate) enum Use {
 impl fmt::Display for Use {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DefaultRoute(interface) => write!(f, "the default route of this machine leads over {interface}"),
-            Self::Session(interface, from) => write!(f, "a session of SSH from {from} goes over {interface}"),
+            Self::DefaultRoute(interface) => write!(f, "the default route of this machine uses {interface}"),
+            Self::Session(interface, from) => write!(f, "an SSH session from {from} uses {interface}"),
         }
     }
 }

@@ -148,7 +148,9 @@ impl Outlook {
             key: key(name, "device"),
             what: format!("{name}: {what}"),
             hint: Some(
-                "whoever manages it would be locked out: take another device, or write `in-use = \"take\"`".into(),
+                "taking the device would end remote access to this machine: use another device, or write `in-use = \
+                 \"take\"`"
+                    .into(),
             ),
         });
         fatal

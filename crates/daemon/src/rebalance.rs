@@ -36,10 +36,10 @@ pub enum MoveError {
     #[error(transparent)]
     Gone(#[from] Gone),
     /// The worker does not own the shard, or another shard is moving.
-    #[error("worker {0} can't take shards at the moment")]
+    #[error("worker {0} can't receive shards at present")]
     Refused(WorkerIndex),
     /// A pool migration is still ending sessions, so no shard can move.
-    #[error("a change of pools is still under way")]
+    #[error("a previous change of pools is still in progress")]
     Unsettled,
 }
 
@@ -83,12 +83,8 @@ impl Control {
             before = now;
             let Some(chosen) = self.chosen(&packets) else { continue };
             match self.move_shard(chosen).await {
-                Ok(took) => tracing::info!(
-                    "shard {} is with worker {} now, after {took:?}",
-                    chosen.shard,
-                    chosen.to
-                ),
-                Err(error) => tracing::warn!("shard {} stays where it is: {error}", chosen.shard),
+                Ok(took) => tracing::info!("shard {} moved to worker {} in {took:?}", chosen.shard, chosen.to),
+                Err(error) => tracing::warn!("shard {} was not moved: {error}", chosen.shard),
             }
             // The loads of the last second still include the moved shard.
             tokio::time::sleep(2 * PERIOD).await;
@@ -177,7 +173,7 @@ impl Control {
             tokio::time::sleep(STEP).await;
             if !told && began.elapsed() > LONG {
                 told = true;
-                tracing::warn!("a shard is under way for more than {LONG:?}: packets for it wait");
+                tracing::warn!("the move of a shard takes longer than {LONG:?}, and its packets wait");
             }
         }
     }
@@ -187,7 +183,10 @@ impl Control {
         for port in self.devices.ports().iter().filter(|port| port.queues() > 1) {
             let table = table(self.plane().start_parameters(), port.queues());
             if let Err(error) = port.set_table(&table) {
-                tracing::debug!("{}: {error}: its packets are handed over", port.name());
+                tracing::debug!(
+                    "{}: {error}: its packets are handed to the workers of their shards",
+                    port.name()
+                );
             }
         }
     }

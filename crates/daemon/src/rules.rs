@@ -14,10 +14,10 @@ use crate::lowering::{Listed, LoweringError, Rules, written};
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// No rule has this name.
-    #[error("there is no rule `{0}`: `sluice show filter` lists them")]
+    #[error("there is no rule `{0}`: `sluice show filter` lists the rules")]
     Unknown(String),
     /// A rule already has this name.
-    #[error("there is a rule `{0}` already: remove it first, or choose another name")]
+    #[error("there is already a rule `{0}`: remove that rule first, or choose another name")]
     Known(String),
     /// The filter would have too many rules.
     #[error("{0}")]

@@ -82,7 +82,7 @@ impl SitesService {
         let mut warnings = Vec::new();
         if panics > 0 {
             warnings.push(format!(
-                "serving subscribers' sites failed {panics} times by a fault of the program, and went on"
+                "the service for subscribers' sites failed {panics} times because of a bug and was restarted"
             ));
         }
         let servers = service.with(|service| service.parameters().subscribers.servers.clone());
@@ -93,7 +93,7 @@ impl SitesService {
             match standing.error {
                 Some(error) => warnings.push(error),
                 None if !standing.there && standing.looks > 0 => warnings.push(format!(
-                    "{} is not there: no terminal has a lease of {}",
+                    "the lease file {} does not exist, so no terminal has a lease of {}",
                     server.leases.display(),
                     server.name
                 )),

@@ -86,8 +86,8 @@ fn fail(number: usize, core: u16, panic: &(dyn Any + Send)) -> ! {
     let texts = (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>());
     let what = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("a panic");
     tracing::error!(
-        "worker {number} on core {core} failed by a fault of the program, please report it: {what}; \
-         the process ends at once, because no other worker can take its sessions over"
+        "worker {number} on core {core} failed because of a bug, please report it: {what}; the process ends, because \
+         no other worker can take over the sessions of this worker"
     );
     std::process::abort()
 }

@@ -32,7 +32,7 @@ pub enum AclError {
         rule: usize,
     },
     /// The number of rules is 0 or exceeds [`MAX_RULES`].
-    #[error("{count} rules: rte_acl takes 1 to {MAX_RULES}")]
+    #[error("{count} rules are not possible: rte_acl supports 1 to {MAX_RULES} rules")]
     Count {
         /// Number of rules.
         count: usize,

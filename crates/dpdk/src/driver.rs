@@ -141,15 +141,15 @@ fn choose_kernel(interface: InterfaceFacts, mtu: u16, queues: u16, wanted: Optio
     } else if mtu > AF_XDP_MTU {
         (
             Driver::AfPacket,
-            format!("AF_XDP serves an MTU up to {AF_XDP_MTU}, and {mtu} is configured"),
+            format!("AF_XDP supports an MTU of at most {AF_XDP_MTU}, but {mtu} is configured"),
         )
     } else if !interface.xdp_permitted {
-        let missing = "AF_XDP needs root, or the capabilities NET_ADMIN, NET_RAW, BPF, IPC_LOCK and SYS_ADMIN";
+        let missing = "AF_XDP needs root or the capabilities NET_ADMIN, NET_RAW, BPF, IPC_LOCK and SYS_ADMIN";
         (Driver::AfPacket, missing.into())
     } else {
         (
             Driver::AfXdp,
-            "the kernel's fastest way to an interface that it keeps".into(),
+            "the fastest driver for an interface that stays with the kernel".into(),
         )
     };
     let queues = if driver == Driver::AfXdp {
@@ -212,7 +212,7 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
     match device {
         Device::Kernel { interface } if !exists(interface) => {
             limits.push(DriverLimit::fatal(format!(
-                "no interface {interface}: ip link lists what there is"
+                "there is no interface {interface}: `ip link` lists the interfaces"
             )));
         }
         Device::Pci(address) => limits.extend(
@@ -221,7 +221,7 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
                 .map(DriverLimit::from),
         ),
         Device::Pcap { input: Some(path), .. } if !Path::new(path).exists() => {
-            limits.push(DriverLimit::fatal(format!("no capture file {path}")));
+            limits.push(DriverLimit::fatal(format!("the capture file {path} does not exist")));
         }
         Device::Bond { members } => {
             for member in members {
@@ -232,14 +232,16 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
     }
     match choice.driver {
         Driver::AfXdp if mtu > AF_XDP_MTU => limits.push(DriverLimit::fatal(format!(
-            "AF_XDP serves an MTU up to {AF_XDP_MTU}, not {mtu}: leave the driver to be chosen, or name af_packet"
+            "AF_XDP supports an MTU of at most {AF_XDP_MTU}, not {mtu}: remove the key for the driver, or write \
+             af_packet"
         ))),
         Driver::Tap if mtu > TAP_MTU => limits.push(DriverLimit::fatal(format!(
-            "TAP serves an MTU up to {TAP_MTU} with two tags, not {mtu}: lower it, or use a veth pair in its place"
+            "TAP supports an MTU of at most {TAP_MTU} with two VLAN tags, not {mtu}: lower the MTU, or use a veth \
+             pair instead"
         ))),
         Driver::AfXdp if choice.queues < queues => limits.push(DriverLimit::note(format!(
-            "{device} has {} queue{} for AF_XDP, not {queues}: one worker serves each and hands frames over \
-             (a card's number: ethtool -L; a veth has one)",
+            "{device} has {} queue{} for AF_XDP, not {queues}: one worker per queue receives the frames and hands \
+             them to other workers (set the queues of a card with ethtool -L; a veth has one queue)",
             choice.queues,
             if choice.queues == 1 { "" } else { "s" }
         ))),
@@ -249,21 +251,22 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
                 && moderation::refused(interface)
             {
                 limits.push(DriverLimit::note(format!(
-                    "/sys/class/net/{interface} can't be written: frames may be fetched one by one, which costs more \
-                     (by hand: 2 into napi_defer_hard_irqs and 200000 into gro_flush_timeout there)"
+                    "/sys/class/net/{interface} can't be written, so frames may be received one by one, which costs \
+                     more (to change this, write 2 to napi_defer_hard_irqs and 200000 to gro_flush_timeout in this \
+                          folder)"
                 )));
             }
         }
         Driver::AfPacket => limits.push(DriverLimit::note(
-            "AF_PACKET shows outer tags of type 0x88a8 as 0x8100: 802.1ad needs AF_XDP or a card".into(),
+            "AF_PACKET delivers outer VLAN tags of type 0x88a8 as 0x8100: 802.1ad needs AF_XDP or a bound card".into(),
         )),
         Driver::Pcap | Driver::Bond | Driver::Memif if queues > 1 => limits.push(DriverLimit::note(format!(
-            "{device} has one queue, not {queues}: one worker serves it and hands frames over"
+            "{device} has one queue, not {queues}: one worker receives all frames and hands them to other workers"
         ))),
         _ => {}
     }
     if !(68..=9600).contains(&mtu) {
-        limits.push(DriverLimit::fatal(format!("an MTU is 68 to 9600, not {mtu}")));
+        limits.push(DriverLimit::fatal(format!("the MTU must be 68 to 9600, not {mtu}")));
     }
     limits
 }
@@ -286,7 +289,10 @@ mod tests {
     fn kernel_interface_with_jumbo_gets_af_packet_and_says_why() {
         let choice = choose_kernel(VETH, 9000, 1, None);
         assert_eq!(Driver::AfPacket, choice.driver);
-        assert_eq!("AF_XDP serves an MTU up to 3400, and 9000 is configured", choice.reason);
+        assert_eq!(
+            "AF_XDP supports an MTU of at most 3400, but 9000 is configured",
+            choice.reason
+        );
     }
 
     #[test]

@@ -22,7 +22,8 @@ use crate::sys;
 pub enum EalError {
     /// The core does not exist, or this process may not use it.
     #[error(
-        "core {core} is not among the cores that this process may use ({allowed:?}): name one of them, or widen its CPU set (taskset, CPUAffinity=, cpuset)"
+        "core {core} is not among the cores that this process may use ({allowed:?}): write one of these cores, or \
+         extend the CPU set of the process (taskset, CPUAffinity=, cpuset)"
     )]
     NoSuchCore {
         /// Number of the core.
@@ -32,7 +33,8 @@ pub enum EalError {
     },
     /// There is not enough memory.
     #[error(
-        "{needed} MiB of memory are needed and {available} MiB are available: lower sessions, queues or buffers in the configuration, or add memory"
+        "{needed} MiB of memory are needed, but only {available} MiB are available: lower sessions, queues or buffers \
+         in the configuration, or add memory"
     )]
     NotEnoughMemory {
         /// MiB needed.
@@ -55,7 +57,7 @@ pub enum EalError {
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
     /// DPDK returned another error. The end of DPDK's log is included.
-    #[error("DPDK does not start ({reason}): {last_words}")]
+    #[error("DPDK can't be started ({reason}): {last_words}")]
     Refused {
         /// Text of DPDK's error code.
         reason: String,
@@ -63,7 +65,7 @@ pub enum EalError {
         last_words: String,
     },
     /// The thread that starts the EAL could not be created.
-    #[error("no thread for DPDK's start could be made: {0}; raise the limit on threads (ulimit -u)")]
+    #[error("the thread that starts DPDK could not be created: {0}; raise the limit on threads (ulimit -u)")]
     NoThread(String),
 }
 
@@ -149,7 +151,7 @@ fn refusal(error: i32, needs: &EalRequirements) -> EalError {
     match error {
         libc::EACCES | libc::EPERM => EalError::NoPermission {
             what: "DPDK's start".into(),
-            advice: "run as root, or give the capabilities that the operator's guide names",
+            advice: "run the program as root, or with the capabilities that the operator's guide lists",
         },
         libc::ENOMEM => EalError::NotEnoughMemory {
             needed: needs.bytes >> 20,

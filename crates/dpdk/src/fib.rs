@@ -18,7 +18,8 @@ const BATCH: usize = 64;
 pub enum FibError {
     /// The creation of a table of this size failed.
     #[error(
-        "rte_fib makes no table of {routes} routes: {reason}; start DPDK with more memory, or reserve more hugepages"
+        "rte_fib can't create a table of {routes} routes: {reason}; start DPDK with more memory, or reserve more \
+         hugepages"
     )]
     Table {
         /// Number of routes.

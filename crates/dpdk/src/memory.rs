@@ -28,7 +28,8 @@ impl fmt::Display for Backing {
 
 /// Memory of this size is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no {} MiB of memory for a table: lower its capacity in the configuration, or add memory ({reason})", bytes >> 20)]
+#[error("{} MiB of memory for a table can't be allocated ({reason}): lower the capacity of the table in the \
+     configuration, or add memory", bytes >> 20)]
 pub struct MemoryError {
     /// Requested bytes.
     pub bytes: usize,

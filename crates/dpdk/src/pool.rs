@@ -24,7 +24,9 @@ pub const JUMBO_BUFFER: u16 = 16_512;
 pub enum PoolError {
     /// There is not enough memory.
     #[error(
-        "{count} buffers of {buffer_bytes} bytes need {megabytes} MiB and DPDK's memory has no such piece ({free} MiB of hugepages are free, others may have taken some since the start): lower queues or buffers in the configuration, or reserve more hugepages (vm.nr_hugepages)"
+        "{count} buffers of {buffer_bytes} bytes need {megabytes} MiB of contiguous memory, which DPDK does not have \
+         ({free} MiB of hugepages are free; other processes may have used hugepages since the start): lower queues or \
+              buffers in the configuration, or reserve more hugepages (vm.nr_hugepages)"
     )]
     NotEnoughMemory {
         /// Number of buffers.
@@ -38,7 +40,8 @@ pub enum PoolError {
     },
     /// The memory of a pool for AF_XDP is not contiguous. AF_XDP could receive only into the first piece of memory.
     #[error(
-        "{count} buffers for AF_XDP came in {pieces} pieces of memory instead of one: reserve hugepages at boot (hugepages= on the kernel's command line), or lower queues or buffers"
+        "{count} buffers for AF_XDP need one contiguous piece of memory, but DPDK has only {pieces} separate pieces: \
+         reserve hugepages at boot (hugepages= on the kernel's command line), or lower queues or buffers"
     )]
     Scattered {
         /// Number of buffers.
@@ -50,7 +53,7 @@ pub enum PoolError {
     #[error("DPDK's plug-in librte_mempool_ring is missing: install the package librte-mempool-ring23 or dpdk")]
     NoMempoolDriver,
     /// DPDK returned another error.
-    #[error("no pool of {count} buffers: {reason}")]
+    #[error("a pool of {count} buffers can't be created: {reason}")]
     Refused {
         /// Number of buffers.
         count: u32,

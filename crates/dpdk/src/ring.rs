@@ -11,7 +11,7 @@ use crate::sys;
 
 /// The creation of a ring failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no ring of {depth} places: {reason}")]
+#[error("a ring with {depth} entries can't be created: {reason}")]
 pub struct RingError {
     /// Number of entries.
     pub depth: u32,
@@ -92,7 +92,7 @@ impl Pair {
             return if fits {
                 Ok(pair)
             } else {
-                let reason = format!("a ring {name} of another kind, depth or number of queues exists");
+                let reason = format!("a ring {name} with another kind, depth or number of queues already exists");
                 Err(RingError { depth, reason })
             };
         }

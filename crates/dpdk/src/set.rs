@@ -48,7 +48,7 @@ pub enum SetError {
     #[error(transparent)]
     Ring(#[from] RingError),
     /// All port indexes are in use.
-    #[error("{port}: there are places for {places} devices, and all are taken: restart the process to have more")]
+    #[error("{port}: all {places} places for devices are in use: restart the process to have more places")]
     NoPlace {
         /// Name of the port.
         port: String,
@@ -57,7 +57,10 @@ pub enum SetError {
     },
     /// The MTU is too large for the buffers in which workers create packets. The ports at startup have determined the
     /// size of these buffers.
-    #[error("{port}: an MTU of {mtu} needs larger buffers than the process began with: restart it, or lower the MTU")]
+    #[error(
+        "{port}: an MTU of {mtu} needs larger buffers than allocated at start: restart the process, or lower the \
+         MTU"
+    )]
     Mtu {
         /// Name of the port.
         port: String,
@@ -152,7 +155,7 @@ impl Closed {
 
 /// Error: the set can't be closed because workers still hold its burst buffers.
 #[derive(Debug, thiserror::Error)]
-#[error("the devices are still in the hands of workers: stop and join them first")]
+#[error("workers still use the devices: stop and join the workers first")]
 pub struct StillInUse(pub Box<Devices>);
 
 impl Devices {

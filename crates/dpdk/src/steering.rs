@@ -39,7 +39,7 @@ impl fmt::Display for Steering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Steering::FiveTuple => "addresses and ports",
-            Steering::Source => "the source address alone",
+            Steering::Source => "only the source address",
             Steering::Destination => "destination address and port",
         })
     }
@@ -158,13 +158,13 @@ fn check_queues(table: &[u16], queues: u16) -> Result<(), SteeringError> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SteeringError {
     /// The key is too short.
-    #[error("a key of {bytes} bytes is too short: it takes {KEY_BYTES}")]
+    #[error("a key of {bytes} bytes is too short: {KEY_BYTES} bytes are needed")]
     ShortKey {
         /// Key size in bytes.
         bytes: usize,
     },
     /// The table contains the number of a missing queue.
-    #[error("entry {entry} of the table names queue {queue}, and there are {queues}, counted from 0")]
+    #[error("entry {entry} of the table refers to queue {queue}, but there are only {queues} queues, counted from 0")]
     NoSuchQueue {
         /// Index of the first invalid entry.
         entry: usize,
@@ -175,7 +175,8 @@ pub enum SteeringError {
     },
     /// The table is empty, or its length is neither a divisor nor a multiple of the device's table length.
     #[error(
-        "a table of {given} entries does not fill the device's {entries}: give as many, a divisor of it or a multiple"
+        "a table of {given} entries does not fit the device's table of {entries}: the number must be the same, a \
+         divisor or a multiple"
     )]
     TableLength {
         /// Length of the requested table.
@@ -184,10 +185,10 @@ pub enum SteeringError {
         entries: usize,
     },
     /// The device has no table to change, because it has only one queue, no hash, or no table.
-    #[error("the device steers by no table that can be set")]
+    #[error("the device has no RSS indirection table that can be set")]
     NoTable,
     /// The device did not accept the table, or does not report its table.
-    #[error("the table is not as wished: {0}")]
+    #[error("the table differs from the requested table: {0}")]
     NotAsWished(Shortfall),
 }
 
@@ -195,16 +196,16 @@ pub enum SteeringError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortfall {
     /// The device has no hash function.
-    #[error("this device has no hash that can be set")]
+    #[error("the device has no RSS hash that can be set")]
     NoHash,
     /// The device does not support the hash function.
-    #[error("this device can't hash {wished}")]
+    #[error("the device can't hash {wished}")]
     NotOffered {
         /// Requested steering.
         wished: Steering,
     },
     /// The device reports support for the hash function but rejects it.
-    #[error("this device offers to hash {asked} and refuses it ({reason})")]
+    #[error("the device reports that it can hash {asked}, but refuses this setting ({reason})")]
     Declined {
         /// Requested functions.
         asked: Functions,
@@ -212,7 +213,7 @@ pub enum Shortfall {
         reason: String,
     },
     /// The device accepted a hash function but uses another hash function.
-    #[error("asked to hash {asked}, it hashes {hashed}{}", more(.asked, .hashed))]
+    #[error("the device was set to hash {asked}, but hashes {hashed}{}", more(.asked, .hashed))]
     Otherwise {
         /// Requested functions.
         asked: Functions,
@@ -220,35 +221,38 @@ pub enum Shortfall {
         hashed: Functions,
     },
     /// One address family is not hashed.
-    #[error("{family} is not hashed and comes to one queue")]
+    #[error("{family} is not hashed, and its packets arrive on a single queue")]
     NotHashed {
         /// Name of the family.
         family: &'static str,
     },
     /// The device does not report the hashed fields.
-    #[error("this device does not tell what it hashes ({reason})")]
+    #[error("the device does not report which fields it hashes ({reason})")]
     Untold {
         /// Text of the error number.
         reason: String,
     },
     /// The device rejects the key.
-    #[error("it refuses the key ({reason}) and keeps its own")]
+    #[error("the device refuses the configured RSS key ({reason}) and keeps its own key")]
     KeyDeclined {
         /// Text of the error number.
         reason: String,
     },
     /// The device accepted the key but uses another key.
-    #[error("it hashes with another key than the configured one")]
+    #[error("the device hashes with a key other than the configured key")]
     KeyOtherwise,
     /// The device does not report its key.
-    #[error("it does not report its RSS key")]
+    #[error("the device does not report its RSS key")]
     KeyUntold,
     /// The device has no table that can be set.
-    #[error("its RSS indirection table can't be set")]
+    #[error("the RSS indirection table of the device can't be set")]
     NoTable,
     /// The length of the requested table is incompatible with the device's table. Queues are assigned round-robin
     /// instead.
-    #[error("its RSS indirection table has {entries} entries, and the {given} requested ones do not fill it")]
+    #[error(
+        "the RSS indirection table of the device has {entries} entries, which the {given} requested entries do \
+         not fill evenly"
+    )]
     TableLength {
         /// Length of the requested table.
         given: usize,
@@ -257,7 +261,10 @@ pub enum Shortfall {
     },
     /// The device's table is shorter than the requested table. Hash values beyond the table's length wrap around to the
     /// first entries.
-    #[error("its RSS indirection table has {entries} entries, and {elsewhere} of the {given} requested ones differ")]
+    #[error(
+        "the RSS indirection table of the device has {entries} entries, and {elsewhere} of the {given} requested \
+         entries differ"
+    )]
     TableFolded {
         /// Length of the requested table.
         given: usize,
@@ -267,13 +274,16 @@ pub enum Shortfall {
         elsewhere: usize,
     },
     /// The device rejects the table.
-    #[error("it refuses the RSS indirection table ({reason})")]
+    #[error("the device refuses the RSS indirection table ({reason})")]
     TableDeclined {
         /// Text of the error number.
         reason: String,
     },
     /// The device accepted the table but uses another table.
-    #[error("its RSS indirection table differs in {entries} entries: entry {first} is queue {found}, not {wished}")]
+    #[error(
+        "the RSS indirection table of the device differs from the requested table in {entries} entries: entry \
+         {first} is queue {found}, not {wished}"
+    )]
     TableOtherwise {
         /// Number of different entries.
         entries: usize,
@@ -285,7 +295,7 @@ pub enum Shortfall {
         found: u16,
     },
     /// The device does not report its table.
-    #[error("it does not report its RSS indirection table ({reason})")]
+    #[error("the device does not report its RSS indirection table ({reason})")]
     TableUntold {
         /// Text of the error number.
         reason: String,
@@ -367,10 +377,10 @@ impl Steered {
 impl fmt::Display for Steered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.steering, self.functions) {
-            _ if self.queues < 2 => return f.write_str("one queue: nothing to steer"),
+            _ if self.queues < 2 => return f.write_str("a single queue, without steering"),
             (Some(steering), _) => write!(f, "hashes {steering}")?,
             (None, Some(functions)) if !functions.is_empty() => {
-                write!(f, "hashes {functions}, so software distributes")?;
+                write!(f, "hashes {functions}, so that software distributes packets to shards")?;
             }
             _ => f.write_str("software distributes")?,
         }

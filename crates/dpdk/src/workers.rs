@@ -13,7 +13,8 @@ use crate::sys;
 pub enum WorkerError {
     /// The core does not exist, or this process may not use it.
     #[error(
-        "core {core} is not among the cores that this process may use ({allowed:?}): name one of them, or widen its CPU set (taskset, CPUAffinity=, cpuset)"
+        "core {core} is not among the cores that this process may use ({allowed:?}): write one of these cores, or \
+         extend the CPU set of the process (taskset, CPUAffinity=, cpuset)"
     )]
     NoSuchCore {
         /// Number of the core.
@@ -25,7 +26,7 @@ pub enum WorkerError {
     #[error("DPDK can't register more threads ({0}): use fewer cores")]
     TooMany(String),
     /// The system can't create another thread.
-    #[error("no thread could be made ({0}): raise the limit on threads (ulimit -u)")]
+    #[error("no thread could be created ({0}): raise the limit on threads (ulimit -u)")]
     NoThread(String),
 }
 
@@ -82,7 +83,7 @@ impl<T: Send + 'static> Worker<T> {
             })
             .map_err(|error| WorkerError::NoThread(error.to_string()))?;
         told.recv()
-            .unwrap_or_else(|_| Err(WorkerError::NoThread("it died at once".into())))?;
+            .unwrap_or_else(|_| Err(WorkerError::NoThread("the worker ended immediately".into())))?;
         Ok(Self { core, stop, thread })
     }
 
@@ -107,7 +108,7 @@ impl<T: Send + 'static> Worker<T> {
         // The worker's result exists, because `start` returns an error instead of a `Worker` that failed to start.
         self.thread
             .join()
-            .and_then(|result| result.ok_or_else(|| Box::new("the worker never began") as _))
+            .and_then(|result| result.ok_or_else(|| Box::new("the worker was never started") as _))
     }
 }
 

@@ -89,7 +89,7 @@ pub enum RuleError {
         most: u32,
     },
     /// A flag must be set but is not among the compared flags.
-    #[error("flags {set:#04x} must be set, but the mask is {of:#04x}")]
+    #[error("the flags {set:#04x} must be set, but the mask {of:#04x} does not include them")]
     Flags {
         /// Flags that must be set.
         set: u8,

@@ -115,7 +115,7 @@ fn trie_over_its_memory_is_refused_by_name() {
     let rules: Vec<Rule<u32>> = (0..500).map(|at| rule(at).unwrap()).collect();
     let refused = Trie::new(&rules, 1 << 16).unwrap_err();
     assert_eq!(
-        "a trie of 500 rules exceeds its limit of 65536 bytes, or its construction exceeds four times that",
+        "a trie of 500 rules exceeds the limit of 65536 bytes, or its construction exceeds four times this limit",
         refused.to_string()
     );
 }

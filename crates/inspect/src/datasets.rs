@@ -58,7 +58,7 @@ impl PartialEq for Dataset {
 
 /// Error: a line of a list file is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {text:?} is no {expected}")]
+#[error("line {line}: {text:?} is not a valid {expected}")]
 pub struct InvalidEntry {
     line: usize,
     text: Box<str>,

@@ -194,7 +194,7 @@ pub enum Error {
     #[error(transparent)]
     Streams(#[from] stream::CapacityError),
     /// Vectorscan could not allocate memory.
-    #[error("no memory for the states of the search: {0}")]
+    #[error("no memory for the states of the pattern search: {0}")]
     Search(#[from] vectorscan::Error),
 }
 

@@ -116,10 +116,10 @@ pub enum CompileError {
         why: PatternError,
     },
     /// The expression of a `pcrexform` captures no group, so the transformed buffer would be empty.
-    #[error("pcrexform:\"{0}\": it has no group to select a part of the buffer")]
+    #[error("pcrexform:\"{0}\": the expression has no group to select a part of the buffer")]
     Group(Box<str>),
     /// The rule extracts more values than are supported.
-    #[error("it extracts more than {MAX_EXTRACTED} numbers")]
+    #[error("the rule extracts more than {MAX_EXTRACTED} numbers")]
     Numbers,
     /// The ruleset uses more names of flow variables than are supported.
     #[error("the rules use more than {} different flowbits or flowints", u16::MAX)]

@@ -227,7 +227,7 @@ fn expression_without_a_group_leaves_nothing_of_a_buffer_and_is_refused() {
         &Lists::default(),
     );
     let why = Rule::new(Arc::new(file.signatures[0].clone()), &mut FlowVarNames::default()).unwrap_err();
-    assert!(why.to_string().contains("it has no group"), "{why}");
+    assert!(why.to_string().contains("the expression has no group"), "{why}");
 }
 
 #[test]

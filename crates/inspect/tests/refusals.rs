@@ -237,7 +237,7 @@ fn option_without_a_place_is_refused() {
             "dataset",
             List {
                 path: "a.lst".into(),
-                why: "these rules are in no folder".into(),
+                why: "the rules were not read from a folder".into(),
             },
         ),
         (

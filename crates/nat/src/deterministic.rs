@@ -84,13 +84,13 @@ impl Algorithm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DeterministicError {
     /// The last inside address precedes the first, or the pool has no address.
-    #[error("no inside or no outside address")]
+    #[error("the pool has no inside or no outside address")]
     Empty,
     /// The compression ratio is 0.
     #[error("compression 0")]
     NoCompression,
     /// There are more shares than ports, so a share would have no port.
-    #[error("{ports} ports of an outside address cannot be shared by {shares}")]
+    #[error("{ports} ports of an outside address cannot be divided into {shares} shares")]
     NoPorts {
         /// Number of unreserved ports of an outside address.
         ports: u32,
@@ -98,7 +98,7 @@ pub enum DeterministicError {
         shares: u32,
     },
     /// There are too few outside addresses for the inside addresses.
-    #[error("{inside} inside addresses are more than {places}, the outside addresses times the compression")]
+    #[error("{inside} inside addresses exceed {places}, the number of outside addresses times the compression")]
     TooMany {
         /// Number of inside addresses.
         inside: u128,

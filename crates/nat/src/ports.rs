@@ -130,7 +130,7 @@ impl From<Exhausted> for Reason {
 
 /// The memory is too small for the ports of the pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("port bitmaps need {needed} lines of memory, {given} were given")]
+#[error("port bitmaps need {needed} cache lines of memory, but got {given}")]
 pub struct TooSmall {
     /// Required number of lines.
     pub needed: usize,

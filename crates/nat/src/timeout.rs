@@ -90,7 +90,7 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TimeoutError {
     /// A timeout is below the minimum that an RFC requires.
-    #[error("timeout {name} is {seconds} s, the least is {least} s ({origin})")]
+    #[error("timeout {name} is {seconds} s, but the minimum is {least} s ({origin})")]
     TooShort {
         /// Name of the timeout.
         name: &'static str,
@@ -102,7 +102,7 @@ pub enum TimeoutError {
         origin: &'static str,
     },
     /// The UDP timeout of a port is below the minimum that RFC 4787 requires.
-    #[error("the UDP timeout of port {port} is {seconds} s, the least is {least} s (RFC 4787 REQ-5)")]
+    #[error("the UDP timeout of port {port} is {seconds} s, but the minimum is {least} s (RFC 4787 REQ-5)")]
     PortTooShort {
         /// The destination port.
         port: u16,
@@ -118,7 +118,7 @@ pub enum TimeoutError {
         port: u16,
     },
     /// There are more than [`UDP_PORTS`] ports.
-    #[error("{count} UDP ports have their own timeout, at most 8 can")]
+    #[error("{count} UDP ports have their own timeout, but at most 8 ports can")]
     TooManyPorts {
         /// Configured number of ports.
         count: usize,

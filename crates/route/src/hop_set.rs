@@ -36,7 +36,7 @@ pub struct HopSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HopSetError {
     /// The set has no members or too many members.
-    #[error("{0} next hops: a route has 1 to {MAX_MEMBERS}")]
+    #[error("the route has {0} next hops, but 1 to {MAX_MEMBERS} next hops are possible")]
     Count(usize),
     /// A member has weight 0 and would never be used.
     #[error("a next hop has the weight 0: weights are 1 to 255")]

@@ -214,10 +214,10 @@ impl NextHops {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NextHopError {
     /// The table is full.
-    #[error("more than {0} next hops")]
+    #[error("there are more than {0} next hops")]
     Full(usize),
     /// The number of different sets exceeds the maximum.
-    #[error("more than {MAX_SETS} different sets of next hops")]
+    #[error("there are more than {MAX_SETS} different sets of next hops")]
     Sets,
 }
 

@@ -149,13 +149,13 @@ pub enum RouteError {
     NetworkTwice(Prefix),
     /// The route has a duplicate next hop, combines a forwarding next hop with a drop, or has the prefix of an attached
     /// network and the default distance. A backup route to an attached network must have a higher distance.
-    #[error("route {0} is configured twice, or is that of an attached network")]
+    #[error("route {0} is configured twice, or duplicates the route of an attached network")]
     RouteTwice(Prefix),
     /// The route has too many next hops.
     #[error("route {0} has more than {MAX_HOPS} next hops")]
     Ways(Prefix),
     /// No attached network contains the gateway.
-    #[error("route {prefix}: gateway {gateway} is on no attached network of the virtual router")]
+    #[error("route {prefix}: gateway {gateway} is not in an attached network of the virtual router")]
     GatewayOffLink {
         /// Prefix of the route.
         prefix: Prefix,
@@ -179,7 +179,7 @@ pub enum RouteError {
         gateway: Address,
     },
     /// A link-local gateway is given without an interface.
-    #[error("route {prefix}: gateway {gateway} is link-local; name its interface")]
+    #[error("route {prefix}: gateway {gateway} is link-local, so the route needs an interface")]
     GatewayNeedsInterface {
         /// Prefix of the route.
         prefix: Prefix,

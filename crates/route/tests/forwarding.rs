@@ -142,12 +142,12 @@ fn refused_routes_are_named() {
     };
     let route = |to, via| Route::new(prefix(to), via);
     let cases = [
-        (by("198.51.100.0/24", "10.0.1.9"), "is on no attached network"),
+        (by("198.51.100.0/24", "10.0.1.9"), "is not in an attached network"),
         (
             by("198.51.100.0/24", "10.0.0.1"),
             "is an address of this virtual router itself",
         ),
-        (by("198.51.100.0/24", "10.0.0.255"), "is on no attached network"),
+        (by("198.51.100.0/24", "10.0.0.255"), "is not in an attached network"),
         (by("2001:db8:9::/48", "10.0.0.9"), "is an IPv4 address"),
         (by("10.0.0.0/24", "192.0.2.1"), "is configured twice"),
         (route("2001:db8:9::/48", gateway(None)), "name its interface"),

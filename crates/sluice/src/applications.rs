@@ -28,7 +28,7 @@ impl ShowAnswer for operation::Applications {
         output: &mut dyn Write,
     ) -> Result<(), CommandError> {
         let mut columns = Columns::new(&[("SESSIONS", Left), ("", Right)]);
-        columns.row(["looked at now".into(), grouped(status.identifying)]);
+        columns.row(["being identified".into(), grouped(status.identifying)]);
         for fate in &status.results {
             columns.row([fate.result.clone(), grouped(fate.sessions)]);
         }

@@ -102,7 +102,7 @@ fn as_text(
         let sites = grouped(sites.into());
         writeln!(
             output,
-            "  {interface}: promiscuous, for the virtual MACs of {sites} sites"
+            "  {interface}: in promiscuous mode for the virtual MAC addresses of {sites} sites"
         )?;
     }
     workers(config, output)?;
@@ -162,7 +162,7 @@ fn as_text(
 fn one_host(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
     let share = host_share(config);
     let [four, six] = [share.sessions_ipv4, share.sessions_ipv6].map(grouped);
-    writeln!(output, "\nOne host can have {four} IPv4 and {six} IPv6 sessions")?;
+    writeln!(output, "\nA single host can have {four} IPv4 and {six} IPv6 sessions")?;
     let mut columns = Columns::new(&[
         ("  OF POOL", Left),
         ("SESSIONS", Right),
@@ -222,7 +222,7 @@ fn cards(ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> 
 fn free_hugepages() -> String {
     let sizes: Vec<_> = hugepages().iter().map(ToString::to_string).collect();
     match sizes.is_empty() {
-        true => "this kernel has none".into(),
+        true => "this kernel supports none".into(),
         false => sizes.join(", "),
     }
 }

@@ -32,7 +32,10 @@ pub enum CommandError {
     #[error("{0}")]
     Refused(String),
     /// The running daemon can't apply the configuration without a restart.
-    #[error("the running daemon can't change to this configuration; restart it with the new one:\n{0}")]
+    #[error(
+        "the running daemon can't change to this configuration; restart the daemon with the new \
+         configuration:\n{0}"
+    )]
     NeedsRestart(String),
     /// The file to import is not a listing of a supported format.
     #[error(transparent)]
@@ -44,7 +47,7 @@ pub enum CommandError {
     #[error(transparent)]
     Bind(#[from] sluice_daemon::bind::BindError),
     /// Removal of all entries requires `--all`.
-    #[error("no filter: add --all to remove all {0}")]
+    #[error("no filter is given: add --all to remove all {0}")]
     AllUnsaid(&'static str),
     /// Error of the daemon crate, for example of a replay.
     #[error(transparent)]

@@ -71,7 +71,11 @@ fn write_text(graph: &Graph, output: &mut dyn Write) -> Result<(), CommandError>
     }
     columns.flush(output)?;
     if graph.copies_lost > 0 {
-        writeln!(output, "copies that were not sent: {}", grouped(graph.copies_lost))?;
+        writeln!(
+            output,
+            "mirrored packets that were not sent: {}",
+            grouped(graph.copies_lost)
+        )?;
     }
     Ok(())
 }
@@ -226,7 +230,7 @@ campus  input  classify to-port \"@voice\"  voice    1,234  74,040
 campus  input  to                         rest         -       -
 campus  voice  forward                    -        1,234  74,040
 campus  rest   sessions, forward          -            5     300
-copies that were not sent: 2
+mirrored packets that were not sent: 2
 ";
         assert_eq!(expected, String::from_utf8(output).unwrap());
     }

@@ -18,9 +18,9 @@ impl ShowAnswer for operation::Inspection {
         let number = |columns: &mut Columns, name: &str, number| columns.row([name.to_owned(), grouped(number)]);
         let mut columns = Columns::new(&[("INSPECTION", Left), ("", Right)]);
         for (name, of) in [
-            ("rules in force", status.signatures),
+            ("rules active", status.signatures),
             ("rules refused", status.refused.len() as u64),
-            ("bytes of the search", status.search_bytes),
+            ("bytes of the search database", status.search_bytes),
         ] {
             number(&mut columns, name, of);
         }
@@ -50,7 +50,7 @@ impl ShowAnswer for operation::Inspection {
             ("bytes searched", status.searched),
             ("urgent pointers cleared", status.urgent_cleared),
             ("flows no longer inspected", status.bypassed_flows),
-            ("flows gone over to other rules", status.reopened),
+            ("flows changed to new rules", status.reopened),
         ] {
             number(&mut columns, name, of);
         }
@@ -64,12 +64,12 @@ impl ShowAnswer for operation::Inspection {
             ("workers overloaded", status.overloaded),
             ("overloads so far", status.overloads),
             ("matches not counted", status.uncounted),
-            ("notes not taken", status.unrecorded),
+            ("events not recorded", status.unrecorded),
             ("alerts", status.alerts),
             ("alerts lost", status.alerts_lost),
             ("records written", status.records),
             ("records lost", status.records_lost),
-            ("records not taken by the file", status.records_failed),
+            ("records not written to the file", status.records_failed),
         ] {
             number(&mut columns, name, of);
         }

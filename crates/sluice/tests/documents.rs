@@ -361,7 +361,11 @@ fn cards_guide_explains_every_fault_in_its_own_words() {
         free: 0,
         sizes: Vec::new(),
     };
-    told.push(hugepages.to_string().replace("this kernel has none", "0 MiB are free"));
+    told.push(
+        hugepages
+            .to_string()
+            .replace("this kernel supports none", "0 MiB are free"),
+    );
     for text in told {
         let what = text.split(": ").next().unwrap_or_default();
         assert_eq!(

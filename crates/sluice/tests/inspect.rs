@@ -116,7 +116,7 @@ fn alerts_are_printed_as_lines_in_the_order_of_the_capture_and_summarised() {
     for expected in [
         "7 packets",
         "2 flows; 3 alerts",
-        "3 rules in force, 1 refused",
+        "3 rules active, 1 refused",
         "some.rules:4: no_such_option",
     ] {
         assert!(said.contains(expected), "{said}");

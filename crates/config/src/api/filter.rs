@@ -15,10 +15,10 @@ use crate::value::Protocol;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// The text is not an address, prefix or port.
-    #[error("`{0}` is no endpoint: write 192.0.2.1, 192.0.2.0/24, 192.0.2.1:443, [2001:db8::1]:443 or :443")]
+    #[error("`{0}` is not an endpoint: write 192.0.2.1, 192.0.2.0/24, 192.0.2.1:443, [2001:db8::1]:443 or :443")]
     Endpoint(String),
     /// The text is not an address or a prefix.
-    #[error("`{0}` is no address: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
+    #[error("`{0}` is not an address: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
     Net(String),
 }
 

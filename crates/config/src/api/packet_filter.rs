@@ -217,7 +217,7 @@ impl FromStr for Packet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = "write it as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`";
+        let form = "write a packet as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`";
         let words: Vec<_> = text.split_whitespace().collect();
         let [protocol, source, ">", destination] = words[..] else {
             return Err(format!("`{text}` is not a packet: {form}"));
@@ -226,7 +226,7 @@ impl FromStr for Packet {
         let end = |text| end(text).ok_or_else(|| format!("`{text}` is not an address with or without a port: {form}"));
         let (source, destination) = (end(source)?, end(destination)?);
         if source.0.is_ipv4() != destination.0.is_ipv4() {
-            return Err("source and destination are of different families".into());
+            return Err("source and destination belong to different address families".into());
         }
         let has_ports = matches!(protocol.0, 6 | 17);
         if [source, destination]

@@ -218,7 +218,10 @@ impl RouteTeller {
         };
         match (&*self.state, &self.listens, self.stale_for) {
             ("absent", Some(listens), _) => format!("{name} listens at {listens}{refused}"),
-            ("gone", _, Some(left)) => format!("{name} gone{since}, its routes go in {}{refused}", age(left)),
+            ("gone", _, Some(left)) => format!(
+                "{name} disconnected{since}, its routes are removed in {}{refused}",
+                age(left)
+            ),
             (state, ..) => format!("{name}{peer} {state}{since}{refused}"),
         }
     }
@@ -290,7 +293,7 @@ mod tests {
             ("fpm listens at 127.0.0.1:2620", absent),
             ("fpm 192.0.2.7:40000 settled 1m 15s", settled),
             (
-                "fpm gone 1m 15s, its routes go in 45s, 3 refused (2 not-named, 1 silent)",
+                "fpm disconnected 1m 15s, its routes are removed in 45s, 3 refused (2 not-named, 1 silent)",
                 gone,
             ),
         ];

@@ -108,7 +108,7 @@ impl Flat {
             };
             let matching = both(&within, &meaning.when);
             if self.visits > MOST_ASKED || self.decisions.len() + matching.len() > MOST {
-                self.leave(rule.line, "its chain is reached in too many ways");
+                self.leave(rule.line, "too many jumps lead to the chain of this line");
                 continue;
             }
             for (at, step) in meaning.then.iter().enumerate() {
@@ -122,7 +122,7 @@ impl Flat {
                         Some(left) => within = left,
                         None => self.leave(
                             rule.line,
-                            "what it leaves for the rest of its chain is too much to write",
+                            "the packets that continue in the chain after this line need too many rules",
                         ),
                     }
                 }
@@ -156,9 +156,9 @@ impl Flat {
                 }
             }
             Step::Jump(to) | Step::Goto(to) => {
-                let chain = table.chains.get(to).ok_or("there is no such chain")?;
+                let chain = table.chains.get(to).ok_or("the target chain does not exist")?;
                 if depth == DEEPEST {
-                    return Err("chains lead too deep");
+                    return Err("the jumps between chains are nested too deeply");
                 }
                 self.walk(table, chain, matching.to_vec(), None, depth + 1);
                 if let (Step::Goto(_), Some(end)) = (what, end) {

@@ -128,7 +128,7 @@ fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, 
     for (six, family) in [(false, "IPv4"), (true, "IPv6")] {
         if !listing.complete[usize::from(six)] && ends[usize::from(six)].is_none() {
             said.remarks.push(format!(
-                "No listing of {family} was given: the default of the other family is its own."
+                "No listing of {family} was given: the default of the other family applies to both."
             ));
         }
     }
@@ -139,8 +139,8 @@ fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, 
     let (stateful, decisions) = sessions::sessions(decisions, &end, listing, said);
     if stateful && !drops_invalid {
         said.remarks.push(
-            "A TCP packet that neither belongs to a session nor begins a connection is dropped: in Linux, lines that ask for no state let \
-             it pass."
+            "Sluice drops a TCP packet that neither belongs to a session nor begins a connection; in Linux, lines \
+             that match no state accept such a packet."
                 .into(),
         );
     }
@@ -203,7 +203,7 @@ fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
             steps.all(|step| !matches!(step, super::listing::Step::Do(_)))
         });
         if flat.asked.contains(&rule.line) && !jumps && !decided.contains(&rule.line) {
-            said.note(rule.line, "no packet comes to it");
+            said.note(rule.line, "no packet reaches this line");
         }
     }
     said.asked.extend(flat.asked);
@@ -212,7 +212,10 @@ fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
         .into_iter()
         .partition(|decision| decision.action == Action::Notrack);
     for decision in late {
-        said.leave(decision.line, "what is forwarded has been tracked by then");
+        said.leave(
+            decision.line,
+            "forwarded packets are already tracked before they reach this chain",
+        );
     }
     decisions
 }
@@ -252,7 +255,7 @@ fn ordered(
                 for decision in of {
                     said.leave(
                         decision.line,
-                        "other chains are asked about what it accepts, and that is too much to write",
+                        "other chains also filter the packets that this line accepts, which needs too many rules",
                     );
                 }
             }

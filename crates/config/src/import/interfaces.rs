@@ -26,7 +26,7 @@ fn open(packets: &Packets, known: usize) -> Vec<Field> {
 const LOOPBACK: &str = "lo";
 
 /// Note for lines that match the loopback interface. Forwarded packets never match lines for the loopback interface.
-pub const NOT_FORWARDED: &str = "nothing is forwarded from the loopback interface, or to it";
+pub const NOT_FORWARDED: &str = "no packets are forwarded from or to the loopback interface";
 
 /// Removes the loopback interface from decisions. Decisions that match only the loopback interface are removed with the
 /// note `why`. Decisions that match all interfaces except the loopback interface then match any interface.

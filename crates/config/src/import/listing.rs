@@ -55,7 +55,7 @@ impl Listing {
         // The highest number represents all interfaces that do not occur in rules.
         match number < 65_535 {
             true => Ok(number as u128),
-            false => Err("too many interfaces".into()),
+            false => Err("the rules name too many interfaces".into()),
         }
     }
 }

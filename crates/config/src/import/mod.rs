@@ -78,7 +78,7 @@ impl FromStr for OwnAddress {
         let address = on_link.map(|on_link| on_link.address()).or_else(|| text.parse().ok());
         match address {
             Some(IpAddr::V4(address)) => Ok(Self { address, on_link }),
-            _ => Err("write an IPv4 address, with or without the length of its prefix"),
+            _ => Err("write an IPv4 address, optionally with a prefix length"),
         }
     }
 }
@@ -144,22 +144,22 @@ pub enum Wrong {
     #[error("the file is empty")]
     Empty,
     /// The file is not UTF-8.
-    #[error("the file is not text")]
+    #[error("the file is not UTF-8 text")]
     NotText,
     /// The file has no known format.
-    #[error("neither a listing of iptables-save, ip6tables-save or `ipset save` nor one of `nft -j list ruleset`")]
+    #[error("the file is not a listing of iptables-save, ip6tables-save, `ipset save` or `nft -j list ruleset`")]
     NotAListing,
     /// A line precedes the first `*table`.
-    #[error("`{0}` stands outside of a table")]
+    #[error("`{0}` is outside of a table")]
     OutsideOfTable(String),
     /// `COMMIT` is missing at the end of a table.
-    #[error("the table before has no COMMIT: is the listing whole?")]
+    #[error("the previous table has no COMMIT: is the listing complete?")]
     NotCommitted,
     /// A chain declaration `:CHAIN …` is invalid.
-    #[error("`{0}` declares no chain")]
+    #[error("`{0}` is not a valid declaration of a chain")]
     Chain(String),
     /// A line is not an `-A` command.
-    #[error("`{0}` is no line of a listing")]
+    #[error("`{0}` is not a valid line of a listing")]
     NotALine(String),
     /// A quote is not closed.
     #[error("a quote is not closed")]
@@ -174,16 +174,16 @@ pub enum Wrong {
     #[error("{0}")]
     Json(String),
     /// The JSON has no `nftables` list.
-    #[error("no `nftables` list: `nft -j list ruleset` writes one")]
+    #[error("the file has no `nftables` list: write the file with `nft -j list ruleset`")]
     NotNft,
     /// A JSON object lacks a mandatory field.
     #[error("object {0} has no {1}")]
     Object(usize, &'static str),
     /// Jumps form a loop.
-    #[error("`{0}` makes a loop of chains")]
+    #[error("the jump `{0}` closes a loop of chains")]
     Circle(String),
     /// A table is listed twice.
-    #[error("table {0} of this family is listed a second time")]
+    #[error("table {0} of this family is listed twice")]
     Twice(String),
     /// The listing of nft also contains the rules of iptables.
     #[error("the listing of nft also contains the rules of iptables: import only one of them")]
@@ -362,9 +362,12 @@ fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
     for (name, known) in listing.sets.iter().filter(|(name, _)| !is_named(name)) {
         let why = match &known.what {
             Err(why) => why.clone(),
-            Ok(sets::What::Named(_)) => format!("no rule that is carried over names set `{name}`"),
+            Ok(sets::What::Named(_)) => format!("no converted rule uses set `{name}`"),
             Ok(sets::What::Tuples(..)) => {
-                format!("elements of set `{name}` stand in the rules that name it: they change by a commit")
+                format!(
+                    "the elements of set `{name}` are written into the rules that use the set, so that only a \
+                     commit can change them"
+                )
             }
         };
         said.note(known.line, why);
@@ -381,12 +384,15 @@ fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
     for line in std::mem::take(&mut said.refusing) {
         said.note(
             line,
-            "not about answers to connections that are translated: these have sessions, and pass",
+            "replies of translated connections pass nevertheless, because these connections have sessions",
         );
     }
     if filter.default != Verdict::Accept {
-        said.remarks
-            .push("Answers to connections that are translated pass without a rule: these have sessions.".into());
+        said.remarks.push(
+            "Replies of translated connections pass without a rule, because these connections have \
+                 sessions."
+                .into(),
+        );
     }
 }
 
@@ -400,18 +406,19 @@ fn unasked(listing: &Listing, said: &mut Said) {
                     if chain.policy == crate::schema::Verdict::Drop {
                         said.leave(
                             chain.line,
-                            "what the gateway itself sends is not filtered; this chain has no counterpart",
+                            "this chain has no counterpart, because packets that the gateway itself sends are not \
+                             filtered",
                         );
                     }
                     format!("chain `{name}` of table {} has no counterpart", table.name)
                 }
-                _ => format!("nothing that is carried over leads to chain `{name}`"),
+                _ => format!("no converted rule leads to chain `{name}`"),
             };
             for rule in &chain.rules {
                 match said.asked.contains(&rule.line) {
                     true => {}
                     false if used.contains(name.as_str()) => said.leave(rule.line, why.as_str()),
-                    false => said.note(rule.line, "no rule leads to its chain"),
+                    false => said.note(rule.line, "no rule leads to the chain of this line"),
                 }
             }
         }

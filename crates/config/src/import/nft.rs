@@ -274,7 +274,7 @@ fn changing(object: &Object<'_>) -> Option<(Result<(NamedSet, usize), String>, b
             set.elements.push(element);
         }
         if count > size as usize {
-            return Some((Err(format!("its elements do not fit into a set of {size}")), six));
+            return Some((Err(format!("the elements exceed the size of the set, {size}")), six));
         }
     }
     Some((Ok((set, limited)), six))
@@ -291,7 +291,7 @@ fn elements(object: &Object<'_>) -> Result<Vec<Value>, String> {
         .any(|flag| changing.contains(&flag));
     if changes || object.fields.contains_key("timeout") {
         let name = object.fields.get("name").and_then(Value::as_str).unwrap_or_default();
-        return Err(format!("set `{name}` changes while packets pass"));
+        return Err(format!("set `{name}` can change at run time"));
     }
     let elements = object.fields.get("elem").and_then(Value::as_array);
     Ok(elements.cloned().unwrap_or_default())

@@ -41,8 +41,8 @@ impl Imported {
         for remark in &self.remarks {
             let _ = writeln!(head, "# {}", printable(remark));
         }
-        listed(&mut head, "Not carried over:", &self.leftovers);
-        listed(&mut head, "Carried over in another form:", &self.notes);
+        listed(&mut head, "Not converted:", &self.leftovers);
+        listed(&mut head, "Converted to another form:", &self.notes);
         if !head.is_empty() {
             head.push('\n');
         }

@@ -172,7 +172,7 @@ impl Check<'_> {
         .collect();
         if does.len() != 1 {
             let has = match does.as_slice() {
-                [] => "none of them".to_owned(),
+                [] => "none of these keys".to_owned(),
                 several => several
                     .iter()
                     .map(|key| format!("`{key}`"))
@@ -279,13 +279,14 @@ impl Check<'_> {
         let index = self.interface_index(at, name)?;
         let interface = interfaces.get(usize::from(index))?;
         let why = match &interface.link {
-            Link::Virtual { .. } => {
-                Some("it is an end of an inter-router link, whose other end is not the one that it is for")
-            }
-            Link::Tunnel(_) => Some("it is a tunnel, and copies leave by devices"),
-            _ if interface.bridge.is_some() => Some("it is in a bridge"),
+            Link::Virtual { .. } => Some(
+                "the interface is an end of an inter-router link, but mirrored packets are not addressed to the \
+                     other end",
+            ),
+            Link::Tunnel(_) => Some("the interface is a tunnel, but mirrored packets are sent only on devices"),
+            _ if interface.bridge.is_some() => Some("the interface is in a bridge"),
             _ if interface.router == self.scope.router && !interface.addresses.is_empty() => {
-                Some("it is one of this router's own, whose packets come in there")
+                Some("this router receives packets on the interface")
             }
             _ => None,
         };

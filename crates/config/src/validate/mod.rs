@@ -223,7 +223,7 @@ impl Check<'_> {
     fn whole_seconds(&mut self, path: &[Step<'_>], what: &'static str, period: Period) {
         let duration = period.duration();
         if duration.subsec_nanos() != 0 || duration.as_secs() == 0 || duration.as_secs() > u64::from(u32::MAX / 2) {
-            let range = "1s upwards in whole seconds".to_owned();
+            let range = "of whole seconds from 1s".to_owned();
             self.report(
                 path,
                 Problem::OutOfRange {

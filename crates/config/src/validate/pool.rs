@@ -111,7 +111,8 @@ impl Check<'_> {
             self.report(&at, PoolProblem::NothingOverlaps.into());
         }
         if written.block.is_some() {
-            let why = "a port of a block is one subscriber's, and overlapping gives it to several: keep one of them";
+            let why = "remove one of the two keys: `block` assigns a port to one subscriber, but `overlap` assigns it \
+                 to several";
             self.contradiction(&at, "overlap", "block", why);
         }
     }
@@ -123,16 +124,17 @@ impl Check<'_> {
         let at = [at, place!["port-selection"]].concat();
         let preserve = "port-selection = \"preserve\"";
         if written.block.is_some() {
-            let why = "a block seldom has the inside port: keep one of them";
+            let why = "remove one of the two keys: the inside port, which would be preserved, is rarely in the block";
             self.contradiction(&at, preserve, "block", why);
         }
         if written.deterministic.is_some() {
-            let why = "the ports of an inside address are computed: keep one of them";
+            let why = "remove one of the two keys: deterministic ports are computed and can't be preserved";
             self.contradiction(&at, preserve, "deterministic", why);
         }
         let dependent = behaviour.iter().any(|one| one.0 == Mapping::AddressAndPortDependent);
         if dependent && !written.overlap {
-            let why = "where every flow had a port of its own, only one could keep it: add `overlap = true`";
+            let why = "add `overlap = true`: without overlap, each flow needs a different port, and only one flow can \
+                 preserve the inside port";
             self.contradiction(&at, preserve, "mapping = \"address-and-port-dependent\"", why);
         }
         let (addresses, shards) = (addresses(written), self.document.system.shards());
@@ -271,7 +273,8 @@ impl Check<'_> {
     fn deterministic_conflicts(&mut self, at: &[Step<'_>], written: &schema::Pool, deterministic: &Deterministic) {
         let dependent = written.mapping.each().contains(&Some(Mapping::AddressAndPortDependent));
         if dependent && !written.overlap {
-            let why = "where every flow had a port of its own, a share would soon be used up: add `overlap = true`";
+            let why = "add `overlap = true`: without overlap, each flow needs a different port, and the ports of an \
+                 inside address are soon exhausted";
             self.contradiction(at, "deterministic", "mapping = \"address-and-port-dependent\"", why);
         }
         let prefix = self.document.nat.subscriber_prefix;
@@ -284,8 +287,8 @@ impl Check<'_> {
             _ => None,
         };
         if let Some(algorithm) = spread.filter(|_| written.pairing == Pairing::Hard) {
-            let why = "an inside host gets ports of many addresses: add `pairing = \"soft\"`, or choose `sequential`, \
-                       `staggered` or `random`";
+            let why = "add `pairing = \"soft\"`, because this algorithm gives an inside host ports of many addresses; \
+                 or choose the algorithm `sequential`, `staggered` or `random`";
             self.contradiction(
                 &[at, place!["algorithm"]].concat(),
                 algorithm,

@@ -209,7 +209,7 @@ impl Check<'_> {
             .or_default();
         let protocol = rule.protocol.map_or(String::new(), |protocol| format!("`{protocol}` "));
         let what = others.iter().find_map(|other| match (other, rule.ports) {
-            (None, None) => Some(format!("{protocol}all that no rule with ports names")),
+            (None, None) => Some(format!("all {protocol}packets to ports without a rule of their own")),
             (Some(other), Some(ports)) => {
                 let both = other.overlap(&ports)?;
                 let within = *other != ports && (both == *other || both == ports);

@@ -28,7 +28,7 @@ impl Serve for operation::Applications {
             });
         let moved = ApplicationResults {
             result: "moved".into(),
-            help: "sessions that were looked at no longer because their shard went to another worker".into(),
+            help: "sessions of which identification ended, because their shard moved to another worker".into(),
             sessions: sum(&|worker| Some(&worker.applications_moved)),
         };
         let mut applications: Vec<_> = (seeking.names.iter())

@@ -55,8 +55,11 @@ fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnsw
         ControlPlaneError::PoolsTooLarge { .. } => {
             "restart with this configuration, or raise `spare-addresses` in [nat] first"
         }
-        ControlPlaneError::Apart => "restart with this configuration: all flows of a host then come to one shard",
-        _ => "apply it again in a few seconds",
+        ControlPlaneError::Apart => {
+            "restart with this configuration: after the restart, all flows of a host belong \
+             to one shard"
+        }
+        _ => "apply the configuration again in a few seconds",
     };
     let fault = Fault {
         key: ["nat", "pools"].map(str::to_owned).to_vec(),
@@ -144,7 +147,7 @@ impl Serve for operation::Apply {
             Err(diagnosis) => {
                 let complaints = diagnosis.complaints();
                 tracing::warn!(
-                    "{} is refused: it is wrong in {} places",
+                    "{} is refused: the configuration has {} faults",
                     request.name,
                     complaints.len()
                 );
@@ -163,7 +166,7 @@ impl Serve for operation::Apply {
         let config = control.config();
         if !Arc::ptr_eq(&config, &known) {
             return Ok(refused(
-                "another configuration was taken over meanwhile: apply it again".into(),
+                "another configuration was committed at the same time: apply this configuration again".into(),
             ));
         }
         let faults = routing::key_faults(&checked.config);
@@ -266,10 +269,10 @@ async fn forget(control: &Control, before: &Config) -> Result<(), Refusal> {
             ..Filter::default()
         };
         let count = clear_standing(control, filter).await?;
-        tracing::info!("router {name} is gone, {count} sessions with it");
+        tracing::info!("router {name} is removed, and {count} sessions with it");
     }
     for (number, name) in gone(&before.numbering.interfaces, &config.numbering.interfaces) {
-        tracing::info!("interface {name} is gone");
+        tracing::info!("interface {name} is removed");
         clear_neighbours(control, number as u16, None).await?;
     }
     let stays = |neighbour: &&Neighbour| {

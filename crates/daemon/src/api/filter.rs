@@ -50,7 +50,7 @@ impl Serve for operation::Filter {
 }
 
 fn no_filter() -> Refusal {
-    Refusal::Wrong("there is no [filter]: all packets pass".into())
+    Refusal::Wrong("the configuration has no [filter], so all packets pass".into())
 }
 
 impl Serve for operation::InsertRules {
@@ -92,7 +92,7 @@ fn edit(
     write_log(&control.config(), rules.list());
     let edited = edit(rules, &mut control.plane()).map_err(|error| Refusal::Wrong(error.to_string()))?;
     let rules_in_all = rules.list().len() as u64;
-    tracing::info!("filter: {} rules {what}, {rules_in_all} in all", edited.count);
+    tracing::info!("filter: {} rules {what}, {rules_in_all} rules in total", edited.count);
     Ok(EditAnswer::Done {
         count: edited.count,
         rules_in_all,
@@ -160,7 +160,7 @@ fn decision(
     };
     if request.mark.is_some_and(|mark| mark.mask != u32::MAX) {
         return Err(Refusal::Wrong(
-            "a packet has a mark without a mask: write it as `0x10`".into(),
+            "the mark of a packet has no mask: write a mark such as `0x10`".into(),
         ));
     }
     let (before, fate) = match (packet.source.0, packet.destination.0) {
@@ -186,7 +186,7 @@ fn decision(
         }
         _ => {
             return Err(Refusal::Wrong(
-                "source and destination are of different families".into(),
+                "source and destination belong to different address families".into(),
             ));
         }
     };

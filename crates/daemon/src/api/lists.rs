@@ -189,7 +189,7 @@ impl Serve for operation::ClearNeighbours {
                 count += removed;
             }
         }
-        tracing::info!("{count} neighbours cleared on request");
+        tracing::info!("{count} neighbours removed on request");
         Ok(Cleared { count })
     }
 }

@@ -162,8 +162,8 @@ async fn guard(State(control): Shared, request: Request, next: Next) -> Response
         Ok(response) => response,
         Err(error) => {
             control.panics.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("a request failed by a fault of the program: {error}");
-            let message = "a fault of the program: its log says more, please report it".into();
+            tracing::error!("a request failed because of a bug: {error}");
+            let message = "the request failed because of a bug: please report it with the log of the daemon".into();
             failure(StatusCode::INTERNAL_SERVER_ERROR, message)
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn pool(control: &Control, name: &str) -> Result<PoolIndex, Refusal> 
     let place = names.iter().position(|known| known.as_deref() == Some(name));
     place
         .map(|place| place as PoolIndex)
-        .ok_or_else(|| Refusal::Wrong(format!("no pool is called `{name}`: show nat lists them")))
+        .ok_or_else(|| Refusal::Wrong(format!("there is no pool `{name}`: `sluice show nat` lists the pools")))
 }
 
 fn name(names: &PoolNames, pool: PoolIndex) -> String {
@@ -246,7 +246,7 @@ impl ServePages for operation::Shares {
             None => 0,
             Some(text) => text
                 .parse()
-                .map_err(|_| Refusal::Wrong(format!("`{text}` is no cursor of a list")))?,
+                .map_err(|_| Refusal::Wrong(format!("`{text}` is not a valid cursor of a list")))?,
         };
         let limit = position.limit.unwrap_or(SHARES.0).clamp(1, SHARES.1) as usize;
         let shares = Shares::of(&control.config()).map_err(|error| Refusal::Wrong(error.to_string()))?;

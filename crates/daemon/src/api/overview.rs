@@ -60,7 +60,7 @@ impl Serve for operation::Nat {
                 table("mappings", lent.mappings),
                 table("subscribers", lent.subscribers),
                 table("port blocks", lent.blocks),
-                table("ports that wait", [lent.held, held]),
+                table("quarantined ports", [lent.held, held]),
             ],
             quarantine_overflows: lent.not_held,
             borrowed_blocks: valid.borrowed_blocks().into(),

@@ -209,7 +209,7 @@ fn named(name: &str) -> Result<Reason, Refusal> {
     let found = Reason::all().find(|reason| reason.name() == name);
     found.ok_or_else(|| {
         Refusal::Wrong(format!(
-            "nothing is dropped as `{name}`: show drops --all lists the reasons"
+            "there is no drop reason `{name}`: `sluice show drops --all` lists the reasons"
         ))
     })
 }
@@ -281,7 +281,7 @@ async fn follow_capture(
         }
     }
     if missed > 0 {
-        tracing::warn!("{missed} packets came faster than the capture could keep them");
+        tracing::warn!("{missed} packets were not captured, because they arrived too fast");
     }
     Ok(())
 }

@@ -23,14 +23,17 @@ pub(super) enum RenewalError {
     #[error(transparent)]
     Signatures(#[from] SignatureError),
     /// The thread that read the rules panicked.
-    #[error("a fault of the program: {0}")]
+    #[error("loading the rules failed because of a bug: {0}")]
     Fault(#[from] tokio::task::JoinError),
 }
 
 impl RenewalError {
     /// The response that rejects the configuration. The running rules stay active.
     pub fn answer(&self, request: &ApplyRequest) -> ApplyAnswer {
-        tracing::warn!("{} is refused, the rules of inspection stay: {self}", request.name);
+        tracing::warn!(
+            "{} is refused, and the present inspection rules stay active: {self}",
+            request.name
+        );
         let fault = match self {
             Self::Signatures(error) => error.fault(),
             Self::Fault(_) => sluice_config::Fault {

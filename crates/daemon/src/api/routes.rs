@@ -89,7 +89,7 @@ impl Serve for operation::Uplinks {
 fn cursor(text: &str) -> Result<(RouterIndex, u64), Refusal> {
     let parts = text.split_once('-');
     let read = parts.and_then(|(router, place)| Some((router.parse().ok()?, place.parse().ok()?)));
-    read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is no cursor of a list")))
+    read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is not a valid cursor of a list")))
 }
 
 /// A routing table: the main table of a router, or its table for a source network.

@@ -70,7 +70,7 @@ impl Serve for operation::AddToSet {
             Err((full, added)) => {
                 let (name, size) = (&request.name, set.size());
                 Err(Refusal::Wrong(format!(
-                    "{full}: `{name}` has at most {size} elements; {added} were added"
+                    "{full}: `{name}` has at most {size} elements; {added} new elements were added"
                 )))
             }
         }
@@ -109,7 +109,7 @@ fn requested(set: &ElementSet, request: &SetRequest) -> Result<Vec<Element>, Ref
                     ElementKind::Ports => "ports",
                 };
                 return Err(Refusal::Wrong(format!(
-                    "`{written}` does not fit into the set `{}` of {has}: nothing was changed",
+                    "`{written}` is not valid in the set `{}`, which contains {has}: nothing was changed",
                     request.name
                 )));
             }
@@ -146,7 +146,7 @@ fn all(control: &Control) -> Vec<(String, Arc<ElementSet>)> {
 fn named(control: &Control, name: &str) -> Result<Arc<ElementSet>, Refusal> {
     let mut sets = all(control).into_iter();
     let found = sets.find(|(of, _)| of == name).map(|(_, set)| set);
-    found.ok_or_else(|| Refusal::Wrong(format!("there is no set `{name}`: `sluice set list` lists them")))
+    found.ok_or_else(|| Refusal::Wrong(format!("there is no set `{name}`: `sluice set list` lists the sets")))
 }
 
 /// Revalidate the sessions that added or removed elements affect. Sessions can be found only by address, so elements

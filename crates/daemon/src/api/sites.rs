@@ -36,11 +36,13 @@ pub(super) fn context(control: &Control, name: &str) -> Result<Context, Refusal>
 }
 
 fn unknown(what: &str, name: &str) -> Refusal {
-    Refusal::Wrong(format!("no {what} is called `{name}`: show sites lists them"))
+    Refusal::Wrong(format!(
+        "there is no {what} `{name}`: `sluice show sites` lists the sites and their groups"
+    ))
 }
 
 fn bad_cursor(text: &str) -> Refusal {
-    Refusal::Wrong(format!("`{text}` is no cursor of a list"))
+    Refusal::Wrong(format!("`{text}` is not a valid cursor of a list"))
 }
 
 fn limit(position: &Position) -> usize {

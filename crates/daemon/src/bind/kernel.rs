@@ -70,8 +70,15 @@ impl Kernel for Running {
             Err(error) if error.kind() == io::ErrorKind::NotFound => run("/sbin/modprobe"),
             output => output,
         };
-        let output =
-            output.map_err(|error| io::Error::new(error.kind(), format!("modprobe, of package kmod: {error}")))?;
+        let output = output.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!(
+                    "modprobe (package kmod) can't be run: \
+                 {error}"
+                ),
+            )
+        })?;
         match output.status.success() {
             true => Ok(()),
             false => Err(io::Error::other(

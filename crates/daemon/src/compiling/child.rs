@@ -29,7 +29,7 @@ const UNKEPT: u8 = 74;
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
     /// The plan can't be read from standard input.
-    #[error("the plan can't be read: {0}")]
+    #[error("the input of the compiler process can't be read: {0}")]
     Input(#[from] io::Error),
     /// The input is not a valid plan.
     #[error(transparent)]
@@ -163,7 +163,7 @@ impl Program {
             (_, Some(0)) => {
                 if followed.peak > 0 {
                     tracing::info!(
-                        "the process that compiled the rules had {} at most",
+                        "the process that compiled the rules used at most {} of memory",
                         Bytes(followed.peak)
                     );
                 }

@@ -143,7 +143,7 @@ impl Thread {
         match &mut self.sink {
             Sink::File(file) => {
                 if let Err(error) = file.reopen() {
-                    tracing::error!("{} can't be opened anew: {error}", path(&self.target).display());
+                    tracing::error!("{} can't be reopened: {error}", path(&self.target).display());
                 }
             }
             _ => self.sink = Sink::None,
@@ -211,7 +211,10 @@ impl Thread {
 
     fn log_error(&mut self, error: &Error) {
         if !std::mem::replace(&mut self.complained, true) {
-            tracing::error!("records can't be written to {}: {error}", path(&self.target).display());
+            tracing::error!(
+                "inspection records can't be written to {}: {error}",
+                path(&self.target).display()
+            );
         }
     }
 }

@@ -20,8 +20,8 @@ use crate::files;
 pub enum HostError {
     /// The namespace can't be created.
     #[error(
-        "the network namespace {name} can't be had: {error}; a router with a daemon needs the right to make namespaces \
-         (CAP_SYS_ADMIN) and a writable /run/netns"
+        "the network namespace {name} can't be created: {error}; a router with `daemon = true` needs the capability \
+         CAP_SYS_ADMIN and a writable /run/netns"
     )]
     Namespace {
         /// Name of the namespace.
@@ -30,7 +30,10 @@ pub enum HostError {
         error: Error,
     },
     /// An interface in the namespace can't be created.
-    #[error("the host of router {router}: {error}; it needs /dev/net/tun, and names of at most 15 bytes")]
+    #[error(
+        "the host of router {router} can't be set up: {error}; a host needs /dev/net/tun and interface names of \
+         at most 15 bytes"
+    )]
     Interface {
         /// Name of the router.
         router: String,
@@ -38,7 +41,10 @@ pub enum HostError {
         error: Error,
     },
     /// The serving thread can't be started.
-    #[error("hosts of routers can't be served: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
+    #[error(
+        "the service for hosts of routers can't start: {0}; raise the limits on threads and descriptors (ulimit \
+         -u -n)"
+    )]
     Thread(#[from] Error),
 }
 
@@ -194,7 +200,7 @@ pub fn settle(
         for (six, uplink) in [false, true].into_iter().zip(router.uplinks) {
             let link = uplink.and_then(|uplink| numbers.get(&uplink).copied());
             if let Err(error) = netlink.set_last_resort(six, link) {
-                wrong.get_or_insert(Error::other(format!("the route of last resort: {error}")));
+                wrong.get_or_insert(Error::other(format!("the default route can't be set: {error}")));
             }
         }
         Ok((numbers, wrong))

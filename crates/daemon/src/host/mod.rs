@@ -187,8 +187,14 @@ impl Hosts {
             None => {
                 let (namespace, new) = Namespace::named(&name).map_err(|error| HostError::namespace(&name, error))?;
                 match new {
-                    true => tracing::info!("router {}: its host is the namespace {name}", router.name),
-                    false => tracing::info!("router {}: its host goes on in the namespace {name}", router.name),
+                    true => tracing::info!(
+                        "router {}: the namespace {name} is created for the router's host",
+                        router.name
+                    ),
+                    false => tracing::info!(
+                        "router {}: the router's host uses the existing namespace {name}",
+                        router.name
+                    ),
                 }
                 (namespace, None)
             }

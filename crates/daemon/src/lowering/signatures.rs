@@ -33,7 +33,7 @@ pub enum SignatureError {
         error: ClassesError,
     },
     /// A variable of rules is invalid.
-    #[error("${name} in [inspection]: {fault}")]
+    #[error("variable ${name} in [inspection] is wrong: {fault}")]
     Variable {
         /// Configuration table of the variable.
         table: &'static str,
@@ -51,7 +51,7 @@ pub enum SignatureError {
         refused: Vec<RefusedRule>,
     },
     /// A pass rule is rejected. Without the pass rule, other rules might drop traffic that the pass rule would pass.
-    #[error("{} of the pass rules can't be used{}", .refused.len(), first(.refused))]
+    #[error("{} pass rules can't be used{}", .refused.len(), first(.refused))]
     Pass {
         /// Rejected pass rules.
         refused: Vec<RefusedRule>,
@@ -87,8 +87,8 @@ impl SignatureError {
                 .collect(),
             what: self.to_string(),
             hint: matches!(self, Self::Pass { .. }).then(|| {
-                "mend or remove the rule, or give the file `partial = true`: what the rule lets pass is then dropped where \
-                 another rule says so"
+                "correct or remove the rule, or write `partial = true` for the file: other rules can then drop \
+                 packets that this pass rule would pass"
                     .to_owned()
             }),
         }
@@ -128,7 +128,7 @@ pub struct SignatureReport {
 impl std::fmt::Display for SignatureReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let all = self.loaded + self.refused.len();
-        write!(f, "{} of {all} signatures are in force", self.loaded)?;
+        write!(f, "{} of {all} signatures are active", self.loaded)?;
         match self.refused.len() {
             0 => Ok(()),
             refused => write!(f, ", {refused} are refused"),

@@ -67,19 +67,24 @@ pub struct Request {
 pub enum PlanError {
     /// IPv4 packets can't be forwarded between any two interfaces.
     #[error(
-        "the configuration has no IPv4 route from an inside to an outside interface for the carrier mix: give captures of your own traffic, --in INTERFACE=CAPTURE"
+        "the carrier mix needs an IPv4 route from an inside to an outside interface, which the configuration does not \
+         have: give captures of your own traffic (--in INTERFACE=CAPTURE)"
     )]
     NoPath,
     /// The configuration drops all packets of the generated traffic (carrier mix).
     #[error(
-        "this configuration drops all packets of the carrier mix: give captures of your own traffic, --in INTERFACE=CAPTURE"
+        "this configuration drops all packets of the carrier mix: give captures of your own traffic (--in \
+         INTERFACE=CAPTURE)"
     )]
     NothingPasses,
     /// The captures contain no frames.
-    #[error("the captures contain no frame: give others with --in INTERFACE=CAPTURE")]
+    #[error("the captures contain no frame: give other captures with --in INTERFACE=CAPTURE")]
     NoFrames,
     /// Two options specify different traffic.
-    #[error("{given} and `{demand}` name different traffic: write only the rate, for the traffic of the captures")]
+    #[error(
+        "{given} and `{demand}` describe different traffic: write only the rate, which then applies to the \
+         captured traffic"
+    )]
     TwoTraffics {
         /// Option that supplies packets.
         given: &'static str,
@@ -91,7 +96,7 @@ pub enum PlanError {
     Live(#[from] LiveError),
     /// A core can't be used for the measurement.
     #[error(
-        "core {core} is not among the cores that this process may use here ({}): name others with --cores",
+        "core {core} is not among the cores that this process may use ({}): write other cores with --cores",
         list(allowed)
     )]
     NoSuchCore {

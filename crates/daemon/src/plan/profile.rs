@@ -36,7 +36,7 @@ impl Profile {
     /// Frames of a single size (including the check sequence) in long-lived sessions.
     pub fn of_size(bytes: u16) -> Self {
         Self {
-            name: format!("frames of {bytes} bytes"),
+            name: format!("frames with a size of {bytes} bytes"),
             sizes: vec![(bytes.saturating_sub(4), 1.0)],
             packets_per_session: None,
         }
@@ -108,10 +108,10 @@ impl Demand {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DemandError {
     /// The bits per second are invalid.
-    #[error("`{0}` is no rate: write 10G, 2.5G or 400M bits per second")]
+    #[error("`{0}` is not a rate: write bits per second, such as 10G, 2.5G or 400M")]
     Rate(String),
     /// The traffic is unknown.
-    #[error("`{0}` is no traffic: write a profile ({NAMES}) or the bytes of each frame, from 64 to 1518")]
+    #[error("`{0}` is not a traffic profile: write a profile ({NAMES}) or a frame size from 64 to 1518 bytes")]
     Traffic(String),
 }
 

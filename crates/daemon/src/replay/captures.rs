@@ -26,7 +26,7 @@ pub enum CaptureError {
         error: std::io::Error,
     },
     /// The file is not in a capture format.
-    #[error("{} is no capture file: pcap and pcapng are read", .0.display())]
+    #[error("{} is not a capture file in pcap or pcapng format", .0.display())]
     NoCapture(PathBuf),
     /// The file ends within a frame.
     #[error("{} is truncated after frame {frames}", path.display())]
@@ -47,7 +47,8 @@ pub enum CaptureError {
         what: String,
     },
     /// The link type is not supported.
-    #[error("{}, {at}: its link type is {link}: {READ}; capture again as one of them", path.display())]
+    #[error("{}, {at}: the link type {link} is not supported: {READ}; capture again with one of these link types",
+         path.display())]
     ForeignLink {
         /// Path of the file.
         path: PathBuf,

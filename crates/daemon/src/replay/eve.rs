@@ -21,7 +21,7 @@ use crate::known::KnownRules;
 
 /// Records can't be written.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {error}: records of inspection are to be written there", path.display())]
+#[error("inspection records can't be written to {}: {error}", path.display())]
 pub struct EveError {
     path: PathBuf,
     error: std::io::Error,

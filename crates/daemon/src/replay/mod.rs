@@ -52,7 +52,7 @@ pub struct Replay {
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// An interface is not configured.
-    #[error("no interface is called `{name}`: there are {}", known.join(", "))]
+    #[error("there is no interface `{name}`: the interfaces are {}", known.join(", "))]
     UnknownInterface {
         /// Name as typed.
         name: String,
@@ -61,11 +61,11 @@ pub enum ReplayError {
     },
     /// The interface belongs to an inter-router link and can't receive a capture.
     #[error(
-        "interface {0} is an end of an inter-router link and receives no captures: name an interface with a device"
+        "interface {0} is an end of an inter-router link and can't receive a capture: write an interface with a device"
     )]
     Virtual(String),
     /// The interface is a VLAN. The capture of the parent interface contains the frames of the VLAN.
-    #[error("`{vlan}` is a VLAN of `{parent}`: put its tagged frames into the capture of `{parent}`")]
+    #[error("`{vlan}` is a VLAN of `{parent}`: its tagged frames must be in the capture of `{parent}`")]
     Vlan {
         /// Name of the VLAN.
         vlan: String,
@@ -76,7 +76,7 @@ pub enum ReplayError {
     #[error("interface `{0}` has two captures for the same direction")]
     Twice(String),
     /// The number of workers is zero or exceeds the number of shards.
-    #[error("{workers} workers for {shards} shards: 1 to {shards} are possible")]
+    #[error("{workers} workers are not possible with {shards} shards: write 1 to {shards} workers")]
     Workers {
         /// Number as typed.
         workers: u16,
@@ -84,7 +84,8 @@ pub enum ReplayError {
         shards: u16,
     },
     /// A file for records is specified, but inspection is not configured.
-    #[error("{}: there are no inspection records, because the configuration has no [inspection]: add it, or remove --eve", .0.display())]
+    #[error("{}: there are no inspection records, because the configuration has no [inspection]: add this table, or \
+         remove --eve", .0.display())]
     NothingInspected(PathBuf),
     /// A capture can't be read or written.
     #[error(transparent)]

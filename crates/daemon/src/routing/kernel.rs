@@ -100,9 +100,9 @@ async fn ask(socket: &UnixDatagram, listing: usize) -> io::Result<()> {
 /// Why a socket can no longer be used.
 #[derive(Debug, thiserror::Error)]
 enum End {
-    #[error("messages of the kernel were lost; all routes are read again")]
+    #[error("messages from the kernel were lost, so all routes are read again")]
     Missed,
-    #[error("the router is gone")]
+    #[error("the router is removed")]
     NoRouter,
     #[error("{0}")]
     System(#[from] io::Error),
@@ -122,7 +122,11 @@ async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
             count(&shared.tally.broken, 1);
         }
         let place = namespace.as_deref().unwrap_or(Path::new("the process's namespace"));
-        tracing::warn!("router {}: routes of {}: {end}", shared.name, place.display());
+        tracing::warn!(
+            "router {}: reading the routes of {} ended: {end}",
+            shared.name,
+            place.display()
+        );
         tokio::time::sleep(patience.next()).await;
     }
 }
@@ -195,7 +199,7 @@ async fn go_on(
     let listed = {
         let feed = &mut shared.state().feed;
         if feed.take_resync_needed() && !listing.is_outdated {
-            tracing::debug!("router {}: routes are listed again", shared.name);
+            tracing::debug!("router {}: all kernel routes are read again", shared.name);
             listing.is_outdated = true;
         }
         feed.take_dump_result()

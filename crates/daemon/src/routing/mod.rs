@@ -199,7 +199,10 @@ impl Shared {
         );
         if complained.is_none_or(|before| now >= before + COMPLAINTS) {
             *complained = Some(now);
-            tracing::warn!("router {}: {peer} is refused: {refusal}", self.name);
+            tracing::warn!(
+                "router {}: the FPM connection from {peer} is refused: {refusal}",
+                self.name
+            );
         }
     }
 
@@ -236,7 +239,10 @@ impl Shared {
         });
         state.since = Some(self.now());
         state.replay.lose(self.now());
-        tracing::warn!("router {}: {reason}; its {stale} routes stay for now", self.name);
+        tracing::warn!(
+            "router {}: {reason}; its {stale} routes stay for a grace period",
+            self.name
+        );
     }
 
     /// Remove routes that the daemon has not sent again, once their grace period has expired.
@@ -270,7 +276,10 @@ impl Shared {
             tokio::task::yield_now().await;
         }
         if all > 0 {
-            tracing::info!("router {}: {all} routes that were not told again are gone", self.name);
+            tracing::info!(
+                "router {}: {all} routes that the daemon did not send again are removed",
+                self.name
+            );
         }
     }
 
@@ -382,8 +391,11 @@ where
         {
             shared.state().listens = None;
             count(&shared.tally.panics, 1);
-            tracing::error!("router {}: hearing of routes panicked, and begins again", shared.name);
-            shared.lose("the connection is ended");
+            tracing::error!(
+                "router {}: receiving routes failed because of a bug and is restarted",
+                shared.name
+            );
+            shared.lose("the connection is closed");
         }
         tokio::time::sleep(patience.next()).await;
     }

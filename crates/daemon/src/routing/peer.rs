@@ -63,10 +63,10 @@ impl Refusal {
 
     fn said(self) -> &'static str {
         match self {
-            Self::NotNamed => "it is not named in `peers` or `users`",
-            Self::Silent => "its first message did not come",
-            Self::Crowded => "others came while it said nothing",
-            Self::NotFpm => "what it says is no FPM with netlink in it",
+            Self::NotNamed => "the peer is not listed in `peers` or `users`",
+            Self::Silent => "the first message of the peer did not arrive in time",
+            Self::Crowded => "other peers connected before the first message of this peer arrived",
+            Self::NotFpm => "the peer does not send FPM frames with netlink messages",
         }
     }
 }

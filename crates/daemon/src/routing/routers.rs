@@ -120,7 +120,7 @@ fn settle<S: Clone + PartialEq>(
     heard.retain(|name, heard| {
         let stays = wanted.get(name.as_str()) == Some(&heard.settings);
         if !stays {
-            tracing::info!("router {name}: routes are no longer heard as they were");
+            tracing::info!("router {name}: the source of routes has changed or was removed");
             heard.hearing.forget();
         }
         stays

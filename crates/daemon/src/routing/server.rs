@@ -104,7 +104,8 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
             heard = read(&shared, &mut current) => Event::Heard(heard),
             () = shared.deadline() => Event::Due,
             () = shared.again.notified(), if current.is_some() => {
-                Event::Heard(Some(End::Closed("interfaces have changed, and it is asked for everything anew".into())))
+                Event::Heard(Some(End::Closed("interfaces have changed, so the daemon must reconnect and send all \
+                     routes again".into())))
             }
             () = sleep_until(take_over_at), if next.is_some() => Event::TakeOver,
         };
@@ -118,7 +119,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
             }
             // The probable cause is that no file descriptor is available.
             Event::Accepted(Err(error)) => {
-                tracing::warn!("router {}: no connection can be taken: {error}", shared.name);
+                tracing::warn!("router {}: no connection can be accepted: {error}", shared.name);
                 not_before = Instant::now() + patience.next();
                 None
             }
@@ -142,7 +143,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                     takeovers.reset();
                 }
                 take_over_at = Instant::now() + takeovers.next();
-                Some(End::Closed("another daemon tells its routes".into()))
+                Some(End::Closed("another daemon now sends routes".into()))
             }
         };
         if let Some(end) = ended {
@@ -192,12 +193,12 @@ impl Door {
                     let host = host.map(|host| host.to_string());
                     let users = settings.socket.as_ref().map(|path| path.display().to_string());
                     let at = [host, users].into_iter().flatten().collect::<Vec<_>>().join(" ");
-                    tracing::info!("router {}: listens to FPM at {at}", shared.name);
+                    tracing::info!("router {}: listening for FPM at {at}", shared.name);
                     shared.state().listens = Some(at);
                     return door;
                 }
                 Err(error) => {
-                    tracing::warn!("router {}: can't listen to FPM: {error}", shared.name);
+                    tracing::warn!("router {}: can't listen for FPM: {error}", shared.name);
                     tokio::time::sleep(patience.next()).await;
                 }
             }
@@ -329,7 +330,7 @@ fn begin(shared: &Shared, peer: &Peer) {
     }
     shared.begin();
     shared.state().peer = Some(peer.clone());
-    tracing::info!("router {}: {peer} tells its routes", shared.name);
+    tracing::info!("router {}: {peer} sends routes", shared.name);
 }
 
 /// Enable TCP keepalive. A failure of the daemon's host is then detected within half a minute, and another daemon can
@@ -349,10 +350,10 @@ async fn read(shared: &Shared, connection: &mut Option<Connection>) -> Option<En
     };
     let read = stream.take(READ as u64).read_buf(frames.reserve(READ)).await;
     match read {
-        Ok(0) if frames.is_cut() => Some(End::Closed("the daemon is gone in the middle of a message".into())),
-        Ok(0) => Some(End::Closed("the daemon is gone".into())),
+        Ok(0) if frames.is_cut() => Some(End::Closed("the daemon disconnected in the middle of a message".into())),
+        Ok(0) => Some(End::Closed("the daemon disconnected".into())),
         Ok(_) => follow(shared, frames),
-        Err(error) => Some(End::Closed(format!("the daemon is gone: {error}"))),
+        Err(error) => Some(End::Closed(format!("the connection to the daemon failed: {error}"))),
     }
 }
 
@@ -366,7 +367,7 @@ fn follow(shared: &Shared, frames: &mut FrameBuffer) -> Option<End> {
     });
     match followed {
         Some(Ok(())) => None,
-        Some(Err(error)) => Some(End::Broken(format!("what it sends is not understood: {error}"))),
-        None => Some(End::Closed("the router is gone".into())),
+        Some(Err(error)) => Some(End::Broken(format!("a message of the daemon is not valid: {error}"))),
+        None => Some(End::Closed("the router is removed".into())),
     }
 }

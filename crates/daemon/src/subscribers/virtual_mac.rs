@@ -21,10 +21,14 @@ const TRIES: u64 = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VirtualMacError {
     /// The prefix is too long, or not the prefix of locally administered unicast addresses.
-    #[error("a prefix of virtual MAC addresses has at most 3 bytes and is locally administered and unicast: try 02")]
+    #[error(
+        "a prefix of virtual MAC addresses must have at most 3 bytes and be locally administered and unicast: \
+         write a prefix such as 02"
+    )]
     Prefix,
     /// A configured address is not a locally administered unicast address.
-    #[error("site {site}: {} is not a locally administered unicast MAC address: try {}", text(*mac), text(local(*mac)))]
+    #[error("site {site}: {} is not a locally administered unicast MAC address: write {} instead", text(*mac),
+         text(local(*mac)))]
     Kind {
         /// Name of the site.
         site: String,
@@ -42,7 +46,7 @@ pub enum VirtualMacError {
         mac: Mac,
     },
     /// Two sites have the same name.
-    #[error("two sites have the name {0}: their virtual MAC addresses would be the same")]
+    #[error("two sites have the name {0}, which determines the virtual MAC address: rename one of the two sites")]
     Name(String),
     /// Almost all addresses of the prefix are in use.
     #[error("site {0}: no virtual MAC address is free within the prefix: use a shorter prefix")]
@@ -187,7 +191,7 @@ mod tests {
     fn virtual_mac_of_two_sites_is_refused_with_both_names() {
         let mac = [2, 0, 0, 0, 0, 1];
         let error = macs(&[]).assign(&[("b", Some(mac)), ("c", None), ("a", Some(mac))]);
-        let expected = "sites a and b have the same virtual MAC address 02:00:00:00:00:01: change one of them";
+        let expected = "sites a and b have the same virtual MAC address address 02:00:00:00:00:01: change one of them";
         assert_eq!(expected, error.expect_err("both").to_string());
     }
 

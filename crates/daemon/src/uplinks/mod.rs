@@ -124,8 +124,8 @@ impl Uplinks {
             let answer = |k: usize| probes.answer(place * TARGETS + k).map(Duration::from_nanos);
             if watched.judge(now, has_link, has_route, answer) {
                 match watched.down {
-                    None => tracing::info!("uplink {}: up, new flows take it", watched.uplink.name),
-                    Some(cause) => tracing::warn!("uplink {}: down, {cause}", watched.uplink.name),
+                    None => tracing::info!("uplink {} is up and used by new flows", watched.uplink.name),
+                    Some(cause) => tracing::warn!("uplink {} is down: {cause}", watched.uplink.name),
                 }
             }
             if !watched.is_up() {

@@ -34,10 +34,10 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Cause::Link => "its interface has no link",
-            Cause::NoAnswer => "no host answers by it",
-            Cause::NoRoute => "no routing daemon has the route by it",
-            Cause::Recovering => "too few checks have succeeded since it was down",
+            Cause::Link => "the interface of the uplink has no link",
+            Cause::NoAnswer => "no host answers through the uplink",
+            Cause::NoRoute => "no routing daemon has the checked route through the uplink",
+            Cause::Recovering => "too few checks have succeeded since the uplink was down",
         })
     }
 }

@@ -79,8 +79,8 @@ impl HugepageFault {
         match self.demand {
             HugepageReason::Configured => format!("{needed} MiB of hugepages are needed"),
             HugepageReason::Card(address, mode) => format!(
-                "{address} is driven by {mode} and needs {needed} MiB of hugepages (ordinary pages have no physical \
-                 addresses that a card may use),"
+                "{address} uses {mode} and needs {needed} MiB of hugepages (a card can't use the physical addresses \
+                 of ordinary pages),"
             ),
         }
     }
@@ -88,8 +88,8 @@ impl HugepageFault {
     fn shortage(&self) -> String {
         let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
         match self.forgone {
-            true => "hugepages are turned off".into(),
-            false if sizes.is_empty() => "this kernel has none".into(),
+            true => "hugepages are disabled in the configuration".into(),
+            false if sizes.is_empty() => "this kernel supports none".into(),
             false => format!("{} MiB are free ({})", self.free, sizes.join(", ")),
         }
     }
@@ -99,8 +99,8 @@ impl HugepageFault {
         let reserve = reserve(&self.sizes, self.needed << 20).filter(|_| missing);
         let reserve = reserve.map(|command| format!("run {command} as root"));
         let allow = match (self.forgone, self.demand) {
-            (true, _) => Some("write hugepages = \"auto\" under [system]"),
-            (false, HugepageReason::Configured) if missing => Some("or write hugepages = \"auto\" under [system]"),
+            (true, _) => Some("write hugepages = \"auto\" in [system]"),
+            (false, HugepageReason::Configured) if missing => Some("or write hugepages = \"auto\" in [system]"),
             _ => None,
         };
         let steps: Vec<_> = reserve.into_iter().chain(allow.map(str::to_owned)).collect();
@@ -133,7 +133,7 @@ pub fn memory(needs: &EalRequirements, host: &Host) -> Result<Memory, HugepageFa
             why: "no hugepages are free".into(),
         }),
         (None, _) if free < needed => Ok(Memory::Ordinary {
-            why: format!("{free} MiB of hugepages are free, {needed} MiB are needed"),
+            why: format!("only {free} MiB of hugepages are free, but {needed} MiB are needed"),
         }),
         _ => Ok(Memory::Hugepages),
     }
@@ -254,7 +254,7 @@ mod tests {
         let (memory, _) = arguments(&needs, &host(50)).expect("arguments");
         assert_eq!(
             memory.to_string(),
-            "ordinary pages (50 MiB of hugepages are free, 100 MiB are needed)"
+            "ordinary pages (only 50 MiB of hugepages are free, but 100 MiB are needed)"
         );
         let demanded = arguments(
             &EalRequirements {
@@ -265,7 +265,7 @@ mod tests {
         );
         assert_eq!(
             "100 MiB of hugepages are needed and 50 MiB are free (25 of 50 pages of 2 MiB): run echo 75 > \
-             /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages as root, or write hugepages = \"auto\" under [system]",
+             /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages as root, or write hugepages = \"auto\" in [system]",
             demanded.expect_err("too few").to_string()
         );
     }
@@ -296,12 +296,13 @@ mod tests {
         );
         let forgone = refused(Some(false), 100).expect_err("forgone");
         assert!(
-            forgone.ends_with("and hugepages are turned off: write hugepages = \"auto\" under [system]"),
+            forgone
+                .ends_with("and hugepages are disabled in the configuration: write hugepages = \"auto\" in [system]"),
             "{forgone}"
         );
         let both = refused(Some(false), 0).expect_err("forgone and none");
         assert!(
-            both.ends_with("nr_hugepages as root, write hugepages = \"auto\" under [system]"),
+            both.ends_with("nr_hugepages as root, write hugepages = \"auto\" in [system]"),
             "{both}"
         );
     }

@@ -11,10 +11,13 @@ use crate::device::PciAddress;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardFault {
     /// No device has this address.
-    #[error("no PCI device {0}: sluice bind lists the network cards of this machine")]
+    #[error("there is no PCI device {0}: `sluice bind` lists the network cards of this machine")]
     Absent(PciAddress),
     /// The device at the address is not a network card.
-    #[error("{address} is not a network card (class {class:06x}): sluice bind lists the network cards of this machine")]
+    #[error(
+        "{address} is not a network card (class {class:06x}): `sluice bind` lists the network cards of this \
+         machine"
+    )]
     OtherDevice {
         /// PCI address of the device.
         address: PciAddress,
@@ -23,7 +26,8 @@ pub enum CardFault {
     },
     /// A kernel driver uses the card.
     #[error(
-        "{address} is bound to the kernel driver {driver}{}: run sluice bind {address} as root, which gives it to {to}{}",
+        "{address} is bound to the kernel driver {driver}{}: run `sluice bind {address}` as root, which binds the \
+         card to {to}{}",
         named(.interface), instead(.interface)
     )]
     KernelDriver {
@@ -37,7 +41,7 @@ pub enum CardFault {
         to: &'static str,
     },
     /// No driver is bound to the card.
-    #[error("{address} has no driver: run sluice bind {address} as root, which gives it to {to}")]
+    #[error("{address} has no driver: run `sluice bind {address}` as root, which binds the card to {to}")]
     Unbound {
         /// PCI address of the card.
         address: PciAddress,
@@ -54,14 +58,19 @@ pub enum CardFault {
     },
     /// UIO uses physical addresses, but the IOMMU of the card translates addresses.
     #[error(
-        "{address} is bound to UIO behind an IOMMU that translates, which stops what the card reads and writes: run sluice bind {address} as root, which gives it to {VFIO}; or write iommu=pt on the kernel's command line"
+        "{address} is bound to UIO, but an IOMMU translates addresses and blocks the card's memory accesses: run \
+         `sluice bind {address}` as root, which binds the card to {VFIO}; or write iommu=pt on the kernel's command \
+              line"
     )]
     Translated {
         /// PCI address of the card.
         address: PciAddress,
     },
     /// VFIO's IOMMU module is not loaded.
-    #[error("{address} is bound to {VFIO}, and the module vfio_iommu_type1 is not loaded: modprobe vfio_iommu_type1")]
+    #[error(
+        "{address} is bound to {VFIO}, but the module vfio_iommu_type1 is not loaded: run modprobe \
+         vfio_iommu_type1"
+    )]
     NoType1 {
         /// PCI address of the card.
         address: PciAddress,
@@ -84,7 +93,7 @@ pub enum CardFault {
         is_card: bool,
     },
     /// Another process uses the card.
-    #[error("{address} is in use by {}: stop that process, or give it another card", by(.process))]
+    #[error("{address} is in use by {}: stop that process, or let that process use another card", by(.process))]
     InUse {
         /// PCI address of the card.
         address: PciAddress,
@@ -185,7 +194,7 @@ fn unprivileged(system: &System, address: PciAddress) -> Option<CardFault> {
     let status = text(&system.path("proc/self/status")).unwrap_or_default();
     (!crate::eal::capability_in(&status, SYS_ADMIN)).then(|| CardFault::NoPermission {
         address,
-        what: "physical addresses of memory".into(),
+        what: "reading physical addresses of memory".into(),
         advice: "run as root, or with the capability SYS_ADMIN",
     })
 }
@@ -231,7 +240,7 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
         faults.push(CardFault::NoPermission {
             address,
             what,
-            advice: "run as root, or give the user this file (chown)",
+            advice: "run the program as root, or make its user the owner of this file (chown)",
         });
         break;
     }

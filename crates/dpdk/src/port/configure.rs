@@ -81,7 +81,7 @@ impl Port {
         let plan = opening.plan;
         let info = self
             .info()
-            .map_err(|error| opening.refused("tell what it can do", error))?;
+            .map_err(|error| opening.refused("report its capabilities", error))?;
         // Workers without a transmit queue hand their frames over to workers that have one.
         self.senders.truncate(info.transmit_queues.max(1).into());
         let (wanted, available) = (self.choice.queues, info.receive_queues);
@@ -96,14 +96,14 @@ impl Port {
         }
         if available < wanted {
             self.choice.queues = available.max(1);
-            self.choice.reason = format!("the card has {available} of the {wanted} queues wished for");
+            self.choice.reason = format!("the card has only {available} of the {wanted} configured queues");
         }
         self.model = model(&info);
         self.offload = info.transmit_checksums != 0;
         let hash = PortHash(self.number);
         let capabilities = hash
             .capabilities()
-            .map_err(|Refusal(reason)| opening.refused_for("tell what it can hash", reason))?;
+            .map_err(|Refusal(reason)| opening.refused_for("report its hash functions", reason))?;
         let (wish, configured) = self.start(opening, wish, &capabilities, pool)?;
         *self.steered.get_mut().unwrap_or_else(PoisonError::into_inner) =
             steering::steer(&hash, &wish, &capabilities, configured);

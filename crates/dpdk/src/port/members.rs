@@ -78,7 +78,7 @@ impl Opening<'_> {
         // SAFETY: the number belongs to an open port that is not yet in a bond.
         match unsafe { sys::sluice_bond_poll_link(member.number) } {
             0 => {}
-            error => return Err(self.refused("look at a member's link", error)),
+            error => return Err(self.refused("read the link state of a member", error)),
         }
         Ok((member, probed.name))
     }

@@ -80,7 +80,7 @@ impl PortPlan {
 }
 
 /// Name of the opening step that sets a device's MAC address.
-pub(super) const TAKE_MAC: &str = "take its MAC address";
+pub(super) const TAKE_MAC: &str = "set its MAC address";
 
 /// A device that DPDK has probed.
 pub(super) struct Probed {
@@ -152,9 +152,9 @@ impl Opening<'_> {
 
     fn check_mtu(&self) -> Result<(), PortError> {
         let reason = match self.choice.driver {
-            Driver::AfXdp if self.plan.mtu > AF_XDP_MTU => format!("at most {AF_XDP_MTU}; AF_PACKET serves more"),
+            Driver::AfXdp if self.plan.mtu > AF_XDP_MTU => format!("at most {AF_XDP_MTU}; AF_PACKET supports more"),
             Driver::Tap if self.plan.mtu > TAP_MTU => {
-                format!("at most {TAP_MTU}, longer frames would be lost; a veth pair serves more")
+                format!("at most {TAP_MTU}, and longer frames would be lost; a veth pair supports more")
             }
             _ => return Ok(()),
         };
@@ -206,7 +206,7 @@ impl Opening<'_> {
         }
         match &self.plan.device {
             Device::Pcap { input: Some(input), .. } if !Path::new(input).is_file() => {
-                Err(path(input, "is no capture file that can be read"))
+                Err(path(input, "is not a readable capture file"))
             }
             Device::Tap { interface } if exists(interface) => Err(PortError::InterfaceExists {
                 port: port(),
@@ -214,7 +214,7 @@ impl Opening<'_> {
             }),
             Device::Tap { .. } if !has_capability(12) => Err(permission("the capability NET_ADMIN")),
             Device::Tap { .. } if !Path::new("/dev/net/tun").exists() => {
-                Err(path("/dev/net/tun", "is missing: modprobe tun"))
+                Err(path("/dev/net/tun", "is missing: run modprobe tun"))
             }
             Device::Memif {
                 socket, server: true, ..
@@ -223,11 +223,14 @@ impl Opening<'_> {
             | Device::Virtio { socket, server: true }
                 if !folder_exists(socket) =>
             {
-                Err(path(socket, "lies in a folder that does not exist: make it first"))
+                Err(path(
+                    socket,
+                    "is in a folder that does not exist: create the folder first",
+                ))
             }
             Device::Virtio { socket, server: false } if !Path::new(socket).exists() => Err(path(
                 socket,
-                "is not there: start the vhost side that listens on it first",
+                "does not exist: first start the vhost end, which listens on this socket",
             )),
             Device::Memif {
                 socket, server: true, ..
@@ -237,8 +240,11 @@ impl Opening<'_> {
                 Listener::Nobody => Ok(()),
                 // Several memif interfaces of one process may share a socket.
                 Listener::Alive if matches!(self.plan.device, Device::Memif { .. }) => Ok(()),
-                Listener::Alive => Err(path(socket, "is listened on already: choose another path")),
-                Listener::Foreign => Err(path(socket, "exists and is no socket: choose another path")),
+                Listener::Alive => Err(path(
+                    socket,
+                    "is already used by a listening process: choose another path",
+                )),
+                Listener::Foreign => Err(path(socket, "exists but is not a socket: choose another path")),
             },
             _ => Ok(()),
         }

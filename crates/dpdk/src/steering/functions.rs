@@ -276,11 +276,11 @@ impl fmt::Display for Fields {
             (self.source_port, self.destination_port),
         );
         f.write_str(match (addresses, ports) {
-            ((true, false), (false, false)) => "the source address alone",
+            ((true, false), (false, false)) => "only the source address",
             ((false, true), (false, true)) => "destination address and port",
             ((true, true), (true, true)) => "addresses and ports",
             ((true, true), (false, false)) => "addresses without ports",
-            ((false, true), (false, false)) => "the destination address alone",
+            ((false, true), (false, false)) => "only the destination address",
             ((false, false), (false, false)) => "nothing",
             _ => {
                 let names = [
@@ -346,7 +346,7 @@ mod tests {
     fn functions_read_as_an_operator_would_say() {
         for (expected, functions) in [
             ("addresses and ports", FLOWS),
-            ("the source address alone", ADDRESSES | Functions::L3_SOURCE_ONLY),
+            ("only the source address", ADDRESSES | Functions::L3_SOURCE_ONLY),
             (
                 "destination address and port",
                 FLOWS | Functions::L3_DESTINATION_ONLY | Functions::L4_DESTINATION_ONLY,
@@ -363,7 +363,7 @@ mod tests {
                 FLOWS | Functions::L3_SOURCE_ONLY | Functions::L3_DESTINATION_ONLY,
             ),
             (
-                "source address, source port, destination port of TCP over IPv4, the source address alone of \
+                "source address, source port, destination port of TCP over IPv4, only the source address of \
                  UDP over IPv4 and other IPv4, nothing of TCP over IPv6 and UDP over IPv6 and other IPv6",
                 Functions::IPV4 | Functions::IPV4_TCP | Functions::L3_SOURCE_ONLY,
             ),

@@ -302,10 +302,10 @@ counters! {
         total bursts = "bursts", "bursts with at least one packet";
     }
     sums {
-        total "handed-over", "packets given to other workers, for whatever cause", WorkerCounters::all_handed_over;
+        total "handed-over", "packets handed to other workers, for any cause", WorkerCounters::all_handed_over;
     }
     fields {
-        total taken_over = "taken-over", "packets taken from other workers";
+        total taken_over = "taken-over", "packets received from other workers";
         gauge waiting = "waiting", "packets of other workers in the hand-off rings at the last poll";
     }
     sums {
@@ -314,22 +314,29 @@ counters! {
     }
     fields {
         total ports_steered = "ports-steered", "outside ports chosen so that the card's RSS hash sends replies to the shard of the session";
-        total missteered_ports = "missteered-ports", "outside ports whose replies go to another shard, because no matching port was free; among `ports-steered`";
+        total missteered_ports = "missteered-ports", "outside ports with replies to another shard, because no \
+             matching port was free; also counted in `ports-steered`";
         total sessions_created = "sessions-created", "sessions created";
         total sessions_ended = "sessions-ended", "sessions ended, for any reason";
         total session_packets = "session-packets", "packets of a session";
         total shards_taken = "shards-taken", "shards received from other workers";
-        gauge shards_lent = "shards-assisted", "shards that this worker has at present because it assists others";
-        total assists_begun = "assists-begun", "times the worker began to assist others";
-        total assists_ended = "assists-ended", "times the worker stopped assisting: it returned the last shard";
-        total assisted = "assisted", "packets processed for workers that it assists";
-        gauge assist_waiting = "assist-waiting", "packets in the queue of the worker that it assists";
-        total slices_ended = "slices-ended", "times the worker stopped assisting a queue before it was empty, because its time slice ended";
+        gauge shards_lent = "shards-assisted", "shards that this worker owns at present because it assists other \
+             workers";
+        total assists_begun = "assists-begun", "times the worker began to assist other workers";
+        total assists_ended = "assists-ended", "times the worker stopped assisting other workers and returned the \
+             last shard";
+        total assisted = "assisted", "packets processed for other workers that this worker assists";
+        gauge assist_waiting = "assist-waiting", "packets in the queue of the worker that this worker assists";
+        total slices_ended = "slices-ended", "times the worker stopped assisting a queue that still had packets, \
+             because its time slice ended";
         total sessions_revised = "sessions-revalidated", "sessions revalidated after a change of the snapshot";
-        total sessions_rebound = "sessions-rebound", "times a session was bound to another interface because its packets arrived there";
-        total sessions_withdrawn = "sessions-withdrawn", "sessions ended because no pool contains their outside address and port any more; among `sessions-ended`";
-        total checksums_completed = "checksums-completed", "packets whose checksum a local sender left to offload and the worker completed";
-        total path_mtus_lowered = "path-mtus-lowered", "times the path MTU of a tunnel was lowered by an ICMP error or a link";
+        total sessions_rebound = "sessions-rebound", "times a session was bound to another interface, on which its \
+             packets arrived";
+        total sessions_withdrawn = "sessions-withdrawn", "sessions ended because no pool contains their outside \
+             address and port any more; also counted in `sessions-ended`";
+        total checksums_completed = "checksums-completed", "packets of local senders without a checksum (left to \
+             offload), for which the worker computed the checksum";
+        total path_mtus_lowered = "path-mtus-lowered", "times an ICMP error or a link lowered the path MTU of a tunnel";
         total announcements = "announcements", "announcements of the gateway's addresses (gratuitous ARP, unsolicited neighbour advertisements)";
         total proxied = "answered-as-proxy", "ARP requests and neighbour solicitations answered as proxy";
         total redirects = "redirects", "ICMP redirects sent";
@@ -364,15 +371,24 @@ fn outcomes(counters: &sluice_inspect::applications::ApplicationCounters) -> [u6
 
 /// Names and descriptions of the results of application identification.
 pub const OUTCOMES: [(&str, &str); 6] = [
-    ("opened", "sessions that were looked at"),
-    ("found", "sessions whose application their packets told"),
+    ("opened", "sessions for which identification started"),
+    ("found", "sessions with an application identified from their packets"),
     (
         "guessed",
-        "sessions whose application was guessed by addresses and ports",
+        "sessions with an application guessed from addresses and ports",
     ),
-    ("unknown", "sessions whose application stayed unknown"),
-    ("refused", "sessions that were not looked at, as too many others were"),
-    ("short-of-memory", "sessions given up because nDPI's memory ran short"),
+    (
+        "unknown",
+        "sessions with an application that identification did not find",
+    ),
+    (
+        "refused",
+        "sessions without identification, because too many other sessions were being identified",
+    ),
+    (
+        "short-of-memory",
+        "sessions of which identification stopped, because the memory of nDPI was used up",
+    ),
 ];
 
 /// Number of applications that can be counted. nDPI has fewer.
@@ -381,12 +397,12 @@ const MAX_APPLICATIONS: usize = 512;
 named! {
     /// Stages by which the cycles of a worker are counted.
     pub enum CycleStage {
-        Receive "receive" "receive from devices";
-        Parse "parse" "parse and validity";
+        Receive "receive" "reception from devices";
+        Parse "parse" "parsing and validation of headers";
         Session "session" "session lookup, slow path and rewrite";
         Inspect "inspect" "inspection";
         Forward "forward" "forwarding without a session, local delivery, neighbours";
-        Transmit "transmit" "transmit, free";
+        Transmit "transmit" "transmission, and release of buffers";
         Housekeeping "housekeeping" "timers and requests";
         HandOver "hand-over" "hand-off of packets to other workers";
         TakeOver "take-over" "packets from other workers, with their headers parsed again";
@@ -399,10 +415,10 @@ named! {
         Session "session" "the shard of the session belongs to the other worker, because the device does not steer by the needed hash";
         KeptPort "kept-port" "the shard of the session belongs to the other worker, because port preservation prevented a choice by the RSS hash";
         IcmpError "icmp-error" "the shard of the session belongs to the other worker: cards hash the addresses of an ICMP error, not those of the quoted packet";
-        Fragment "fragment" "the other worker collects the fragments, or has their session";
+        Fragment "fragment" "the other worker collects the fragments of the datagram, or has their session";
         Gateway "gateway" "the other worker resolves neighbours and serves the gateway's addresses";
         SendIcmpError "send-icmp-error" "the other worker creates ICMP errors";
-        Transmit "transmit" "the other worker has the transmit queue: devices with one queue, pipelines";
+        Transmit "transmit" "the other worker has the transmit queue (devices with one queue, and pipelines)";
         Stage "stage" "the other worker has the next pipeline stage";
     }
 }

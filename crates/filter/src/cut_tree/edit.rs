@@ -20,7 +20,7 @@ use crate::{Address, Range, Rule, RuleNumber};
 
 /// The capacity for new rules is exhausted. The caller must rebuild the matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the filter is full")]
+#[error("the filter has no space for further rules")]
 pub struct CapacityError;
 
 /// Maximum number of additional leaves that a rule may create in each region that it overlaps.

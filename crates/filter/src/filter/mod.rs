@@ -197,10 +197,10 @@ pub enum FilterError {
     #[error(transparent)]
     TooLarge(#[from] TrieTooLarge),
     /// The rules have more hyperrectangles than the number of available rule numbers.
-    #[error("{0} combinations of fields are more than a filter takes")]
+    #[error("{0} combinations of fields exceed the maximum of a filter")]
     TooMany(usize),
     /// The rules contain more MAC addresses than the number of available MAC numbers.
-    #[error("{0} MAC addresses are more than a filter takes")]
+    #[error("{0} MAC addresses exceed the maximum of a filter")]
     TooManyMacs(usize),
 }
 

@@ -20,7 +20,7 @@ use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
 /// The trie would exceed its maximum size, or its construction would need four times that size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a trie of {rules} rules exceeds its limit of {most} bytes, or its construction exceeds four times that")]
+#[error("a trie of {rules} rules exceeds the limit of {most} bytes, or its construction exceeds four times this limit")]
 pub struct TrieTooLarge {
     /// Number of rules.
     pub rules: usize,

@@ -29,7 +29,7 @@ use sluice_wire::Direction;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// The loaded library has a different version than the header from which the bindings were generated.
-    #[error("the installed nDPI ({0}) is not the one that this program was built with")]
+    #[error("the installed nDPI ({0}) differs from the version with which this program was built")]
     Version(Box<str>),
     /// nDPI could not be initialised.
     #[error("nDPI could not be started")]

@@ -28,13 +28,13 @@ const HEADER: usize = 8 + 4 + VERSION + 4 + 8 + 32 + 8 + 32;
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The file does not exist.
-    #[error("there is no cache")]
+    #[error("the cache file does not exist")]
     Missing,
     /// The file could not be read or written.
     #[error("the cache: {0}")]
     Io(#[from] io::Error),
     /// The path is not a regular file.
-    #[error("the cache is not an ordinary file")]
+    #[error("the cache is not a regular file")]
     Kind,
     /// The file belongs to another user.
     #[error("the cache belongs to user {uid}")]
@@ -43,13 +43,13 @@ pub enum CacheError {
         uid: u32,
     },
     /// Other users may write the file.
-    #[error("the cache may be written by others (mode {mode:o})")]
+    #[error("users other than the owner may write the cache (mode {mode:o})")]
     Writable {
         /// Permissions of the file.
         mode: u32,
     },
     /// The file does not begin with the magic number of a cache.
-    #[error("the file is not a cache of patterns")]
+    #[error("the file is not a cache of compiled patterns")]
     Magic,
     /// The file has another format version.
     #[error("the cache has format {found}, not {FORMAT}")]
@@ -58,7 +58,7 @@ pub enum CacheError {
         found: u32,
     },
     /// The file was compiled by another version of Vectorscan.
-    #[error("the cache was compiled by Vectorscan {found:?}")]
+    #[error("the cache was compiled by another version of Vectorscan ({found:?})")]
     Library {
         /// Version of Vectorscan that compiled the file.
         found: Box<str>,
@@ -70,7 +70,7 @@ pub enum CacheError {
     #[error("the cache was compiled from other signatures")]
     Signatures,
     /// The length of the file differs from its header.
-    #[error("the cache has {found} bytes, not {expected}")]
+    #[error("the cache has {found} bytes instead of {expected} bytes")]
     Length {
         /// Length in bytes according to the header.
         expected: u64,

@@ -33,7 +33,7 @@ pub enum PoolError {
         last: IpAddr,
     },
     /// The pool has more than [`ADDRESSES`] addresses.
-    #[error("pool {pool} has {count} addresses, at most 1048576 are possible")]
+    #[error("pool {pool} has {count} addresses, but at most 1048576 addresses are possible")]
     TooLarge {
         /// Index of the pool.
         pool: PoolIndex,
@@ -51,7 +51,7 @@ pub enum PoolError {
         last: u16,
     },
     /// The list of protocols that are translated by address alone contains a protocol that has ports or identifiers.
-    #[error("pool {pool}: protocol {protocol} has ports or identifiers, and is not translated by address alone")]
+    #[error("pool {pool}: protocol {protocol} has ports or identifiers, so it can't be translated by address only")]
     HasPorts {
         /// Index of the pool.
         pool: PoolIndex,
@@ -59,7 +59,7 @@ pub enum PoolError {
         protocol: u8,
     },
     /// The block size is not a power of two, or is below 64.
-    #[error("pool {pool}: blocks of {size} ports; a block has a power of two of ports, at least 64")]
+    #[error("pool {pool}: a block has {size} ports, but its size must be a power of two and at least 64")]
     BadBlocks {
         /// Index of the pool.
         pool: PoolIndex,
@@ -83,7 +83,7 @@ pub enum PoolError {
         why: &'static str,
     },
     /// Two ranges have an address and a port in common.
-    #[error("pools {pool} and {other} overlap: both have {address}")]
+    #[error("pools {pool} and {other} overlap: both contain {address}")]
     Overlap {
         /// First pool.
         pool: PoolIndex,
@@ -101,7 +101,7 @@ pub enum PoolError {
         error: TimeoutError,
     },
     /// The number of pools exceeds the maximum number of indexes.
-    #[error("{count} pools, at most 65536 are possible")]
+    #[error("{count} pools exceed the maximum of 65536")]
     TooMany {
         /// Configured number of pools.
         count: usize,
@@ -208,15 +208,15 @@ fn contradiction<A>(pool: &Pool<A>) -> Option<&'static str> {
     if pool.overlap && all_independent {
         Some("overlapping ports need address-and-port-dependent mapping")
     } else if pool.overlap && pool.blocks.is_some() {
-        Some("ports that overlap don't come in blocks")
+        Some("overlapping ports can't be allocated in blocks")
     } else if preserves && pool.blocks.is_some() {
-        Some("ports that are preserved don't come in blocks")
+        Some("preserved ports can't be allocated in blocks")
     } else if pool.deterministic.is_some() && preserves {
-        Some("ports that are computed are not preserved")
+        Some("computed ports can't be preserved")
     } else if pool.deterministic.is_some() && by_both {
-        Some("computed ports with address-and-port-dependent mapping overlap")
+        Some("computed ports with address-and-port-dependent mapping must be allowed to overlap")
     } else if preserves && by_both {
-        Some("preserved ports with address-and-port-dependent mapping overlap")
+        Some("preserved ports with address-and-port-dependent mapping must be allowed to overlap")
     } else {
         None
     }

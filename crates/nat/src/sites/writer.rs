@@ -35,7 +35,7 @@ pub struct TerminalsFull;
 
 /// Another site already has the address or MAC. The value is the number of the other site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("site {0} already has the address")]
+#[error("the address already belongs to site {0}")]
 pub struct OtherSite(pub u32);
 
 /// The single writer of a site table.

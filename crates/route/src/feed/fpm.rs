@@ -11,10 +11,13 @@ const NETLINK: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The FPM version of the frame is not supported.
-    #[error("FPM version {0} is not supported, only version 1")]
+    #[error("FPM version {0} is not supported: only version 1 is supported")]
     Version(u8),
     /// The frame does not contain netlink messages.
-    #[error("FPM message type {0} is not supported, only netlink (1): load zebra's module dplane_fpm_nl")]
+    #[error(
+        "FPM message type {0} is not supported: load zebra's module dplane_fpm_nl, which sends netlink messages \
+         (type 1)"
+    )]
     Kind(u8),
     /// The length of the frame is invalid.
     #[error("an FPM frame of {0} bytes is out of range: 4 to {MAX_FRAME}")]

@@ -169,16 +169,19 @@ pub trait Sink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibError {
     /// The router has reached its quota of learned routes.
-    #[error("the virtual router reached its limit of {0} learned routes: raise it, or filter in the routing daemon")]
+    #[error(
+        "the virtual router reached its limit of {0} learned routes: raise this limit, or filter routes in the \
+         routing daemon"
+    )]
     Quota(usize),
     /// The router has reached its maximum number of next-hop sets.
-    #[error("more than {0} different sets of next hops in one router")]
+    #[error("the virtual router has more than {0} different sets of next hops")]
     Sets(usize),
     /// The number of next hops is 0 or too large.
-    #[error("{0} next hops: a route has 1 to {MAX_HOPS}")]
+    #[error("the route has {0} next hops, but 1 to {MAX_HOPS} next hops are possible")]
     Hops(usize),
     /// The group does not exist.
-    #[error("no such group of next hops")]
+    #[error("the group of next hops does not exist")]
     Group,
 }
 

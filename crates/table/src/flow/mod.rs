@@ -39,7 +39,7 @@ pub const CAPACITY_LIMIT: usize = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableSizeError {
     /// The memory is smaller than [`FlowTable::lines_for`] requires.
-    #[error("the flow table needs {needed} lines of memory and got {given}")]
+    #[error("the flow table needs {needed} cache lines of memory, but got {given}")]
     Memory {
         /// Required number of lines.
         needed: usize,
@@ -72,7 +72,7 @@ pub enum InsertError {
         direction: Direction,
     },
     /// Both keys of the record are equal.
-    #[error("both keys are the same")]
+    #[error("the two keys of the record are equal")]
     Mirrored,
 }
 

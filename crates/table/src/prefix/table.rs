@@ -49,7 +49,7 @@ pub enum PrefixError {
     #[error("the prefix table is full")]
     Full,
     /// The router number exceeds the table's number of routers.
-    #[error("the prefix table has no place for router {0}")]
+    #[error("the prefix table has no space for router {0}")]
     Router(RouterIndex),
 }
 

@@ -27,7 +27,7 @@ pub enum QnsError {
     #[error("bits beyond the prefix length are set")]
     HostBits,
     /// Too many rules have one prefix and port, and differ only in protocol or interface.
-    #[error("too many rules of one prefix and port")]
+    #[error("too many rules have the same prefix and port")]
     Crowded,
 }
 

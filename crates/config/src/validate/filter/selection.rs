@@ -132,7 +132,7 @@ impl Check<'_> {
                     .collect::<Vec<_>>()
                     .join(", ");
                 let protocol = if protocol.is_empty() {
-                    "keys of others".into()
+                    "determined by keys of other protocols".into()
                 } else {
                     protocol
                 };

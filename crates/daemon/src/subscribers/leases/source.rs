@@ -31,7 +31,8 @@ pub struct Now {
 
 /// Why a lease file can't be read.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {error}: the known leases are kept; check the permissions of the file and its folder", path.display())]
+#[error("{}: {error}: the leases read before stay valid; check the permissions of the file and its folder",
+     path.display())]
 pub struct SourceError {
     /// Path of the file.
     pub path: PathBuf,

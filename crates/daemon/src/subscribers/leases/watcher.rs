@@ -161,7 +161,7 @@ impl Task {
             }
             self.shared.standing().panics += 1;
             tracing::error!(
-                "{}: following it panicked, and begins again",
+                "{}: reading the lease file failed because of a bug and is restarted",
                 self.settings.path.display()
             );
             self.source.forget();
@@ -190,7 +190,7 @@ impl Task {
         self.missing = match self.missing {
             _ if self.source.is_there() || error.is_some() => None,
             Some((since, false)) if now.monotonic - since >= PERIOD.as_nanos() as u64 => {
-                tracing::warn!("{path} is not there: leases are read when it comes");
+                tracing::warn!("the lease file {path} does not exist: leases are read as soon as the file exists");
                 Some((since, true))
             }
             // Kea renames its file shortly before it creates the next file, so a short absence is not logged.
@@ -198,7 +198,7 @@ impl Task {
         };
         let told = self.watch.is_armed();
         if standing.told && !told {
-            tracing::warn!("{path} is looked at each second, as nothing tells of changes: {armed:?}");
+            tracing::warn!("{path} is checked once per second, because the kernel reports no changes: {armed:?}");
         }
         standing.leases = self.source.table().len();
         standing.there = self.source.is_there();

@@ -17,7 +17,7 @@ pub enum ControlPlaneError {
     #[error(transparent)]
     Shard(#[from] ShardError),
     /// There are no workers, or a shard is assigned to a worker that doesn't exist.
-    #[error("worker {0} is named, but there are only {1}")]
+    #[error("worker {0} does not exist: there are only {1} workers")]
     Workers(WorkerIndex, usize),
     /// Shards are assigned to a worker without the session stage.
     #[error("worker {0} has a shard, but its stages do not process sessions")]
@@ -33,10 +33,10 @@ pub enum ControlPlaneError {
     )]
     TooMany,
     /// There are more interfaces than counters for interfaces.
-    #[error("{0} interfaces, but there is room for {1} only")]
+    #[error("{0} interfaces exceed the capacity of {1} interfaces")]
     MoreInterfaces(usize, usize),
     /// The memory that was reserved for port allocations at start is too small for the new pools.
-    #[error("the pools need {needed} bytes for their port leases, {reserved} were reserved at the start")]
+    #[error("the pools need {needed} bytes for port allocation, but only {reserved} bytes were reserved at the start")]
     PoolsTooLarge {
         /// Memory in bytes that the new pools need.
         needed: usize,
@@ -45,12 +45,12 @@ pub enum ControlPlaneError {
     },
     /// A pool has mappings, subscribers or computed ports. These pools require that all flows of an inside host belong to one shard.
     #[error(
-        "steering distributes the flows of a host over shards, but a pool or a destination rule needs them in one shard"
+        "steering spreads the flows of a host over shards, but a pool or a destination rule needs one shard per host"
     )]
     Apart,
     /// Pool migration is not complete, so sessions may still use ports that the pools no longer contain. If a pool
     /// regained such a port now, the pool would allocate the port twice.
-    #[error("the last change of pools is still ending sessions without a port")]
+    #[error("the previous change of pools is still ending sessions that have no port in the new pools")]
     Unsettled,
     /// New inspection rules can't be created.
     #[error(transparent)]

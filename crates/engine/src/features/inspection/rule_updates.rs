@@ -16,10 +16,13 @@ use crate::session::rule_channel::RuleSender;
 #[derive(Debug, thiserror::Error)]
 pub enum RuleUpdateError {
     /// Out of memory for pattern matching.
-    #[error("no memory to search for the new rules: {0}")]
+    #[error("no memory for the search database of the new rules: {0}")]
     Memory(#[from] vectorscan::Error),
     /// The rules are replaced faster than the workers load them.
-    #[error("a worker has not yet loaded the last inspection rules: apply again in a few seconds")]
+    #[error(
+        "a worker has not yet loaded the previous inspection rules: apply the configuration again in a few \
+         seconds"
+    )]
     Unfollowed,
 }
 

@@ -63,19 +63,19 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     /// The entry chain is missing.
-    #[error("there is no chain `{ENTRY}`, the entry of packets")]
+    #[error("the chain `{ENTRY}` is missing, at which packets enter")]
     NoEntry,
     /// A chain does not exist.
     #[error("there is no chain `{0}`")]
     Unknown(String),
     /// The last step of a chain is not a final action, such as a drop.
-    #[error("the chain `{0}` does not end")]
+    #[error("the chain `{0}` has no final step")]
     Endless(String),
     /// The steps of a chain form a loop that returns to this chain.
     #[error("the chain `{0}` is part of a loop")]
     Loop(String),
     /// The chains have too many steps.
-    #[error("{0} steps, and {MAX_STEPS} are possible")]
+    #[error("{0} steps exceed the maximum of {MAX_STEPS}")]
     TooMany(usize),
 }
 
