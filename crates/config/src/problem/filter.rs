@@ -151,6 +151,10 @@ pub enum FilterProblem {
         /// Maximum number of combinations.
         most: u64,
     },
+    /// The rules contain too many MAC addresses.
+    #[error("{0} different MAC addresses are too many")]
+    #[diagnostic(help("at most {} are possible in all rules together", crate::limits::MOST_MACS))]
+    TooManyMacs(usize),
     /// Too many rules are evaluated individually.
     #[error("{0} rules that continue, or that have applications, marks or sets, are too many")]
     #[diagnostic(help(
