@@ -32,7 +32,7 @@ fn rule(choose: &mut Choices, number: usize) -> String {
         "action = \"log\"",
         "action = \"rate-limit\", rate = 1",
         "action = \"rate-limit\", rate = 1000000000, burst = 1",
-        "action = \"set-mark\", new-mark = \"0xffffffff/0\"",
+        "action = \"set-mark\", new-mark = \"0x10/0x10\"",
         "action = \"set-dscp\", new-dscp = \"ef\"",
         "action = \"set-ecn\", new-ecn = \"ce\"",
         "action = \"add-to-set\", set = \"known\"",
@@ -76,19 +76,14 @@ fn rule(choose: &mut Choices, number: usize) -> String {
             "[\"!02:00:00:00:00:01\", \"!02:00:00:00:00:02\"]",
         ],
     );
-    choose.item(
-        &mut items,
-        8,
-        "in",
-        &["\"lan\"", "[\"lan\", \"wan\"]", "\"!wan\"", "\"left\""],
-    );
+    choose.item(&mut items, 8, "in", &["\"lan\"", "[\"lan\", \"wan\"]", "\"!wan\""]);
     choose.item(
         &mut items,
         8,
         "out",
         &["\"wan\"", "\"gateway\"", "[\"gateway\", \"wan\"]", "\"!lan\""],
     );
-    choose.item(&mut items, 8, "mark", &["\"0xffffffff/1\"", "\"!7\""]);
+    choose.item(&mut items, 8, "mark", &["\"0xffffffff\"", "\"!7\""]);
     table(&items)
 }
 

@@ -3,48 +3,68 @@
 use super::choices::{Choices, table};
 use super::filter::{chains, filter, settings};
 use super::links::{beyond, interfaces, routes};
-use super::translation::{RED, rules, translation};
+use super::translation::{Scope, present, rules, translation};
 
 /// The text of a configuration.
 pub fn configuration(choose: &mut Choices) -> String {
-    let mut text = routes(choose);
-    text += &system(choose);
     let (links, has_red) = interfaces(choose);
+    let uplinks = beyond(choose, &links);
+    let usual = [
+        "\"wan\"",
+        "\"lan\"",
+        "\"dmz\"",
+        "\"left\"",
+        "\"tag\"",
+        "\"spare\"",
+        "\"tunnel\"",
+        "\"near\"",
+    ];
+    let names = present(&links, "interfaces", &usual);
+    let mut text = routes(choose, &names, uplinks.contains("[uplinks."));
+    text += &system(choose);
     text += &links;
-    text += &beyond(choose);
+    text += &uplinks;
+    let mut pools = Vec::new();
     if choose.below(3) > 0 {
-        text += &translation(choose);
+        let translation = translation(choose, names);
+        pools = present(&translation, "nat.pools", &["\"c\""]);
+        text += &translation;
     }
     let settings = settings(choose);
     if choose.one_in(3) {
         text += &filter(choose, "filter", &settings);
     }
     text += "[policers.slow]\npackets = 1\n";
-    if choose.one_in(2) {
-        text += &format!("[routers.default]\ndaemon = {}\n", choose.of(&["true", "false"]));
+    if choose.below(4) < 3 {
+        text += "[routers.default]\ndaemon = true\n";
         text += &router(choose);
     }
     if has_red {
+        let interfaces = present(&links, "interfaces", &["\"red\"", "\"far\""]);
         text += "[routers.red]\n";
-        text += &routes(choose);
+        text += &routes(choose, &interfaces, false);
         text += &router(choose);
         if choose.one_in(2) {
-            text += &format!("[routers.red.nat]\n{}", rules(choose, RED));
+            let scope = Scope { interfaces, pools };
+            text += &format!("[routers.red.nat]\n{}", rules(choose, &scope));
         }
-        if choose.one_in(4) {
+        if choose.one_in(8) {
             text += &filter(choose, "routers.red.filter", &settings);
         }
     }
-    if choose.one_in(3) && links.contains("[interfaces.access]") && links.contains("[interfaces.public]") {
+    if choose.one_in(2) && links.contains("[interfaces.access]") && links.contains("[interfaces.public]") {
         text += &subscribers(choose);
     }
+    text + &inspection(choose)
+}
+
+fn inspection(choose: &mut Choices) -> String {
+    let mut text = String::new();
     for name in ["inspection", "applications"] {
-        if choose.one_in(6) {
-            text += &format!(
-                "[{name}]\ninterfaces = {}\n",
-                choose.of(&["[\"lan\"]", "[\"lan\", \"wan\"]", "[\"left\", \"right\"]"])
-            );
-            choose.line(&mut text, 3, "flows", &["64", "1048576", "16777216"]);
+        if choose.one_in(8) {
+            let interfaces = choose.of(&["[\"lan\"]", "[\"lan\", \"wan\"]"]);
+            text += &format!("[{name}]\ninterfaces = {interfaces}\n");
+            choose.line(&mut text, 3, "flows", &["64", "1048576"]);
             if name == "inspection" {
                 text += "[[inspection.signatures]]\nfile = \"local.rules\"\ndialect = \"suricata\"\n";
             }
@@ -65,13 +85,18 @@ fn system(choose: &mut Choices) -> String {
         4 => text += "model = \"auto\"\nworkers = 2\n",
         _ => {}
     }
-    choose.line(&mut text, 3, "shards", &["1", "2", "16", "64", "1024", "2048", "32768"]);
+    choose.line(
+        &mut text,
+        3,
+        "shards",
+        &["16", "2", "64", "1024", "4", "16", "8", "2048"],
+    );
     choose.line(&mut text, 4, "steering", &["\"five-tuple\"", "\"subset\""]);
     choose.line(&mut text, 8, "allow-reserved-ranges", &["true"]);
     if choose.one_in(4) {
         text += &format!(
             "[sessions]\nipv4 = {}\n",
-            choose.of(&["0", "2048", "100000", "1073741824"])
+            choose.of(&["0", "2048", "100000", "1000000"])
         );
         choose.line(
             &mut text,
@@ -87,7 +112,7 @@ fn system(choose: &mut Choices) -> String {
     if choose.one_in(4) {
         text += &format!(
             "[neighbours]\nipv4 = {}\n",
-            choose.of(&["1", "8192", "1048576", "4194304"])
+            choose.of(&["8192", "1", "100000", "1048577"])
         );
         choose.line(&mut text, 2, "retransmit", &["\"100ms\"", "\"1h\""]);
     }
@@ -117,8 +142,8 @@ fn router(choose: &mut Choices) -> String {
     );
     let mut limits = Vec::new();
     choose.item(&mut limits, 6, "rate", &["{ bits = \"1G\" }", "{ packets = 1 }"]);
-    choose.item(&mut limits, 6, "routes", &["0", "4294967295"]);
-    choose.item(&mut limits, 6, "neighbours", &["0", "4294967295"]);
+    choose.item(&mut limits, 6, "routes", &["1", "1000000"]);
+    choose.item(&mut limits, 6, "neighbours", &["1", "8192"]);
     if !limits.is_empty() {
         text += &format!("limits = {}\n", table(&limits));
     }

@@ -36,7 +36,6 @@ const WAN: Kind = Kind {
         "[\"192.0.2.1/24\", \"fe80::1/64\"]",
         "[\"192.0.2.1/24\", \"169.254.1.1/24\"]",
         "[\"192.0.2.1/24\", \"169.254.1.2/24\"]",
-        "[\"192.0.2.1/24\", \"2001:db8:2::1/0\"]",
     ],
 };
 
@@ -119,21 +118,24 @@ fn write(choose: &mut Choices, text: &mut String, kind: &Kind) {
     *text += &format!("[interfaces.{}]\n{}", kind.name, kind.link);
     let common = [kind.addresses[0]];
     let addresses = if choose.one_in(3) { kind.addresses } else { &common };
-    *text += &format!("addresses = {}\n", choose.of(addresses));
+    let addresses = choose.of(addresses);
+    *text += &format!("addresses = {addresses}\n");
     choose.line(text, 12, "mtu", &["1500", "1280", "576", "9216"]);
     choose.line(text, 12, "source-validation", &["\"strict\"", "\"loose\""]);
     choose.line(text, 20, "mss-clamp", &["\"mtu\"", "1300"]);
     choose.line(text, 20, "proxy-arp", &["true"]);
     choose.line(text, 20, "announce-addresses", &["true"]);
     choose.line(text, 20, "redirects", &["true"]);
-    choose.line(text, 20, "rate", &["\"1G\"", "\"1\""]);
+    choose.line(text, 20, "rate", &["\"1G\"", "\"10M\""]);
     choose.line(text, 20, "share", &["{ weight = 1 }", "{ weight = 255 }"]);
-    choose.line(
-        text,
-        20,
-        "router-advertisements",
-        &["{}", "{ autonomous = false, lifetime = \"0s\" }"],
-    );
+    if addresses.contains("::1/64") {
+        choose.line(
+            text,
+            4,
+            "router-advertisements",
+            &["{}", "{ managed = true, lifetime = \"0s\" }"],
+        );
+    }
 }
 
 /// All interfaces, and the bridge of some of them. Returns whether the virtual router `red` has an interface.
@@ -168,94 +170,87 @@ pub fn interfaces(choose: &mut Choices) -> (String, bool) {
     (text, has_red)
 }
 
-const DESTINATIONS: [&str; 18] = [
-    "0.0.0.0/0",
-    "10.1.0.0/16",
-    "198.51.100.0/24",
-    "10.0.0.0/8",
-    "::/0",
-    "2001:db8:9::/48",
-    "10.0.0.0/24",
-    "198.51.100.9/32",
-    "10.0.0.1/32",
-    "10.0.0.255/32",
-    "192.0.2.0/32",
-    "172.16.9.1/32",
-    "2001:db8:1::1/128",
-    "2001:db8:1::/64",
-    "169.254.0.0/16",
-    "fe80::/10",
-    "10.64.0.2/32",
-    "172.20.0.0/31",
+/// Destinations and gateways of each family.
+const DESTINATIONS: [&[&str]; 2] = [
+    &[
+        "0.0.0.0/0",
+        "10.1.0.0/16",
+        "198.51.100.0/24",
+        "10.0.0.0/8",
+        "198.51.100.9/32",
+        "172.31.0.0/16",
+        "203.0.113.0/24",
+        "169.254.0.0/16",
+        "172.20.0.0/31",
+        "10.0.0.0/24",
+        "10.0.0.1/32",
+        "10.0.0.255/32",
+        "172.16.9.1/32",
+        "10.64.0.2/32",
+    ],
+    &[
+        "::/0",
+        "2001:db8:9::/48",
+        "2001:db8:1::1/128",
+        "2001:db8:1::/64",
+        "fe80::/10",
+    ],
+];
+const GATEWAYS: [&[&str]; 2] = [
+    &[
+        "192.0.2.254",
+        "10.0.0.2",
+        "192.0.2.254",
+        "10.0.0.2",
+        "fe80::2%wan",
+        "fe80::2%lan",
+        "172.20.0.1",
+        "10.1.0.1",
+        "198.51.100.9",
+        "172.16.0.2",
+        "10.64.0.2",
+        "fe80::2%left",
+        "10.0.0.1",
+    ],
+    &["fe80::2%wan", "fe80::2%lan", "2001:db8:1::2", "2001:db8:2::2"],
 ];
 
-const GATEWAYS: [&str; 16] = [
-    "10.0.0.2",
-    "192.0.2.254",
-    "10.0.0.2",
-    "192.0.2.254",
-    "2001:db8:1::2",
-    "2001:db8:2::2",
-    "fe80::2%wan",
-    "fe80::2%lan",
-    "fe80::2%left",
-    "172.16.0.2",
-    "198.51.100.9",
-    "10.64.0.2",
-    "10.0.0.1",
-    "192.0.2.255",
-    "172.20.0.1",
-    "10.1.0.1",
-];
-
-const NAMES: [&str; 7] = [
-    "\"wan\"",
-    "\"lan\"",
-    "\"dmz\"",
-    "\"left\"",
-    "\"spare\"",
-    "\"tunnel\"",
-    "\"red\"",
-];
-
-fn route(choose: &mut Choices) -> String {
-    let mut items = vec![format!("to = \"{}\"", choose.of(&DESTINATIONS))];
-    let via = format!("via = \"{}\"", choose.of(&GATEWAYS));
+fn route(choose: &mut Choices, names: &[&str], has_uplinks: bool) -> String {
+    let family = usize::from(choose.one_in(4));
+    let mut items = vec![format!("to = \"{}\"", choose.of(DESTINATIONS[family]))];
+    let via = format!("via = \"{}\"", choose.of(GATEWAYS[family]));
     match choose.below(12) {
         0..=4 => items.push(via),
         5 => items.extend([
             via,
-            format!("interface = {}", choose.of(&NAMES)),
+            format!("interface = {}", choose.of(names)),
             "onlink = true".to_owned(),
         ]),
         6 => items.extend([via, "recursive = true".to_owned()]),
-        7 | 8 => items.push(format!("interface = {}", choose.of(&NAMES))),
-        9 => items.push("uplinks = [\"one\", \"two\"]".to_owned()),
-        10 => items.push("uplinks = [\"one\"]".to_owned()),
-        _ => items.push(format!(
-            "action = {}",
-            choose.of(&["\"blackhole\"", "\"unreachable\"", "\"prohibit\""])
-        )),
+        7 | 8 => items.push(format!("interface = {}", choose.of(names))),
+        9 if has_uplinks => items.push("uplinks = [\"one\", \"two\"]".to_owned()),
+        10 if has_uplinks => items.push("uplinks = [\"one\"]".to_owned()),
+        _ => {
+            let actions = ["\"blackhole\"", "\"unreachable\"", "\"prohibit\""];
+            items.push(format!("action = {}", choose.of(&actions)));
+        }
     }
     choose.item(&mut items, 3, "distance", &["1", "2", "200", "255"]);
-    choose.item(&mut items, 10, "weight", &["1", "255"]);
-    choose.item(
-        &mut items,
-        6,
-        "from",
-        &["\"10.0.0.0/24\"", "\"10.0.0.0/8\"", "\"2001:db8:1::/64\""],
-    );
+    let sources = [&["\"10.0.0.0/24\"", "\"10.0.0.0/8\""][..], &["\"2001:db8:1::/64\""]];
+    choose.item(&mut items, 6, "from", sources[family]);
     table(&items)
 }
 
 /// Static routes, as the key of the top level or of a router.
-pub fn routes(choose: &mut Choices) -> String {
-    let routes: Vec<_> = (0..choose.below(4)).map(|_| route(choose)).collect();
+pub fn routes(choose: &mut Choices, names: &[&str], has_uplinks: bool) -> String {
+    let routes: Vec<_> = (0..choose.below(4))
+        .map(|_| route(choose, names, has_uplinks))
+        .collect();
     list("routes", &routes)
 }
 
 /// Uplinks and static neighbours.
-pub fn beyond(choose: &mut Choices) -> String {
+pub fn beyond(choose: &mut Choices, links: &str) -> String {
     let mut text = String::new();
     if choose.one_in(2) {
         text += "[uplinks.one]\ninterface = \"wan\"\nvia = [\"192.0.2.254\"]\n";
@@ -268,14 +263,21 @@ pub fn beyond(choose: &mut Choices) -> String {
         let two = choose.of(&[
             "interface = \"lan\"\nvia = [\"10.0.0.254\"]\n",
             "interface = \"wan\"\nvia = [\"fe80::9\"]\n",
-            "interface = \"left\"\nvia = [\"fe80::9\"]\n",
             "interface = \"access\"\nvia = [\"10.64.0.2\"]\n",
+            "interface = \"left\"\nvia = [\"fe80::9\"]\n",
         ]);
+        let name = two.split('"').nth(1).unwrap_or_default();
+        let usual = "interface = \"lan\"\nvia = [\"10.0.0.254\"]\n";
+        let two = if links.contains(&format!("[interfaces.{name}]")) {
+            two
+        } else {
+            usual
+        };
         text += &format!("[uplinks.two]\n{two}");
         choose.line(&mut text, 4, "weight", &["1", "255"]);
     }
     if choose.one_in(4) {
-        let address = choose.of(&["10.0.0.9", "192.0.2.254", "2001:db8:1::9", "10.64.0.2"]);
+        let address = choose.of(&["10.0.0.9", "192.0.2.254", "10.0.0.2"]);
         text += &format!("[[neighbours.static]]\naddress = \"{address}\"\nmac = \"02:00:00:00:00:09\"\n");
     }
     text

@@ -38,7 +38,7 @@ impl fmt::Debug for Text {
 fn valid(text: &str) -> Option<Config> {
     let machine = Machine {
         cores: (0..64).collect(),
-        memory: u64::MAX,
+        memory: 8 << 30,
         entry: EntryBytes::default(),
     };
     Some(check("test", text, &machine).ok()?.config.into_inner())
@@ -76,6 +76,7 @@ fn lower(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
 fn valid_ones_lower(cases: u32, text: impl Fn(&mut Choices) -> String) -> u32 {
     let cases = Cases {
         cases,
+        failure_persistence: None,
         ..Cases::default()
     };
     let numbers = prop::collection::vec(any::<u32>(), 0..400);

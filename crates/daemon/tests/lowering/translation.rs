@@ -4,44 +4,46 @@ use super::choices::{Choices, list, table};
 
 const POOLS: [&str; 3] = ["a", "b", "c"];
 
-/// Router of generated rules: its interfaces, and the pool that only this router uses.
-#[derive(Clone, Copy)]
+/// What the generated rules of a router may name.
 pub struct Scope {
-    pub interfaces: &'static [&'static str],
-    pub pools: &'static [&'static str],
+    pub interfaces: Vec<&'static str>,
+    pub pools: Vec<&'static str>,
 }
 
-pub const DEFAULT: Scope = Scope {
-    interfaces: &["\"wan\"", "\"lan\"", "\"wan\"", "\"dmz\"", "\"left\"", "\"tag\""],
-    pools: &["\"a\"", "\"a\"", "\"b\""],
-};
+/// Those names that tables beginning with `table` in a text define.
+pub fn present(text: &str, table: &str, names: &[&'static str]) -> Vec<&'static str> {
+    let is_there = |name: &&&str| text.contains(&format!("[{table}.{}]", name.trim_matches('"')));
+    names.iter().filter(is_there).copied().collect()
+}
 
-pub const RED: Scope = Scope {
-    interfaces: &["\"red\"", "\"far\""],
-    pools: &["\"c\""],
-};
-
-/// The tables `[nat]` and `[nat.pools]`, with the rules of the default router.
-pub fn translation(choose: &mut Choices) -> String {
+/// The table `[nat]` with the rules of the default router, and `[nat.pools]`.
+pub fn translation(choose: &mut Choices, interfaces: Vec<&'static str>) -> String {
+    let pools = pools(choose);
+    let scope = Scope {
+        interfaces,
+        pools: present(&pools, "nat.pools", &["\"a\"", "\"b\""]),
+    };
     let mut text = String::from("[nat]\n");
     choose.line(&mut text, 8, "spare-addresses", &["0", "1048576"]);
-    choose.line(&mut text, 8, "subscriber-prefix", &["8", "24"]);
-    choose.line(&mut text, 8, "subscribers", &["1", "65536", "0"]);
+    choose.line(&mut text, 16, "subscriber-prefix", &["8", "24"]);
+    choose.line(&mut text, 8, "subscribers", &["1", "65536", "16777216"]);
     choose.line(&mut text, 8, "unsolicited-syn", &["\"drop\""]);
     choose.line(&mut text, 8, "untranslated-inbound", &["\"drop\""]);
-    choose.line(
-        &mut text,
-        8,
-        "limits",
-        &[
-            "{ sessions = 1 }",
-            "{ sessions = 1073741824 }",
-            "{ new-sessions = { rate = 1, burst = 1 } }",
-        ],
-    );
-    text += &rules(choose, DEFAULT);
+    let limits = [
+        "{ sessions = 1 }",
+        "{ sessions = 1073741824 }",
+        "{ new-sessions = { rate = 1, burst = 1 } }",
+    ];
+    choose.line(&mut text, 8, "limits", &limits);
+    text + &rules(choose, &scope) + &pools
+}
+
+fn pools(choose: &mut Choices) -> String {
+    let mut text = String::new();
     for (name, networks) in POOLS.into_iter().zip(ADDRESSES) {
         if choose.below(4) > 0 {
+            let usual = [networks[0]];
+            let networks = if choose.one_in(3) { networks } else { &usual };
             text += &format!("[nat.pools.{name}]\naddresses = {}\n", choose.of(networks));
             pool(choose, &mut text);
         }
@@ -56,8 +58,8 @@ const ADDRESSES: [&[&str]; 3] = [
         "[\"203.0.113.0/30\", \"203.0.113.9\"]",
         "[\"203.0.113.1\"]",
         "[\"192.0.2.1\"]",
-        "[\"198.18.0.0/15\"]",
-        "[\"198.18.0.0/12\"]",
+        "[\"198.18.0.0/22\"]",
+        "[\"198.18.0.0/23\"]",
     ],
     &[
         "[\"203.0.113.32-203.0.113.40\"]",
@@ -184,8 +186,9 @@ fn pool(choose: &mut Choices, text: &mut String) {
 }
 
 /// Translation rules of a router, as keys of its table `nat`.
-pub fn rules(choose: &mut Choices, scope: Scope) -> String {
-    let source: Vec<_> = (0..choose.below(4)).map(|_| source(choose, scope)).collect();
+pub fn rules(choose: &mut Choices, scope: &Scope) -> String {
+    let sources = if scope.pools.is_empty() { 0 } else { choose.below(4) };
+    let source: Vec<_> = (0..sources).map(|_| source(choose, scope)).collect();
     let destination: Vec<_> = (0..choose.below(4)).map(|_| destination(choose, scope)).collect();
     let fixed: Vec<_> = (0..choose.below(3).saturating_sub(1))
         .map(|_| fixed(choose, scope))
@@ -198,7 +201,7 @@ pub fn rules(choose: &mut Choices, scope: Scope) -> String {
 
 const PROTOCOLS: [&str; 2] = ["\"tcp\"", "\"udp\""];
 
-fn source(choose: &mut Choices, scope: Scope) -> String {
+fn source(choose: &mut Choices, scope: &Scope) -> String {
     let from = choose.of(&[
         "10.0.0.0/24",
         "10.0.0.0/8",
@@ -206,19 +209,18 @@ fn source(choose: &mut Choices, scope: Scope) -> String {
         "172.16.0.0/24",
         "10.0.0.5/32",
         "192.0.2.0/24",
-        "2001:db8::/32",
     ]);
     let mut items = vec![
         format!("from = \"{from}\""),
-        format!("pool = {}", choose.of(scope.pools)),
+        format!("pool = {}", choose.of(&scope.pools)),
     ];
-    choose.item(&mut items, 2, "out", scope.interfaces);
+    choose.item(&mut items, 2, "out", &scope.interfaces);
     choose.item(&mut items, 4, "protocol", &PROTOCOLS);
-    choose.item(&mut items, 10, "local", &["true"]);
+    choose.item(&mut items, 20, "local", &["true"]);
     table(&items)
 }
 
-fn destination(choose: &mut Choices, scope: Scope) -> String {
+fn destination(choose: &mut Choices, scope: &Scope) -> String {
     let mut items = Vec::new();
     let address = [
         "\"203.0.113.1\"",
@@ -228,12 +230,12 @@ fn destination(choose: &mut Choices, scope: Scope) -> String {
         "\"203.0.113.254\"",
         "\"203.0.113.65\"",
     ];
-    match choose.below(6) {
-        0..=2 => items.push(format!("address = {}", choose.of(&address))),
-        3 => items.push(format!("in = {}", choose.of(scope.interfaces))),
-        4 => items.extend([
+    match choose.below(10) {
+        0..=4 => items.push(format!("address = {}", choose.of(&address))),
+        5 | 6 => items.push(format!("in = {}", choose.of(&scope.interfaces))),
+        7 | 8 => items.extend([
             format!("address = {}", choose.of(&address)),
-            format!("in = [{}]", choose.of(scope.interfaces)),
+            format!("in = [{}]", choose.of(&scope.interfaces)),
         ]),
         _ => items.push("local = true".to_owned()),
     }
@@ -279,7 +281,7 @@ fn destination(choose: &mut Choices, scope: Scope) -> String {
     table(&items)
 }
 
-fn fixed(choose: &mut Choices, scope: Scope) -> String {
+fn fixed(choose: &mut Choices, scope: &Scope) -> String {
     let pair = choose.of(&[
         "inside = \"10.0.0.7/32\", outside = \"198.51.100.7/32\"",
         "inside = \"10.0.0.0/28\", outside = \"198.51.100.0/28\"",
@@ -288,11 +290,11 @@ fn fixed(choose: &mut Choices, scope: Scope) -> String {
         "inside = \"10.0.0.0/24\", outside = \"198.51.100.0/25\"",
     ]);
     let mut items = vec![pair.to_owned()];
-    choose.item(&mut items, 2, "out", scope.interfaces);
+    choose.item(&mut items, 2, "out", &scope.interfaces);
     table(&items)
 }
 
-fn exempt(choose: &mut Choices, scope: Scope) -> String {
+fn exempt(choose: &mut Choices, scope: &Scope) -> String {
     let mut items = Vec::new();
     match choose.below(2) {
         0 => {
@@ -304,7 +306,7 @@ fn exempt(choose: &mut Choices, scope: Scope) -> String {
         }
         _ => {
             items.push(format!("from = {}", choose.of(&["\"10.0.0.0/24\"", "\"10.0.0.5/32\""])));
-            choose.item(&mut items, 2, "out", scope.interfaces);
+            choose.item(&mut items, 2, "out", &scope.interfaces);
         }
     }
     choose.item(&mut items, 2, "protocol", &PROTOCOLS);
