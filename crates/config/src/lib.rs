@@ -24,7 +24,7 @@ pub mod host_share;
 #[doc(hidden)]
 pub mod hostile;
 pub mod import;
-mod limits;
+pub mod limits;
 pub mod memory;
 mod numbering;
 mod problem;

@@ -510,7 +510,7 @@ impl Control {
     /// Log that the present port shares of deterministic pools apply from now on (RFC 7422, section 3).
     pub(crate) fn record_shares(&self) {
         let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        for record in Shares::of(&self.config()).map_or(Vec::new(), |shares| shares.records(&time)) {
+        for record in Shares::of(&self.config()).records(&time) {
             tracing::info!("deterministic: {record}");
         }
     }

@@ -92,7 +92,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         tracing::info!("{signatures}");
     }
     let (stages, assists) = stages(config);
-    let mut setup = lowering::setup(config, places, (stages, count), secrets)?;
+    let mut setup = lowering::setup(config, places, (stages, count), secrets);
     setup.assist = assists.then(|| assist(config, count));
     let mut devices = ports::plan(config, &outlooks, &setup.stages, assists);
     steer(&mut devices, config, &outlooks, &setup);

@@ -59,6 +59,18 @@ pub enum DestinationProblem {
     #[error("an ICMP check has no port")]
     #[diagnostic(help("remove `port`, or write `protocol = \"tcp\"`"))]
     CheckPort,
+    /// Too many rules differ only in protocol and interface.
+    #[error("{count} rules for `{network}` differ only in protocol and interface")]
+    #[diagnostic(help(
+        "at most {} can: write rules without `in`, `out` or `protocol` in place of some",
+        crate::limits::MOST_EQUAL_RULES
+    ))]
+    TooManyEqual {
+        /// Network of the rules.
+        network: ipnet::Ipv4Net,
+        /// Number of such rules for one port, or without ports.
+        count: usize,
+    },
     /// The timeout of a check exceeds the interval.
     #[error("the timeout of a check is longer than the interval between checks")]
     #[diagnostic(help("write a shorter `timeout`"))]

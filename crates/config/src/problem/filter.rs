@@ -151,6 +151,10 @@ pub enum FilterProblem {
         /// Maximum number of combinations.
         most: u64,
     },
+    /// The rules contain too many MAC addresses.
+    #[error("{0} different MAC addresses are too many")]
+    #[diagnostic(help("at most {} are possible in all rules together", crate::limits::MOST_MACS))]
+    TooManyMacs(usize),
     /// Too many rules are evaluated individually.
     #[error("there are too many rules ({0}) with applications, marks, sets or an action that continues evaluation")]
     #[diagnostic(help(

@@ -32,6 +32,18 @@ pub enum RouteProblem {
     #[error("network `{0}` is already attached to interface `{1}`")]
     #[diagnostic(help("remove the route, or write a `distance` above 1 to use the route while the link is down"))]
     OnLink(Prefix, String),
+    /// The destination of a route is an address of the router.
+    #[error("`{0}` is an address of this router, on interface `{1}`")]
+    #[diagnostic(help("remove the route: the router delivers these packets to itself"))]
+    ToItself(Prefix, String),
+    /// The destination of a route is the network or broadcast address of a link.
+    #[error("`{0}` is the network or broadcast address of the link of interface `{1}`")]
+    #[diagnostic(help("remove the route: the router drops these packets"))]
+    ToBroadcast(Prefix, String),
+    /// The interface of a route or uplink is in a bridge.
+    #[error("interface `{0}` is in a bridge, which does not route")]
+    #[diagnostic(help("name an interface that is in no bridge"))]
+    Bridged(String),
     /// `onlink` is set without a gateway or without an interface.
     #[error("the route to `{0}` is `onlink`, which needs `via` and `interface`")]
     #[diagnostic(help("add the missing key, or remove `onlink`"))]

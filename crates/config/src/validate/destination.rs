@@ -310,7 +310,11 @@ impl Check<'_> {
             let ports = free.iter().find_map(|free| free.overlap(&wanted))?;
             Some((written.address.unwrap_or(range.first()), ports))
         };
-        let pools = self.own_pools();
+        let mut pools = self.own_pools();
+        // No packets to an unused pool arrive, so only a rule without an input interface contradicts it.
+        if incoming == ANY_INTERFACE && written.to != Target::Gateway {
+            pools.extend(self.unused_pools());
+        }
         let found = pools
             .into_iter()
             .find_map(|(name, pool)| Some((name.clone(), lent(pool)?)));

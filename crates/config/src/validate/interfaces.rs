@@ -8,6 +8,7 @@ use super::routers::{DEFAULT, of_router};
 use super::tunnels::overhead;
 use super::{Check, is_link_local};
 use crate::config::{Interface, InterfaceIndex, Link, RouterIndex};
+use crate::limits::MOST_INTERFACES;
 use crate::problem::{Problem, RouterProblem, TunnelProblem};
 use crate::read::place;
 use crate::schema;
@@ -26,6 +27,13 @@ impl Check<'_> {
         if document.interfaces.is_empty() {
             self.report(place!["interfaces"], Problem::NoInterfaces);
         }
+        let count = document.interfaces.len();
+        self.in_range(
+            place!["interfaces"],
+            "a number of interfaces",
+            count,
+            0..=MOST_INTERFACES,
+        );
         let numbers = self.numbering.interfaces.clone();
         let made: Vec<_> = numbers
             .names()
@@ -357,7 +365,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check that addresses of a router are unique, and that the networks of its links do not overlap. Link-local
+    /// Check that addresses of a router are unique, and that the networks of its links do not overlap. IPv6 link-local
     /// addresses must be unique only on their link.
     fn links(&mut self) {
         // Routers are compared by name. An unknown router is reported elsewhere.
@@ -366,7 +374,8 @@ impl Check<'_> {
             for (k, &address) in written.addresses.iter().enumerate() {
                 let at = place!["interfaces", name, "addresses", k];
                 let router = written.router.as_ref().filter(|router| *router != DEFAULT);
-                let near = |other: &String| other == name || !is_link_local(address.address());
+                let of_link = address.address().is_ipv6() && is_link_local(address.address());
+                let near = |other: &String| other == name || !of_link;
                 let mut of_router = seen.iter().filter(|(_, other, _)| *other == router);
                 if let Some((other, ..)) = of_router
                     .clone()

@@ -13,6 +13,7 @@ mod nat;
 mod pool;
 mod routers;
 mod routes;
+mod rule_limits;
 mod rules;
 mod shares;
 mod sites;

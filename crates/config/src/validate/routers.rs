@@ -242,6 +242,19 @@ impl<'a> Check<'a> {
         self.document.nat.pools.iter().filter(is_named).collect()
     }
 
+    /// Pools that neither rules nor sites use. The data plane assigns these pools to the default router, so there are
+    /// none for other routers.
+    pub(super) fn unused_pools(&self) -> Vec<(&'a String, &'a schema::Pool)> {
+        let is_unused = |(name, _): &(&'a String, &'a schema::Pool)| {
+            let is_named = self.scopes().iter().any(|scope| scope.names(name));
+            !is_named && !self.site_pools.contains_key(name.as_str())
+        };
+        match self.scope.router {
+            DEFAULT_ROUTER => self.document.nat.pools.iter().filter(is_unused).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Router with the rules or sites that use a pool. A pool that rules of two routers use is reported.
     pub(super) fn pool_router(&mut self, pool: &str) -> RouterIndex {
         let scopes = self.scopes();

@@ -14,7 +14,7 @@ use crate::schema;
 use crate::value::{AddressRange, PortRange, Prefix, Transport};
 
 /// Conditions of a rule except its ports: network, whether the rule applies to the host stack, protocol, and interface.
-type Part = (Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>);
+pub(super) type Part = (Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>);
 
 /// Rules that were validated so far.
 #[derive(Default)]
@@ -39,10 +39,12 @@ impl Check<'_> {
             let host_sets = std::mem::take(&mut all.host_sets);
             let rules = self.rules_of(scope, interfaces, host_sets);
             all.host_sets = rules.host_sets;
+            self.equal_rules(&rules.sources, &rules.ports);
             all.source.extend(rules.source);
             all.destination.extend(rules.destination);
         }
         self.scope = Scope::top(self.document);
+        self.rule_numbers(&all);
         all
     }
 
@@ -107,6 +109,7 @@ impl Check<'_> {
         let pools = self.own_pools();
         let mut held = pools
             .into_iter()
+            .chain(self.unused_pools())
             .flat_map(|(name, pool)| pool.addresses.iter().map(move |range| (name, range)));
         let held = held.find_map(|(name, other)| Some((name.clone(), range?.overlap(other)?)));
         if let Some((pool, overlap)) = held {

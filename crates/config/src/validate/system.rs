@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Check;
 use crate::config::Timeouts;
 use crate::diagnosis::Located;
+use crate::limits::{MOST_NEIGHBOURS, MOST_SHARDS};
 use crate::memory::{self, Bytes};
 use crate::problem::Problem;
 use crate::read::{Step, place};
@@ -76,7 +77,9 @@ impl Check<'_> {
     fn shards(&mut self, workers: usize) {
         let shards = self.document.system.shards();
         let at = place!["system", "shards"];
-        if !shards.is_power_of_two() {
+        if shards > MOST_SHARDS {
+            self.in_range(at, "a number of shards", shards, 1..=MOST_SHARDS);
+        } else if !shards.is_power_of_two() {
             self.report(at, Problem::ShardsNotPowerOfTwo(shards));
         } else if self.document.system.shards.is_some() && usize::from(shards) < workers {
             self.report(at, Problem::FewerShardsThanWorkers { shards, workers });
@@ -151,14 +154,19 @@ impl Check<'_> {
             place!["neighbours", "ipv4"],
             "a number of neighbours",
             neighbours.ipv4,
-            1..=1 << 22,
+            1..=MOST_NEIGHBOURS,
         );
         self.in_range(
             place!["neighbours", "ipv6"],
             "a number of neighbours",
             neighbours.ipv6,
-            1..=1 << 22,
+            1..=MOST_NEIGHBOURS,
         );
+        let sum = neighbours.ipv4.saturating_add(neighbours.ipv6);
+        if neighbours.ipv4.max(neighbours.ipv6) <= MOST_NEIGHBOURS {
+            let what = "a sum of IPv4 and IPv6 neighbours";
+            self.in_range(place!["neighbours"], what, sum, 0..=MOST_NEIGHBOURS);
+        }
         self.in_range(
             place!["neighbours", "parked"],
             "a number of packets",

@@ -81,6 +81,9 @@ impl FromStr for InterfaceAddress {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let net: IpNet = text.parse().map_err(|_| ValueError::Prefix(text.into()))?;
+        if net.prefix_len() == 0 {
+            return Err(ValueError::LinkOfAll(text.into()));
+        }
         // RFC 3021: both addresses of a /31 are host addresses. RFC 4291, section 2.6.1: the lowest address of an IPv6
         // link is anycast.
         let host = match net {

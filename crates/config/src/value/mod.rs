@@ -70,6 +70,9 @@ pub enum ValueError {
     /// The address is a network or broadcast address instead of a host address.
     #[error("`{0}` is a network or broadcast address, not the address of a host")]
     NotAHost(String),
+    /// The network of an interface's link contains all addresses.
+    #[error("the network of `{0}` contains all addresses")]
+    LinkOfAll(String),
     /// The text is not a range of IPv4 addresses.
     #[error("`{0}` is not an IPv4 address, range or prefix")]
     AddressRange(String),
@@ -180,6 +183,7 @@ impl ValueError {
             Self::Prefix(_) => "write an address and a prefix length such as 192.0.2.0/24 or 2001:db8::/64".into(),
             Self::HostBits { network, .. } => format!("the network without these bits is {network}"),
             Self::NotAHost(_) => "write the gateway's own address in this network, such as 192.0.2.1/24".into(),
+            Self::LinkOfAll(_) => "write the prefix length of the link, such as 192.0.2.1/24".into(),
             Self::AddressRange(_) => {
                 "write an IPv4 address (198.51.100.1), range (198.51.100.1-198.51.100.9) or prefix \
                  (198.51.100.0/28)"

@@ -249,8 +249,7 @@ impl ServePages for operation::Shares {
                 .map_err(|_| Refusal::Wrong(format!("`{text}` is not a valid cursor of a list")))?,
         };
         let limit = position.limit.unwrap_or(SHARES.0).clamp(1, SHARES.1) as usize;
-        let shares = Shares::of(&control.config()).map_err(|error| Refusal::Wrong(error.to_string()))?;
-        let (items, next) = shares.list(&filter, cursor, limit);
+        let (items, next) = Shares::of(&control.config()).list(&filter, cursor, limit);
         Ok(Page {
             items,
             next: next.map(|cursor| cursor.to_string()),

@@ -11,12 +11,14 @@ use sluice_config::value::VlanPriority;
 use sluice_engine::packet::io::{NO_PORT, PortIndex};
 use sluice_engine::snapshot::tunnels::{Tunnel, TunnelKind};
 use sluice_engine::snapshot::{Advertise, Bridge, Interface, NeighbourSettings, Priority, bridge_context};
-use sluice_route::{Address, Balance, DropKind, Prefix, Route, RouteSet, SourceTables, SourceValidation, Via};
+use sluice_route::{
+    Address, Balance, DropKind, Prefix, Route, RouteError, RouteSet, SourceTables, SourceValidation, Via,
+};
 use sluice_wire::ethernet::ethertype;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
 
-use super::{LoweringError, relays};
+use super::{LoweringError, VALIDATED, relays};
 
 /// Ports of a configuration, each with the interface that uses the port's device. At the start of the process,
 /// interfaces are numbered without gaps, in the order of the file.
@@ -295,7 +297,7 @@ pub fn sources(config: &Config) -> SourceTables {
 /// routes, and routes for the addresses and networks of interfaces.
 ///
 /// # Errors
-/// Addresses or routes contradict one another.
+/// A route contradicts the link-local address that an interface derives from the MAC address of its device.
 pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>, LoweringError> {
     let mut links = vec![Vec::new(); config.routers.len()];
     for interface in interfaces.iter().filter(|interface| interface.bridge.is_none()) {
@@ -322,7 +324,21 @@ pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>
     }
     let sets = links.iter().zip(&configured);
     let sets = sets.map(|(links, configured)| RouteSet::new(links, configured));
-    Ok(sets.collect::<Result<_, _>>()?)
+    let sets: Result<_, _> = sets.collect();
+    debug_assert!(
+        !matches!(&sets, Err(error) if !concerns_link_local(error)),
+        "{VALIDATED}: {sets:?}"
+    );
+    Ok(sets?)
+}
+
+/// Whether an error of routes is about a link-local address, which may be one that depends on a device.
+fn concerns_link_local(error: &RouteError) -> bool {
+    match error {
+        RouteError::RouteTwice(prefix) => prefix.address().is_link_local(),
+        RouteError::GatewayIsLocal { gateway, .. } => gateway.is_link_local(),
+        _ => false,
+    }
 }
 
 fn prefix(network: sluice_config::value::Prefix) -> Prefix {

@@ -13,14 +13,14 @@ use sluice_engine::snapshot::Nat;
 use sluice_nat::deterministic::Algorithm;
 use sluice_nat::rule::{Balance, DestinationAction, FROM_HOST, HostSet, SetHost, SourceAction};
 use sluice_nat::{
-    Behaviour, Blocks, Deterministic, Filtering, Limits, MappingBehaviour, Pairing, Pool, PoolIndex, Pools,
+    Behaviour, Blocks, Deterministic, Filtering, Limits, MappingBehaviour, Pairing, Plan, Pool, PoolIndex, Pools,
     PortSelection, Prefix, Quarantine, Rules, Secret, SubscriberLimits,
 };
 use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol;
 
-use super::{LoweringError, timeouts};
+use super::{VALIDATED, timeouts};
 
 /// Pool names by pool index. `None` for a removed pool.
 pub type PoolNames = Vec<Option<String>>;
@@ -45,27 +45,30 @@ pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
 
 /// Convert pools and rules. The index of a pool is the position of its name in `names`, because sessions store the
 /// index.
-///
-/// # Errors
-/// Pools or rules contradict one another.
-pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, LoweringError> {
+pub fn translation(config: &Config, names: &PoolNames) -> Nat<V4> {
     let find = |name: &Option<String>| config.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
     let pools: Vec<_> = names.iter().map(|name| find(name).map(pool)).collect();
-    let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>())?;
+    let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>()).expect(VALIDATED);
     let index = |place: u16| {
         let name = config.pools.get(usize::from(place)).map(|pool| &pool.name);
         let known = names.iter().position(|known| known.as_ref() == name);
+        debug_assert!(
+            name.is_some() && known.is_some(),
+            "pool {place} has a name and an index"
+        );
         known.unwrap_or(0) as PoolIndex
     };
     let source: Vec<_> = config.source.iter().map(|rule| source(rule, index)).collect();
     let destination: Vec<_> = config.destination.iter().map(destination).collect();
     let sets = config.host_sets.iter().map(host_set).collect();
-    let rules = Rules::new(&source, &destination, &pools)?.with_sets(sets);
-    Ok(Nat {
+    let rules = Rules::new(&source, &destination, &pools)
+        .expect(VALIDATED)
+        .with_sets(sets);
+    Nat {
         rules,
         pools,
         ..Nat::default()
-    })
+    }
 }
 
 /// Convert a pool to the type of the data plane.
@@ -114,6 +117,11 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
     }
 }
 
+/// The plan of a pool whose ports are computed.
+pub(crate) fn plan(configured: &configured::Pool) -> Option<Plan<u32>> {
+    Plan::of(&pool(configured)).map(|plan| plan.expect(VALIDATED))
+}
+
 fn behaviour((mapping, filtering): (schema::Mapping, schema::Filtering)) -> Behaviour {
     Behaviour {
         mapping: match mapping {
@@ -129,7 +137,10 @@ fn behaviour((mapping, filtering): (schema::Mapping, schema::Filtering)) -> Beha
 }
 
 fn deterministic(written: &schema::Deterministic) -> Deterministic<u32> {
-    // Validation ensures that the key is present if it is required.
+    debug_assert!(
+        written.key.is_some() || written.algorithm != schema::Algorithm::Random,
+        "a random algorithm has a key"
+    );
     let key = written.key.map_or([0; 2], |key| key.words());
     Deterministic {
         inside: (written.inside.first().to_bits(), written.inside.last().to_bits()),
@@ -286,7 +297,7 @@ mod tests {
         assert_eq!(vec![name("a"), None, name("c"), name("d")], second);
         let third = pool_names(&config(&["e", "c", "d"]), &second);
         assert_eq!(vec![None, name("e"), name("c"), name("d")], third);
-        let nat = translation(&config(&["e", "c", "d"]), &third).unwrap();
+        let nat = translation(&config(&["e", "c", "d"]), &third);
         assert_eq!(0, nat.pools.get(0).unwrap().addresses());
         assert_eq!(Some(2), nat.pools.owner(0, 0xc633_6401));
     }

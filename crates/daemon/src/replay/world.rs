@@ -119,7 +119,7 @@ fn plane(
         macs.push(mac.unwrap_or(made));
         readdress.push((mac.unwrap_or(made), mac.is_none()));
     }
-    let setup = lowering::setup(config, macs.len(), (stages, workers.into()), Secrets::FIXED)?;
+    let setup = lowering::setup(config, macs.len(), (stages, workers.into()), Secrets::FIXED);
     let rules = lowering::filters(config, None)?;
     let mut policy = lowering::policy(
         config,

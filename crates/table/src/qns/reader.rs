@@ -14,8 +14,9 @@ use crate::prefetch::prefetch_read;
 /// Maximum number of queries that a batch lookup processes together.
 pub const BATCH: usize = 64;
 
-/// Maximum number of lines in a bucket, which the writer enforces.
-pub const CHAIN: usize = 128;
+/// Maximum number of lines in a bucket, which the writer enforces. Several groups of rules that differ only in protocol and
+/// interface may share a bucket; the configuration allows 256 rules per group.
+pub const CHAIN: usize = 512;
 
 /// State that the readers and the writer share.
 #[derive(Debug)]
