@@ -9,13 +9,13 @@ mod bridges;
 mod cards;
 pub mod compiling;
 mod control;
-mod desk;
 mod devices;
 mod eve;
 #[cfg(test)]
 mod faults;
 mod files;
 mod filter;
+mod handle;
 mod health;
 pub mod host;
 mod hosts;
@@ -113,7 +113,7 @@ pub enum DaemonError {
     Subscribers(#[from] subscribers::SubscribersError),
     /// A worker ended.
     #[error(transparent)]
-    Gone(#[from] desk::Gone),
+    WorkerEnded(#[from] handle::WorkerEnded),
     /// The configuration can't be converted to engine parameters.
     #[error(transparent)]
     Lowering(#[from] lowering::LoweringError),

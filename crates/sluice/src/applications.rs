@@ -29,8 +29,8 @@ impl ShowAnswer for operation::Applications {
     ) -> Result<(), CommandError> {
         let mut columns = Columns::new(&[("SESSIONS", Left), ("", Right)]);
         columns.row(["being identified".into(), grouped(status.identifying)]);
-        for fate in &status.results {
-            columns.row([fate.result.clone(), grouped(fate.sessions)]);
+        for result in &status.results {
+            columns.row([result.result.clone(), grouped(result.sessions)]);
         }
         columns.flush(output)?;
         let listed = status.applications.iter().filter(|one| options.all || one.sessions > 0);

@@ -12,17 +12,17 @@ use crate::control::Control;
 impl Serve for operation::Applications {
     async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
         let Some(seeking) = control.plane().snapshot().applications.clone() else {
-            return Err(nobody());
+            return Err(not_enabled());
         };
         let sum = |of: &dyn Fn(&WorkerCounters) -> Option<&Counter>| -> u64 {
             let counters = control.counters.iter().filter_map(|worker| of(worker));
             counters.map(Counter::get).sum()
         };
-        let fates = OUTCOMES
+        let results = OUTCOMES
             .iter()
             .enumerate()
-            .map(|(place, (fate, help))| ApplicationResults {
-                result: (*fate).into(),
+            .map(|(place, (result, help))| ApplicationResults {
+                result: (*result).into(),
                 help: (*help).into(),
                 sessions: sum(&|worker| worker.applications.get(place)),
             });
@@ -41,13 +41,13 @@ impl Serve for operation::Applications {
         applications.sort_by_key(|application| Reverse(application.sessions));
         Ok(ApplicationsStatus {
             identifying: sum(&|worker| Some(&worker.applications_sought)),
-            results: fates.chain([moved]).collect(),
+            results: results.chain([moved]).collect(),
             applications,
         })
     }
 }
 
 /// Error of a request for applications while application identification is not configured.
-pub(super) fn nobody() -> Refusal {
+pub(super) fn not_enabled() -> Refusal {
     Refusal::Wrong("application identification is not enabled: the configuration has no [applications]".into())
 }

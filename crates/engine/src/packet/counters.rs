@@ -7,7 +7,7 @@ use sluice_inspect::{Limit, Skipped};
 use sluice_wire::named;
 
 use crate::packet::lists::NodeIndex;
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 
 /// A counter with one writer. An addition is one load and one store. Reading never blocks.
 #[derive(Debug, Default)]
@@ -309,8 +309,8 @@ counters! {
         gauge waiting = "waiting", "packets of other workers in the hand-off rings at the last poll";
     }
     sums {
-        total "shed", "packets dropped because the ring to the next stage of the pipeline was full", |counters| counters.drops(Own::Shed.into());
-        total "handover-full", "packets dropped because the hand-off ring to the worker of the shard was full", |counters| counters.drops(Own::HandoverFull.into());
+        total "shed", "packets dropped because the ring to the next stage of the pipeline was full", |counters| counters.drops(EngineReason::Shed.into());
+        total "handover-full", "packets dropped because the hand-off ring to the worker of the shard was full", |counters| counters.drops(EngineReason::HandoverFull.into());
     }
     fields {
         total ports_steered = "ports-steered", "outside ports chosen so that the card's RSS hash sends replies to the shard of the session";
@@ -450,16 +450,16 @@ impl WorkerCounters {
 
     /// Counts packets that bypass inspection.
     #[inline(always)]
-    pub fn bypass(&self, why: Skipped, count: u64) {
-        if let Some(counter) = self.bypassed.get(why as usize) {
+    pub fn bypass(&self, reason: Skipped, count: u64) {
+        if let Some(counter) = self.bypassed.get(reason as usize) {
             counter.add(count);
         }
     }
 
     /// Counts a packet that bypasses inspection before it reaches the node `inspect`.
-    pub fn bypass_before(&self, why: Skipped) {
+    pub fn bypass_before(&self, reason: Skipped) {
         self.to_inspect.add(1);
-        self.bypass(why, 1);
+        self.bypass(reason, 1);
     }
 
     /// Number of packets that bypassed inspection, for all causes.

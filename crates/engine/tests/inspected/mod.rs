@@ -191,9 +191,9 @@ pub fn ledger(rig: &mut Rig) -> Ledger {
 }
 
 /// Number of packets that bypassed inspection for a cause.
-pub fn bypassed(rig: &Rig, why: Skipped) -> u64 {
+pub fn bypassed(rig: &Rig, reason: Skipped) -> u64 {
     let counters = rig.plane.counters().iter();
-    counters.map(|worker| worker.bypassed[why as usize].get()).sum()
+    counters.map(|worker| worker.bypassed[reason as usize].get()).sum()
 }
 
 /// The fragments of a frame. Each element of `cuts` is the end offset of a fragment, in units of 8 bytes after the IP

@@ -29,11 +29,11 @@ pub const COUNTERS: [&str; 11] = [
     TAKEN_OVER,
     SHED,
     HANDOVER_FULL,
-    SHARDS_LENT,
+    SHARDS_ASSISTED,
     ASSIST_WAITING,
     ASSISTED,
     SLICES_ENDED,
-    ASSISTS_BEGUN,
+    ASSISTS_STARTED,
     ASSISTS_ENDED,
 ];
 
@@ -42,11 +42,11 @@ const HANDED_OVER: &str = "handed-over";
 const TAKEN_OVER: &str = "taken-over";
 const SHED: &str = "shed";
 const HANDOVER_FULL: &str = "handover-full";
-const SHARDS_LENT: &str = "shards-assisted";
+const SHARDS_ASSISTED: &str = "shards-assisted";
 const ASSIST_WAITING: &str = "assist-waiting";
 const ASSISTED: &str = "assisted";
 const SLICES_ENDED: &str = "slices-ended";
-const ASSISTS_BEGUN: &str = "assists-begun";
+const ASSISTS_STARTED: &str = "assists-begun";
 const ASSISTS_ENDED: &str = "assists-ended";
 
 /// Cycles of each stage, in the order of [`STAGES`].
@@ -410,8 +410,8 @@ mod tests {
 
     #[test]
     fn snapshot_of_one_second_has_rates_costs_and_predictions() {
-        let began = Instant::now();
-        let (before, now) = (poll(began, 1), poll(began + Duration::from_secs(1), 2));
+        let started_at = Instant::now();
+        let (before, now) = (poll(started_at, 1), poll(started_at + Duration::from_secs(1), 2));
         let snapshot = Snapshot::between(&before, &now);
         let [first, second] = &snapshot.workers[..] else {
             panic!("{snapshot:?}")
@@ -434,8 +434,8 @@ mod tests {
 
     #[test]
     fn snapshot_over_a_restart_of_the_daemon_has_no_rates_yet() {
-        let began = Instant::now();
-        let (before, mut now) = (poll(began, 5), poll(began + Duration::from_secs(1), 9));
+        let started_at = Instant::now();
+        let (before, mut now) = (poll(started_at, 5), poll(started_at + Duration::from_secs(1), 9));
         now.status.process += 1;
         let snapshot = Snapshot::between(&before, &now);
         assert_eq!(Traffic::default(), snapshot.traffic);
@@ -446,8 +446,8 @@ mod tests {
 
     #[test]
     fn snapshot_of_counters_that_were_started_anew_has_no_negative_rates() {
-        let began = Instant::now();
-        let (before, now) = (poll(began, 9), poll(began + Duration::from_secs(1), 5));
+        let started_at = Instant::now();
+        let (before, now) = (poll(started_at, 9), poll(started_at + Duration::from_secs(1), 5));
         let snapshot = Snapshot::between(&before, &now);
         assert_eq!((0.0, 0.0), (snapshot.traffic.received, snapshot.gateway.packets));
     }
@@ -462,8 +462,8 @@ mod tests {
 
     #[test]
     fn worker_that_was_not_there_before_is_measured_from_the_next_look_on() {
-        let began = Instant::now();
-        let (mut before, now) = (poll(began, 1), poll(began + Duration::from_secs(1), 2));
+        let started_at = Instant::now();
+        let (mut before, now) = (poll(started_at, 1), poll(started_at + Duration::from_secs(1), 2));
         before.cores = vec![core(0, 1)];
         let snapshot = Snapshot::between(&before, &now);
         assert_eq!(0.0, snapshot.workers[1].figures.packets);

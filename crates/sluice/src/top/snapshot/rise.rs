@@ -3,7 +3,7 @@
 use sluice_daemon::config::api::Core;
 
 use super::{
-    ASSIST_WAITING, ASSISTED, ASSISTS_BEGUN, ASSISTS_ENDED, HANDED_OVER, HANDOVER_FULL, SHARDS_LENT, SHED,
+    ASSIST_WAITING, ASSISTED, ASSISTS_ENDED, ASSISTS_STARTED, HANDED_OVER, HANDOVER_FULL, SHARDS_ASSISTED, SHED,
     SLICES_ENDED, STAGES, Spent, TAKEN_OVER, WAITING, counter, difference,
 };
 
@@ -41,11 +41,11 @@ impl Rise {
             taken_over: rise(TAKEN_OVER),
             shed: rise(SHED) + rise(HANDOVER_FULL),
             assist: AssistRise {
-                lent: counter(now, SHARDS_LENT),
+                lent: counter(now, SHARDS_ASSISTED),
                 waiting: counter(now, ASSIST_WAITING),
                 packets: rise(ASSISTED),
                 slices_ended: rise(SLICES_ENDED),
-                begun: counter(now, ASSISTS_BEGUN),
+                begun: counter(now, ASSISTS_STARTED),
                 ended: counter(now, ASSISTS_ENDED),
             },
         }
