@@ -284,7 +284,7 @@ fn iptables_state_of_one_way_is_sessions_where_that_is_the_way_back() {
     assert_eq!(NONE, *left(&forward("DROP", text)));
     let text = format!("{text}\n-A FORWARD -i eth2 -o eth0 -j ACCEPT");
     assert_eq!(
-        ["4: with `sessions = true`, all later packets of an accepted flow pass; here some don't"],
+        ["4: with `sessions = true`, all later packets of a flow pass; the listing refuses some"],
         *left(&forward("DROP", &text))
     );
 }
@@ -293,7 +293,7 @@ fn iptables_state_of_one_way_is_sessions_where_that_is_the_way_back() {
 fn iptables_state_of_new_packets_alone_is_listed_where_later_ones_do_not_pass() {
     let rule = "-A FORWARD -s 10.0.0.0/8 -m conntrack --ctstate NEW -j ACCEPT";
     assert_eq!(
-        ["4: with `sessions = true`, all later packets of an accepted flow pass; here some don't"],
+        ["4: with `sessions = true`, all later packets of a flow pass; the listing refuses some"],
         *left(&forward("DROP", rule))
     );
     assert_eq!(NONE, *left(&forward("DROP", &format!("{ESTABLISHED}\n{rule}"))));
@@ -306,7 +306,7 @@ fn iptables_state_behind_a_refusal_is_listed() {
         &format!("-A FORWARD -s 192.0.2.1/32 -j DROP\n{ESTABLISHED}\n-A FORWARD -i eth1 -j ACCEPT"),
     );
     assert_eq!(
-        ["5: with `sessions = true`, all later packets of an accepted flow pass; line 4 does not"],
+        ["5: with `sessions = true`, all later packets of a flow pass; line 4 refuses some"],
         *left(&imported)
     );
 }
@@ -612,7 +612,7 @@ fn ipset_sets_that_rules_name_are_sets_of_the_filter() {
     assert!(
         notes
             .iter()
-            .any(|note| note.starts_with("1 elements whose time is limited")),
+            .any(|note| note.starts_with("1 elements with a timeout")),
         "{notes:?}"
     );
     assert!(notes.contains(&"no converted rule uses set `services`"), "{notes:?}");
@@ -836,7 +836,7 @@ fn iptables_notrack_is_a_rule_without_a_session() {
     );
     assert_eq!("action = 'accept', from = '10.0.0.0/8'", rules(&one)[2]);
     assert!(
-        one.notes.iter().any(|note| note.reason.starts_with("`track = false`")),
+        one.notes.iter().any(|note| note.reason.starts_with("converted to rules with `track = false`")),
         "{:?}",
         one.notes
     );
@@ -982,7 +982,7 @@ fn nat_destinations_that_differ_in_meaning_are_listed() {
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1-10.0.0.4",
-            "to one host",
+            "to a single host",
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -j DNAT --to-destination 127.0.0.1",

@@ -28,7 +28,7 @@ fn interfaces(count: usize) -> String {
 #[test]
 fn interfaces_beyond_the_limit_are_refused() {
     assert_eq!("", refused(&interfaces(2_047)));
-    let expected = "a number of interfaces of 2048 is out of range (write a value in the range 0 to 2047)";
+    let expected = "2048 is out of range for a number of interfaces (write a value in the range 0 to 2047)";
     let found = refused(&interfaces(2_048));
     assert!(found.contains(expected), "{found}");
 }
@@ -45,7 +45,7 @@ fn ports_of_destination_rules_beyond_the_limit_are_refused() {
     // 128 ports are left.
     assert_eq!("", refused(&rules(128, "")));
     let found = refused(&rules(129, ""));
-    let expected = "a number of ports in rules of 8454015 is out of range (write a value in the range 0 to 8388608)";
+    let expected = "8454015 is out of range for a number of ports in rules (write a value in the range 0 to 8388608)";
     assert!(found.contains(expected), "{found}");
 }
 
