@@ -610,9 +610,7 @@ fn ipset_sets_that_rules_name_are_sets_of_the_filter() {
     );
     let notes: Vec<_> = imported.notes.iter().map(|note| note.reason.as_str()).collect();
     assert!(
-        notes
-            .iter()
-            .any(|note| note.starts_with("1 elements with a timeout")),
+        notes.iter().any(|note| note.starts_with("1 elements with a timeout")),
         "{notes:?}"
     );
     assert!(notes.contains(&"no converted rule uses set `services`"), "{notes:?}");
@@ -836,7 +834,9 @@ fn iptables_notrack_is_a_rule_without_a_session() {
     );
     assert_eq!("action = 'accept', from = '10.0.0.0/8'", rules(&one)[2]);
     assert!(
-        one.notes.iter().any(|note| note.reason.starts_with("converted to rules with `track = false`")),
+        one.notes
+            .iter()
+            .any(|note| note.reason.starts_with("converted to rules with `track = false`")),
         "{:?}",
         one.notes
     );

@@ -7,11 +7,11 @@
 //! not change it.
 //!
 //! - An unfragmented datagram gets its IP ID from the [`IpIds`] of its shard, which allocates ranges of numbers from
-//! counters shared by all shards. The numbers are below [`FRAGMENTS`]. The counter is selected by outside address,
-//! destination and protocol.
+//!   counters shared by all shards. The numbers are below [`FRAGMENTS`]. The counter is selected by outside address,
+//!   destination and protocol.
 //! - A fragmented datagram gets its IP ID from [`crate::features::virtual_reassembly`], which gives all fragments of a
-//! datagram one IP ID, in any order of arrival. These numbers start at [`FRAGMENTS`]. Their counters are selected by
-//! destination and protocol only, because the outside address is not determined before translation.
+//!   datagram one IP ID, in any order of arrival. These numbers start at [`FRAGMENTS`]. Their counters are selected by
+//!   destination and protocol only, because the outside address is not determined before translation.
 //!
 //! A counter is selected by a keyed hash, so several flows may share a counter, but one flow never uses several
 //! counters. A counter repeats a number after 32,768 other numbers. RFC 6864 requires 120 s between repetitions, which
