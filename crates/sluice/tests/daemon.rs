@@ -446,7 +446,7 @@ SUBSCRIBER  POOL    PAIRED          TCP  UDP  ICMP  BLOCKS  SESSIONS
 RULE         NETWORK       PROTOCOL  PORTS      IN       OUT      ACTION           FLOWS
 destination  192.0.2.0/24  udp       5060-5061  outside  any      to hosts 1:5070      0
 source       10.0.0.0/8    any       any        local    outside  pool public      1,234
-and 5,000 more: --rules
+and 5,000 more rules: see --rules
 
 HOSTS  ADDRESS   WEIGHT  STATE      FLOWS
 1      10.0.0.5       3  up         3,000
@@ -524,7 +524,7 @@ fn apply_answers_by_status() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.toml");
     for (text, status, says) in [
-        ("good", 0, "commit 2 runs"),
+        ("good", 0, "commit 2 is active"),
         ("fixed", 4, "system.shards changed: they are fixed"),
         ("bad", 3, ":3:1: wrong"),
     ] {

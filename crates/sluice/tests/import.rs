@@ -43,7 +43,7 @@ fn import_of_garbage_writes_nothing() {
     assert!(
         String::from_utf8(output.stderr)
             .unwrap()
-            .contains("garbage:1:1: neither a listing")
+            .contains("garbage:1:1: the file is not a listing")
     );
     assert!(!written.exists());
 }

@@ -195,7 +195,7 @@ fn capture_from_standard_input_and_one_that_was_cut_are_taken() {
     let output = folder.inspect(&[]);
     assert!(text(&output.stdout).contains("admin") && !text(&output.stdout).contains("secret"));
     let said = text(&output.stderr);
-    assert!(said.contains("Truncated capture: a snap length cut 1 frames"), "{said}");
+    assert!(said.contains("Truncated capture: the snap length cut 1 frames"), "{said}");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn capture_or_rules_that_cannot_be_read_are_named() {
     fs::write(folder.path("bad.rules"), "alert nonsense\n").unwrap();
     for (arguments, expected) in [
         (["nowhere.pcap", "-S", "some.rules"], "nowhere.pcap"),
-        (["some.rules", "-S", "some.rules"], "some.rules is no capture file"),
+        (["some.rules", "-S", "some.rules"], "some.rules is not a capture file"),
         (["some.pcap", "-S", "nowhere.rules"], "nowhere.rules"),
         (["some.pcap", "-S", "bad.rules"], "bad.rules:1"),
     ] {

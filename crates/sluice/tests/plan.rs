@@ -157,11 +157,11 @@ fn plan_names_costs_candidates_choice_and_reasons() {
         "a worker alone",
         "PLACEMENT",
         "Choice: ",
-        "is the limit",
+        "is the bottleneck",
     ] {
         assert!(text.contains(part), "no {part} in:\n{text}");
     }
-    assert!(text.contains("1G sfr is 0.21 million packets a second, 4,0"), "{text}");
+    assert!(text.contains("1G sfr corresponds to 0.21 million packets per second, 4,0"), "{text}");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn plan_on_live_traffic_measures_with_what_the_daemon_received() {
     assert_eq!(1.0, plan["traffic"]["busiest-shard"]);
     let text = String::from_utf8(folder.plan(&["--live", "1s", "--socket", socket]).stdout).unwrap();
     assert!(
-        text.contains("500 packets in") && text.contains("inside: 500 of 442 bytes, 500 measured with"),
+        text.contains("500 packets in") && text.contains("inside: 500 packets with 442 bytes on average, of which 500 are used for the measurement"),
         "{text}"
     );
 }
@@ -248,7 +248,7 @@ fn plan_that_makes_no_sense_is_refused_with_what_to_write() {
     let folder = Folder::new();
     folder.elephant("in.pcap");
     let cases: [(&[&str], i32, &str); 6] = [
-        (&["--for", "10"], 2, "write 10G"),
+        (&["--for", "10"], 2, "write bits per second, such as 10G"),
         (&["--for", "10G imix"], 2, "a profile (sfr)"),
         (&["--cores", "x"], 2, "0-3,8"),
         (&["--cores", "1000"], 1, "name others with --cores"),

@@ -255,7 +255,7 @@ fn capture_of_a_foreign_link_or_no_capture_is_refused() {
         "{said}"
     );
     let said = folder.refusal(1, &["--in", "inside=sluice.toml"]);
-    assert!(said.contains("sluice.toml is no capture file"), "{said}");
+    assert!(said.contains("sluice.toml is not a capture file"), "{said}");
     let said = folder.refusal(1, &["--in", "inside=nowhere.pcap"]);
     assert!(said.contains("nowhere.pcap"), "{said}");
 }
@@ -301,7 +301,7 @@ fn frames_that_a_snap_length_cut_are_replayed_where_their_headers_are_there_and_
     assert!(cut[42..96].iter().all(|&byte| byte == b'x') && cut[96..].iter().all(|&byte| byte == 0));
     let text = String::from_utf8(folder.replay(&arguments).stdout).unwrap();
     assert!(
-        text.contains("Truncated capture: a snap length cut 2 frames") && text.contains("1 of them were left out"),
+        text.contains("Truncated capture: the snap length cut 2 frames") && text.contains("1 of these frames were skipped"),
         "{text}"
     );
 }

@@ -148,7 +148,7 @@ fn dhcp_is_shown_with_what_has_happened_alone() {
 DHCP
 sites                              10,000
 terminals                39,000 of 40,000
-leases left out                         7
+leases ignored                          7
   terminal-outside                      7
 server inside: /leases           followed
   leases                           39,007
