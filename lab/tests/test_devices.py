@@ -44,7 +44,7 @@ def test_interface_that_is_deleted_and_made_again_is_used_again(topology, gatewa
     assert reaches(bob, server.address)
     topology.gateway.run("ip", "link", "delete", "inside2")
     waiting.until(lambda: link(gateway, "inside2") == "down", "the daemon to see that inside2 is gone")
-    waiting.until(lambda: "inside2: its device is gone" in gateway.process.output, "the log to say so")
+    waiting.until(lambda: "inside2: the device was removed" in gateway.process.output, "the log to say so")
     assert reaches(alice, server.address), "the others go on"
     connect(topology.gateway, "inside2", bob, "eth0", 1500)
     bob.run("ip", "address", "add", f"{bob.address}/24", "dev", "eth0")

@@ -191,7 +191,7 @@ def test_sets_of_networks_and_of_ports_are_kept_over_a_commit(topology, gateway)
     assert b"HTTP" in _connect(topology.alice, address, 80)
     listed = gateway.command("set", "list", "services").split()
     assert ["PORTS", "EXPIRES", "80", "-", "8000-8009", "-"] == listed
-    assert "`80` does not fit into" in gateway.command("set", "add", "servers", "80", check=False)
+    assert "`80` is not valid in the set `servers`" in gateway.command("set", "add", "servers", "80", check=False)
     assert "1 removed, 0 elements" in gateway.command("set", "remove", "servers", network)
     with pytest.raises(OSError):
         _connect(topology.alice, address, 80)

@@ -91,7 +91,7 @@ def test_many_rules_come_and_go_and_are_folded(topology, gateway):
         (["insert", 'action = "drop"'], "an inserted rule needs a name"),
         (["insert", 'name = "x", action = "drop", to = "@nobody"'], "there is no group of addresses named `nobody`"),
         (["insert", 'name = "x", action = "drop", from-port = "9-1"'], "9-1"),
-        (["insert", 'name = "web", action = "drop"'], "there is a rule `web` already"),
+        (["insert", 'name = "web", action = "drop"'], "there is already a rule `web`"),
         (["insert", 'name = "x", action = "drop"', "--before", "nothing"], "there is no rule `nothing`"),
         (["insert", 'name = "x", action = "drop"', 'name = "x", action = "drop"'], "the same name"),
         (["insert", 'name = "7", action = "drop"'], "`7` is a number"),

@@ -121,4 +121,4 @@ def test_plan_on_silence_is_refused_with_what_to_do(topology, binary, folder):
     with open(path, "w", encoding="utf-8") as file:
         file.write('[control]\nsocket = "%s/control"\n[interfaces.inside]\ndevice = "lo"\n' % folder)
     said = topology.bob.run(binary, "plan", "-c", path, "--live", "1s", check=False)
-    assert "no packet came to inside (lo) within 1 s" in said and "--live 60s" in said
+    assert "the kernel received no packet on inside (lo) within 1 s" in said and "--live 60s" in said

@@ -76,7 +76,7 @@ def test_key_that_others_can_read_is_refused_with_its_place(gateway, document, k
     os.chmod(key_file, 0o644)
     try:
         output = gateway.command("apply", gateway.write(document, "open.toml"), check=False)
-        assert "is accessible to others than its owner (mode 644)" in output
+        assert "is accessible to users other than its owner (mode 644)" in output
         assert f"chmod 600 {key_file}" in output
     finally:
         os.chmod(key_file, 0o600)

@@ -156,7 +156,7 @@ def test_failure_behind_the_link_moves_new_flows_and_leaves_those_of_the_other_p
         assert (own("cable"), own("fibre")) == (seen(kept), seen(lost))
         with cut(topology, "fibre"):
             wait_for(gateway, fibre="no-answer", cable="up")
-            gateway.process.wait_for_line("uplink fibre: down, no host answers through the uplink")
+            gateway.process.wait_for_line("uplink fibre is down: no host answers through the uplink")
             assert {"cable"} == {provider(topology, address) for address in Providers.HOSTS}
             # Connections through the other provider continue. Connections with an outside address of the failed
             # provider can't continue.

@@ -107,7 +107,7 @@ class GuestSluice(Sluice):
     def start(self):
         # Wait for the log, because frequent polling would slow down the start.
         self.process = self.host.spawn(self.binary, "run", "-c", self.write())
-        self.process.wait_for_line("answers at", 120)
+        self.process.wait_for_line("is running, with the control socket", 120)
 
     def command(self, *words, check=True, timeout=120):
         # The timeout is long, because emulation is slow.

@@ -994,7 +994,7 @@ fn nat_destinations_that_differ_in_meaning_are_listed() {
         ),
         (
             "-i eth1 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
-            "give --address eth1=ADDRESS",
+            "add --address eth1=ADDRESS",
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -s 192.0.2.1/32 -j DNAT --to-destination 10.0.0.1",

@@ -333,7 +333,7 @@ mod tests {
     fn device_that_is_not_there_is_a_fault_with_a_hint() {
         let config = config("[interfaces.a]\ndevice = \"no-such-device\"\n");
         let faults = outlook(&config).unwrap()[0].faults(&config);
-        assert_eq!("a: no interface no-such-device", faults[0].description);
-        assert_eq!(Some("ip link lists what there is".to_owned()), faults[0].hint);
+        assert_eq!("a: there is no interface no-such-device", faults[0].description);
+        assert_eq!(Some("`ip link` lists the interfaces".to_owned()), faults[0].hint);
     }
 }

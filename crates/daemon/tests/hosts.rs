@@ -458,7 +458,7 @@ fn interface_whose_name_the_kernel_does_not_take_is_told() {
             .expect("it is refused")
             .to_string();
         assert!(
-            error.contains("router red: a-name-of-sixteen") && error.contains("15 bytes"),
+            error.contains("router red can't be set up: a-name-of-sixteen") && error.contains("15 bytes"),
             "{error}"
         );
     });

@@ -438,11 +438,11 @@ mod tests {
     fn device_name_that_is_wrong_is_refused_with_a_hint() {
         for (text, hint) in [
             ("", "needs a name"),
-            ("wifi:x", "no kind of device is called `wifi`"),
+            ("wifi:x", "there is no device kind `wifi`"),
             ("an-interface-too-long", "1 to 15 characters"),
             ("a/b", "1 to 15 characters"),
-            ("0000:3b:00", "is no PCI address"),
-            ("0000:3b:20.0", "is no PCI address"),
+            ("0000:3b:00", "is not a PCI address"),
+            ("0000:3b:20.0", "is not a PCI address"),
             ("memif:", "needs the path of a socket"),
             ("memif:/x,role=master", "server or client"),
             ("vhost:/x,queues=2", "has no option `queues`: it has client"),

@@ -326,11 +326,11 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join("\n")
         };
-        assert!(texts(9000, 1, Some(Driver::AfXdp)).contains("up to 3400, not 9000"));
+        assert!(texts(9000, 1, Some(Driver::AfXdp)).contains("at most 3400, not 9000"));
         assert!(texts(1500, 64, Some(Driver::AfXdp)).contains("not 64"));
         assert!(texts(9000, 1, None).contains("0x88a8"));
         let tap = |mtu| limits(&Device::Tap { interface: "t0".into() }, mtu, 1, None);
-        assert!(tap(9000)[0].fatal && tap(9000)[0].text.contains("up to 1508 with two tags, not 9000"));
+        assert!(tap(9000)[0].fatal && tap(9000)[0].text.contains("at most 1508 with two VLAN tags, not 9000"));
         assert!(tap(1508).is_empty());
         let none = limits(
             &Device::Kernel {
@@ -355,7 +355,7 @@ mod tests {
         let messages: Vec<_> = fatal.iter().map(DriverLimit::to_string).collect();
         assert_eq!(2, messages.len(), "{messages:?}");
         assert!(
-            messages[0].starts_with("no PCI device ffff:ff:1f.6: ") && messages[1].contains("1f.7"),
+            messages[0].starts_with("there is no PCI device ffff:ff:1f.6: ") && messages[1].contains("1f.7"),
             "{messages:?}"
         );
         assert!(matches!(fatal[0].card, Some(CardFault::Absent(_))));

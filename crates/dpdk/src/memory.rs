@@ -181,6 +181,6 @@ mod tests {
     #[test]
     fn region_beyond_the_memory_is_refused() {
         let error = Region::new(1 << 50).expect_err("a petabyte").to_string();
-        assert!(error.contains("lower its capacity"), "{error}");
+        assert!(error.contains("lower the capacity"), "{error}");
     }
 }

@@ -89,7 +89,7 @@ def test_bond_carries_a_file_and_goes_on_when_either_member_loses_its_link(guest
             connect(card, member, False)
             carries(f"without {member}")
             connect(card, member, True)
-            other.process.wait_for_line(f"the member {member} is back", 90)
+            other.process.wait_for_line(f"the bond member {member} is back", 90)
     finally:
         files.stop()
         for card, member in zip((lane.inside, lane.outside), MEMBERS):

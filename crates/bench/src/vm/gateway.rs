@@ -123,7 +123,7 @@ fn start_sluice(guest: &mut Guest, rules: u32, clock: Clock) -> Result<(), Failu
     guest.run(&Card::to_program())?;
     guest.run(&format!(
         "cd {FOLDER}; rm -f log\nsluice run -c gateway.toml >log 2>&1 &\necho $! >pid\n\
-         until grep -q 'answers at' log; do usleep 50000; kill -0 $! || {{ cat log; exit 1; }}; done"
+         until grep -q 'with the control socket' log; do usleep 50000; kill -0 $! || {{ cat log; exit 1; }}; done"
     ))?;
     let show = format!(
         "sluice show routes --json --socket {}",

@@ -165,7 +165,7 @@ fn card_that_a_driver_refuses_is_given_back() {
     let mut files = Files::new(Some("e1000e"), Some(3));
     files.refusing.push(VFIO);
     let error = files.bind(&wish()).unwrap_err().to_string();
-    assert!(error.contains("vfio-pci/bind fails (Invalid argument"), "{error}");
+    assert!(error.contains("vfio-pci/bind` failed (Invalid argument"), "{error}");
     assert!(error.ends_with("0000:00:02.0 is bound to e1000e"), "{error}");
     assert_eq!(
         (Some("e1000e".into()), String::new()),
@@ -248,7 +248,7 @@ fn card_that_a_process_uses_is_neither_bound_nor_unbound() {
 fn device_that_is_no_card_or_shared_with_the_kernel_stays() {
     let files = Files::new(Some("mlx5_core"), Some(3));
     let error = files.bind(&wish()).unwrap_err().to_string();
-    assert!(error.starts_with("0000:00:02.0 stays bound to mlx5_core"), "{error}");
+    assert!(error.starts_with("0000:00:02.0 must stay bound to mlx5_core"), "{error}");
     for (address, expected) in [
         ("0000:00:09.0", "no PCI device"),
         ("0000:00:08.0", "is not a network card"),
@@ -309,7 +309,7 @@ fn card_that_no_driver_wants_is_told_after_unbind() {
     let done = unbind_in(&files.system(), &files, &wish()).unwrap();
     assert_eq!(None, done.driver);
     assert!(
-        done.notes[0].contains("no driver of the kernel wants it"),
+        done.notes[0].contains("no kernel driver has bound the card"),
         "{:?}",
         done.notes
     );

@@ -464,7 +464,7 @@ device = "eth2"
         for (said, part) in [
             (
                 nothing(LiveSource::Kernel, false),
-                "no packet came to inside (eth1), outside (eth2) within 5 s",
+                "the kernel received no packet on inside (eth1), outside (eth2) within 5 s",
             ),
             (nothing(LiveSource::Daemon, false), "sluice show interfaces"),
             (nothing(LiveSource::Kernel, true), "set `mtu`"),

@@ -58,7 +58,7 @@ fn choice_for_the_start_is_a_placement_on_the_configured_cores() {
     let config = config(GATEWAY);
     let chosen = choose(&config).unwrap();
     assert_eq!(config.cores, chosen.placement.workers());
-    assert!(chosen.reasons.iter().any(|reason| reason.contains("is the limit")));
+    assert!(chosen.reasons.iter().any(|reason| reason.contains("is the bottleneck")));
 }
 
 #[test]

@@ -191,7 +191,7 @@ mod tests {
     fn virtual_mac_of_two_sites_is_refused_with_both_names() {
         let mac = [2, 0, 0, 0, 0, 1];
         let error = macs(&[]).assign(&[("b", Some(mac)), ("c", None), ("a", Some(mac))]);
-        let expected = "sites a and b have the same virtual MAC address address 02:00:00:00:00:01: change one of them";
+        let expected = "sites a and b have the same virtual MAC address 02:00:00:00:00:01: change one of them";
         assert_eq!(expected, error.expect_err("both").to_string());
     }
 
@@ -202,7 +202,7 @@ mod tests {
                 .assign(&[("a", Some(mac))])
                 .expect_err("not virtual")
                 .to_string();
-            assert!(error.ends_with("try 02:00:00:00:00:01"), "{error}");
+            assert!(error.ends_with("write 02:00:00:00:00:01 instead"), "{error}");
         }
         for prefix in [&[1_u8][..], &[0], &[2, 0, 0, 0], &[2; 9]] {
             assert_eq!(

@@ -95,7 +95,7 @@ fn card_of_the_kernel_is_to_be_bound_to_what_the_machine_has() {
     );
     let machine = Machine::default();
     machine.card(CARD, None, None);
-    assert!(texts(&system(&machine))[0].ends_with("which gives it to uio_pci_generic"));
+    assert!(texts(&system(&machine))[0].ends_with("which binds the card to uio_pci_generic"));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn uio_behind_an_iommu_is_a_fault_unless_addresses_pass_through() {
     let [fault] = &texts(&system(&machine))[..] else {
         panic!("one fault")
     };
-    assert!(fault.contains("behind an IOMMU that translates"), "{fault}");
+    assert!(fault.contains("an IOMMU translates addresses"), "{fault}");
     assert!(
         fault.ends_with("or write iommu=pt on the kernel's command line"),
         "{fault}"
