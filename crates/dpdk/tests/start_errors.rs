@@ -38,12 +38,18 @@ fn port_that_can_not_open_says_what_to_do() {
                 "nosuch0: there is no interface nosuch0: `ip link` lists the interfaces",
             ),
             ("bond:va+nosuch0", "no interface nosuch0"),
-            ("pcap:/nowhere/in.pcap", "/nowhere/in.pcap is not a readable capture file"),
+            (
+                "pcap:/nowhere/in.pcap",
+                "/nowhere/in.pcap is not a readable capture file",
+            ),
             ("tap:va", "an interface va already exists"),
             ("vhost:/nowhere/v.sock", "is in a folder that does not exist"),
             ("virtio:/tmp/nobody.sock", "first start the vhost end"),
             ("vhost:/etc/hostname", "/etc/hostname exists but is not a socket"),
-            ("0000:ff:1f.7", "there is no PCI device 0000:ff:1f.7: `sluice bind` lists"),
+            (
+                "0000:ff:1f.7",
+                "there is no PCI device 0000:ff:1f.7: `sluice bind` lists",
+            ),
             ("bond:va+0000:ff:1f.7", "no PCI device 0000:ff:1f.7"),
         ] {
             let error = refused(port(device));

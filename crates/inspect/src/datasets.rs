@@ -85,7 +85,7 @@ impl DatasetType {
 
     fn expected(self) -> &'static str {
         match self {
-            Self::Text => "Base64",
+            Self::Text => "Base64 text",
             Self::Md5 => "MD5 of 32 hexadecimal digits",
             Self::Sha1 => "SHA-1 of 40 hexadecimal digits",
             Self::Sha256 => "SHA-256 of 64 hexadecimal digits",
@@ -281,7 +281,7 @@ mod tests {
             let wrong = Dataset::new("d", kind, 8, &format!("\n{text}"))
                 .unwrap_err()
                 .to_string();
-            assert_eq!(format!("line 2: {text:?} is no {}", kind.expected()), wrong);
+            assert_eq!(format!("line 2: {text:?} is not a valid {}", kind.expected()), wrong);
         }
     }
 

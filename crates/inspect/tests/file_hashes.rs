@@ -407,10 +407,10 @@ fn list_that_can_not_be_read_is_refused() {
         ),
         (
             "filesha256:bad.sha256",
-            "bad.sha256: line 3: \"0011\" is no SHA-256 of 64 hexadecimal digits: the path of a dataset",
+            "bad.sha256: line 3: \"0011\" is not a valid SHA-256 of 64 hexadecimal digits: the path of a dataset",
         ),
         ("filesha1:listed.sha256", "listed.sha256: line 1: \""),
-        ("filemd5:!listed.sha1", "is no MD5 of 32 hexadecimal digits"),
+        ("filemd5:!listed.sha1", "is not a valid MD5 of 32 hexadecimal digits"),
         ("filesha256:!", "\"file\" is missing"),
         ("filesha256", "the option needs a value"),
     ] {

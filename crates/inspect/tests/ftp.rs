@@ -272,14 +272,17 @@ fn packet_that_ends_the_line_is_dropped() {
 #[test]
 fn values_that_can_not_be_are_refused() {
     for (option, why) in [
-        ("ftp.mode:extended", "\"extended\" of this option is not supported"),
+        (
+            "ftp.mode:extended",
+            "the value \"extended\" of this option is not supported",
+        ),
         ("ftp.mode", "the option needs a value"),
         ("ftp.dynamic_port:65536", "\"65536\" is out of range"),
         (
             "ftp.dynamic_port:!5<>9",
             "\"!5<>9\" excludes values within a range, which is not supported",
         ),
-        ("ftp.command:USER", "\"USER\" of this option is not supported"),
+        ("ftp.command:USER", "the value \"USER\" of this option is not supported"),
         ("ftp.reply_received:yes", "this option is not supported"),
     ] {
         let rule = format!("alert ftp any any -> any any (msg:\"m\"; {option}; sid:1;)");

@@ -420,7 +420,7 @@ fn list_that_can_not_be_is_refused_with_its_file_and_line() {
         .collect();
     assert_eq!(vec![1, 2, 4], refused.iter().map(|(line, _)| *line).collect::<Vec<_>>());
     for (said, (_, why)) in [
-        "bad.lst: line 1: \"00\" is no MD5",
+        "bad.lst: line 1: \"00\" is not a valid MD5",
         "none.lst: ",
         "dataset \"c\" has another type",
     ]

@@ -150,7 +150,10 @@ fn refused_routes_are_named() {
         (by("198.51.100.0/24", "10.0.0.255"), "is not in an attached network"),
         (by("2001:db8:9::/48", "10.0.0.9"), "is an IPv4 address"),
         (by("10.0.0.0/24", "192.0.2.1"), "is configured twice"),
-        (route("2001:db8:9::/48", gateway(None)), "name its interface"),
+        (
+            route("2001:db8:9::/48", gateway(None)),
+            "so the route needs an interface",
+        ),
         (route("2001:db8:9::/48", gateway(Some(7))), "does not belong"),
         (route("2001:db8:9::/48", Via::Attached(7)), "does not belong"),
     ];

@@ -195,7 +195,10 @@ fn capture_from_standard_input_and_one_that_was_cut_are_taken() {
     let output = folder.inspect(&[]);
     assert!(text(&output.stdout).contains("admin") && !text(&output.stdout).contains("secret"));
     let said = text(&output.stderr);
-    assert!(said.contains("Truncated capture: the snap length cut 1 frames"), "{said}");
+    assert!(
+        said.contains("Truncated capture: the snap length cut 1 frames"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -161,7 +161,10 @@ fn plan_names_costs_candidates_choice_and_reasons() {
     ] {
         assert!(text.contains(part), "no {part} in:\n{text}");
     }
-    assert!(text.contains("1G sfr corresponds to 0.21 million packets per second, 4,0"), "{text}");
+    assert!(
+        text.contains("1G sfr corresponds to 0.21 million packets per second, 4,0"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -212,7 +215,9 @@ fn plan_on_live_traffic_measures_with_what_the_daemon_received() {
     assert_eq!(1.0, plan["traffic"]["busiest-shard"]);
     let text = String::from_utf8(folder.plan(&["--live", "1s", "--socket", socket]).stdout).unwrap();
     assert!(
-        text.contains("500 packets in") && text.contains("inside: 500 packets with 442 bytes on average, of which 500 are used for the measurement"),
+        text.contains("500 packets in")
+            && text
+                .contains("inside: 500 packets with 442 bytes on average, of which 500 are used for the measurement"),
         "{text}"
     );
 }

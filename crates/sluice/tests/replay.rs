@@ -301,7 +301,8 @@ fn frames_that_a_snap_length_cut_are_replayed_where_their_headers_are_there_and_
     assert!(cut[42..96].iter().all(|&byte| byte == b'x') && cut[96..].iter().all(|&byte| byte == 0));
     let text = String::from_utf8(folder.replay(&arguments).stdout).unwrap();
     assert!(
-        text.contains("Truncated capture: the snap length cut 2 frames") && text.contains("1 of these frames were skipped"),
+        text.contains("Truncated capture: the snap length cut 2 frames")
+            && text.contains("1 of these frames were skipped"),
         "{text}"
     );
 }

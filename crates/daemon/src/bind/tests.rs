@@ -248,7 +248,10 @@ fn card_that_a_process_uses_is_neither_bound_nor_unbound() {
 fn device_that_is_no_card_or_shared_with_the_kernel_stays() {
     let files = Files::new(Some("mlx5_core"), Some(3));
     let error = files.bind(&wish()).unwrap_err().to_string();
-    assert!(error.starts_with("0000:00:02.0 must stay bound to mlx5_core"), "{error}");
+    assert!(
+        error.starts_with("0000:00:02.0 must stay bound to mlx5_core"),
+        "{error}"
+    );
     for (address, expected) in [
         ("0000:00:09.0", "no PCI device"),
         ("0000:00:08.0", "is not a network card"),

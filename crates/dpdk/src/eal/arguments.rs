@@ -286,10 +286,7 @@ mod tests {
         };
         assert_eq!(Ok(Memory::Hugepages), refused(None, 100));
         let few = refused(None, 50).expect_err("too few");
-        assert!(
-            few.starts_with("0000:3b:00.0 uses UIO and needs 100 MiB"),
-            "{few}"
-        );
+        assert!(few.starts_with("0000:3b:00.0 uses UIO and needs 100 MiB"), "{few}");
         assert!(
             few.contains("and 50 MiB are free") && few.contains("run echo 75 >"),
             "{few}"

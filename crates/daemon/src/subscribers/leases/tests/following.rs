@@ -305,6 +305,9 @@ fn folder_in_the_place_of_the_file_is_an_error_and_leases_stay() {
         .source
         .look(followed.now, &mut Vec::new())
         .expect_err("it is no file");
-    assert!(error.to_string().contains("the leases read before stay valid"), "{error}");
+    assert!(
+        error.to_string().contains("the leases read before stay valid"),
+        "{error}"
+    );
     assert_eq!(vec!["1=7"], followed.leases());
 }
