@@ -212,7 +212,7 @@ fn card_that_is_not_there_is_neither_bound_nor_opened() {
     assert_eq!("inside: there is no PCI device ffff:ff:1f.7", fault["what"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        text.contains("card.toml:2:10") && text.contains("sluice bind lists"),
+        text.contains("card.toml:2:10") && text.contains("`sluice bind` lists"),
         "{text}"
     );
 }

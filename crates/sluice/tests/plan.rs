@@ -256,16 +256,16 @@ fn plan_that_makes_no_sense_is_refused_with_what_to_write() {
         (&["--for", "10"], 2, "write bits per second, such as 10G"),
         (&["--for", "10G imix"], 2, "a profile (sfr)"),
         (&["--cores", "x"], 2, "0-3,8"),
-        (&["--cores", "1000"], 1, "name others with --cores"),
+        (&["--cores", "1000"], 1, "write other cores with --cores"),
         (
             &["--in", "inside=in.pcap", "--for", "1G 64"],
             1,
-            "--in and `1G 64` name different traffic",
+            "--in and `1G 64` describe different traffic",
         ),
         (
             &["--live", "--for", "1G sfr"],
             1,
-            "--live and `1G sfr` name different traffic",
+            "--live and `1G sfr` describe different traffic",
         ),
     ];
     for (arguments, status, part) in cases {

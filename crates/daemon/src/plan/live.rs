@@ -467,7 +467,7 @@ device = "eth2"
                 "the kernel received no packet on inside (eth1), outside (eth2) within 5 s",
             ),
             (nothing(LiveSource::Daemon, false), "sluice show interfaces"),
-            (nothing(LiveSource::Kernel, true), "set `mtu`"),
+            (nothing(LiveSource::Kernel, true), "raise `mtu`"),
         ] {
             assert!(said.contains(part), "{said}");
         }
