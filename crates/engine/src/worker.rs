@@ -291,7 +291,7 @@ impl<'m> Worker<'m> {
     /// requests. Returns the number of packets.
     pub fn round(&mut self, now: Now) -> usize {
         self.wake();
-        self.parts.counters.heartbeat.add(1);
+        self.parts.counters.rounds.add(1);
         if let Some(assist) = &self.parts.start.assist {
             assist.begin_round(self.parts.own);
         }

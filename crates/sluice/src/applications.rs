@@ -28,7 +28,9 @@ impl ShowAnswer for operation::Applications {
         output: &mut dyn Write,
     ) -> Result<(), CommandError> {
         let mut columns = Columns::new(&[("SESSIONS", Left), ("", Right)]);
-        columns.row(["looked at now".into(), grouped(status.identifying)]);
+        for (name, count) in &status.counters.0 {
+            columns.row([name.clone(), grouped(count.total())]);
+        }
         for fate in &status.results {
             columns.row([fate.result.clone(), grouped(fate.sessions)]);
         }

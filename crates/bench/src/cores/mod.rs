@@ -85,8 +85,8 @@ impl Counted {
         let all = rig.plane.counters();
         let sum = |value: &dyn Fn(&WorkerCounters) -> u64| all.iter().map(|worker| value(worker)).sum::<u64>();
         Self {
-            over: sum(&|worker| worker.all_handed_over()),
-            sessions_over: sum(&|worker| worker.handed_over[HandOffCause::Session as usize].get()),
+            over: sum(&|worker| worker.all_handed_off()),
+            sessions_over: sum(&|worker| worker.handed_off[HandOffCause::Session as usize].get()),
             taken: sum(&|worker| worker.taken_over.get()),
             cycles_out: sum(&|worker| worker.cycles[CycleStage::HandOver as usize].get()),
             cycles_in: sum(&|worker| worker.cycles[CycleStage::TakeOver as usize].get()),

@@ -301,7 +301,7 @@ impl Lane<'_, '_> {
         match &self.middle {
             Middle::Engine(_, counters) => {
                 let cycles = |stage| counters.cycles[stage as usize].get();
-                done.handed = counters.all_handed_over();
+                done.handed = counters.all_handed_off();
                 done.handing = cycles(CycleStage::HandOver) + cycles(CycleStage::TakeOver);
                 done.assisted = counters.assisted.get();
             }

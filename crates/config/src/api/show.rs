@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use super::WorkerCounter;
 use super::column::{Column, Row, age, grouped, or_dash};
 use crate::value::Protocol;
 
@@ -430,7 +431,7 @@ pub struct Core {
     /// Buffers that no node released. Any number other than 0 indicates a bug.
     pub leaked: u64,
     /// Other counters of the worker.
-    pub counters: Vec<Counter>,
+    pub counters: Vec<WorkerCounter>,
 }
 
 impl Row for Core {

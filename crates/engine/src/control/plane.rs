@@ -596,7 +596,7 @@ impl ControlPlane {
         let generation = u64::from(self.snapshot.current().leases.generation);
         self.counters
             .iter()
-            .all(|worker| worker.leases_settled.get() == generation)
+            .all(|worker| worker.migrated_generation.get() == generation)
     }
 
     /// Frees memory that no worker uses any longer. Must be called periodically.

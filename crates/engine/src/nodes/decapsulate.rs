@@ -68,7 +68,7 @@ pub fn decapsulate(
             }
         };
         if let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) {
-            counters.taken_in.add(1);
+            counters.to_host.add(1);
         }
         if let Some(layers) = keepalive(packet, interface, ctx) {
             answer(slot, (interface, layers), batch, lists, ctx);
@@ -184,7 +184,7 @@ fn answer(
         ..Meta::default()
     };
     if let Some(counters) = ctx.counters.interfaces.get(usize::from(underlay)) {
-        counters.made.add(1);
+        counters.originated.add(1);
     }
     if crossed >= MAX_PASSES {
         return lists.drop_packet(slot, Own::TooManyPasses);
@@ -193,7 +193,7 @@ fn answer(
         return lists.drop_packet(slot, Own::PolicedKeepalive);
     }
     batch.packets[slot as usize].cut_trailer(layers.end.into());
-    ctx.counters.keepalives_answered.add(1);
+    ctx.counters.gre_keepalives_answered.add(1);
     match layers.class {
         Class::Ipv6 => put(&mut lists.forward.v6, slot),
         _ => put(&mut lists.forward.v4, slot),

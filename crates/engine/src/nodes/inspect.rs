@@ -99,7 +99,7 @@ pub fn inspect<F: Family>(
             inspection,
             settings: inspection.settings,
         };
-        ctx.counters.to_inspect.add(1);
+        ctx.counters.inspection.received.add(1);
         one(packet, batch, lists, ctx, work);
     }
 }
@@ -262,16 +262,24 @@ impl<F: Family> InspectContext<'_, '_, F> {
         let before = inspector.counters;
         let urgent = inspector.streams().counters().urgent;
         let verdict = inspector.inspect(self.handle, seen, &mut round);
-        counters.searched.add(inspector.counters.searched - before.searched);
         counters
+            .inspection
+            .searched
+            .add(inspector.counters.searched - before.searched);
+        counters
+            .inspection
             .reopened
             .add(inspector.counters.rule_switches - before.rule_switches);
-        counters.records_lost.add(inspector.counters.unlogged - before.unlogged);
+        counters
+            .inspection
+            .records_lost
+            .add(inspector.counters.unlogged - before.unlogged);
         inspector.report_counts(
-            |anomaly, count| counters.anomalies.add(anomaly, count),
-            |limit, count| counters.limits.add(limit, count),
+            |anomaly, count| counters.inspection.anomalies.add(anomaly, count),
+            |limit, count| counters.inspection.limits.add(limit, count),
         );
         counters
+            .inspection
             .urgent_cleared
             .add(inspector.streams().counters().urgent - urgent);
         verdict
@@ -309,7 +317,7 @@ fn fragment<F: Family>(
     };
     let told = fragment_note(&meta);
     while let Some(oldest) = work.assemblies.victim(&key, &piece) {
-        look.counters.limits.add(Limit::FragmentsEvicted as usize, 1);
+        look.counters.inspection.limits.add(Limit::FragmentsEvicted as usize, 1);
         for ticket in work.assemblies.take_tickets(oldest) {
             give_up(ticket, Reason::FragmentsFull, lists, work);
         }
@@ -398,7 +406,7 @@ fn finish<F: Family>(
                 protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
                     if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
                         counters.drop(reason.into());
-                        counters.made.add(1);
+                        counters.originated.add(1);
                     }
                     forward::<F>(slot, lists);
                 }
@@ -409,12 +417,12 @@ fn finish<F: Family>(
     };
     let count = 1 + others.len() as u64;
     match skipped {
-        None => counters.inspected.add(count),
+        None => counters.inspection.inspected.add(count),
         Some(why) => counters.bypass(why, count),
     }
     forward_fragment::<F>(slot, &packet.meta, others, lists, work);
     if matches!(verdict, Verdict::Leave(_)) {
-        counters.left.add(1);
+        counters.inspection.bypassed_flows.add(1);
         leave::<F>(shard, packet, tools);
     }
 }

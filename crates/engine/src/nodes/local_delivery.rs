@@ -125,8 +125,8 @@ pub fn local_delivery(
             continue;
         }
         if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
-            counters.taken_in.add(1);
-            counters.made.add(1);
+            counters.to_host.add(1);
+            counters.originated.add(1);
         }
         if of_site {
             // The answer is sent to the MAC from which the packet came, because sites have no routes.

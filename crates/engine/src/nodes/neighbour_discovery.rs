@@ -104,7 +104,7 @@ pub fn neighbour_discovery(
         };
         let outcome = match outcome {
             Outcome::Proxied => {
-                ctx.counters.proxied.add(1);
+                ctx.counters.answered_as_proxy.add(1);
                 Outcome::Answer
             }
             outcome => outcome,
@@ -113,8 +113,8 @@ pub fn neighbour_discovery(
         match outcome {
             Outcome::Answer | Outcome::Proxied => {
                 if let Some(counters) = counters {
-                    counters.taken_in.add(1);
-                    counters.made.add(1);
+                    counters.to_host.add(1);
+                    counters.originated.add(1);
                     counters.sent.add(1);
                     counters.sent_bytes.add(packet.len() as u64);
                 }
@@ -312,8 +312,8 @@ fn receive_terminal_arp(
         return lists.drop_packet(slot, Own::NoBuffer);
     }
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
-        counters.taken_in.add(1);
-        counters.made.add(1);
+        counters.to_host.add(1);
+        counters.originated.add(1);
     }
     subscriber::answer(slot, mac, Some(tags), batch, lists, ctx);
 }

@@ -372,7 +372,7 @@ fn step<F: Family, const SITES: bool, const SPREAD: bool>(
                 return false;
             }
             session.set_generation(ctx.snapshot.generation);
-            ctx.counters.sessions_revised.add(1);
+            ctx.counters.sessions_revalidated.add(1);
         }
     }
     if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {

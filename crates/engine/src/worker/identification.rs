@@ -4,6 +4,7 @@ use super::Worker;
 use crate::features::session_end::SessionTools;
 use crate::nodes::identify::set;
 use crate::nodes::revalidate::{ApplicationCheck, follow_application};
+use crate::packet::counters::IdentificationOutcome;
 use crate::packet::time::Now;
 use crate::session::application::Application;
 use crate::session::family::{V4, V6};
@@ -38,7 +39,10 @@ impl Worker<'_> {
                 set::<V4>(shard, whose.index, known);
                 follow_application::<V4>(shard, whose.index, snapshot, ApplicationCheck::First, &tools);
             }
-            counters.applications_moved.add(1);
+            counters
+                .identification
+                .results
+                .add(IdentificationOutcome::Moved as usize, 1);
             from = next;
         }
     }

@@ -373,7 +373,7 @@ impl<'m> Worker<'m> {
             let [four, six] = shard.sessions();
             let counters = &self.parts.counters;
             counters.sessions_moved.remove(four + six);
-            counters.sessions_six.remove(six);
+            counters.sessions_v6.remove(six);
             exchange.put(shard, to);
         }
     }
@@ -424,7 +424,7 @@ impl<'m> Worker<'m> {
             let [four, six] = shard.sessions();
             let counters = &self.parts.counters;
             counters.sessions_moved.add(four + six);
-            counters.sessions_six.add(six);
+            counters.sessions_v6.add(six);
             counters.shards_taken.add(1);
         }
     }
