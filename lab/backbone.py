@@ -1,5 +1,5 @@
-"""The backbone: three virtual routers, each with its own routing daemon, and the routing daemons of the sites behind them and of
-the outside networks. The test and the demonstration use it."""
+"""The backbone consists of three virtual routers, each with its own routing daemon, and the routing daemons of
+inside sites and outside networks. The test and the demonstration use this module."""
 
 import copy
 import signal
@@ -144,7 +144,8 @@ def configuration():
             "daemon": True, "fpm": {"listen": LOCAL, "grace": "60s"},
             "routes": [{"to": "203.0.113.32/28", "via": "100.64.0.2"}, {"to": "::/0", "via": "2001:db8:a::1"}],
         },
-        # OSPF has no graceful restart here: while the daemon of `core` restarts, red's daemon has no default route.
+        # OSPF is used without graceful restart, so red's daemon has no default route while the daemon of `core`
+        # restarts.
         "red": {
             "daemon": True, "fpm": {"listen": LOCAL, "grace": "60s"},
             "routes": [{"to": "0.0.0.0/0", "via": "100.64.0.1", "distance": 250}],
@@ -173,7 +174,7 @@ def configuration():
 
 
 def without_red(document):
-    """The configuration without red; red's device stays open, but belongs to no router."""
+    """The configuration without red. Red's device stays open, but belongs to no router."""
     without = copy.deepcopy(document)
     del without["routers"]["red"], without["nat"]["pools"]["red"]
     for name in ["red-in", "red-up", "red-down"]:
@@ -191,7 +192,7 @@ def red_daemons(host):
 
 
 def daemons(topology):
-    """All routing daemons: of the routers, of the site behind red, and of the outside networks."""
+    """The routing daemons of the routers, of the site behind red, and of the outside networks."""
     core = Host("sluice-core", topology.folder, make=False)
     made = {
         "core": Frr(core, "127.0.0.1", bgpd=CORE_BGP, ospfd=CORE_OSPF, ospf6d=CORE_OSPF6),
@@ -236,29 +237,29 @@ def converge(gateway):
 
 
 def cut(topology):
-    """Take the link to the north down, from its other end."""
+    """Take the link to the north down at its remote end."""
     topology.north.run("ip", "link", "set", "eth0", "down")
 
 
 def mend(topology):
-    """Bring it up again, and restore the state that the kernel has deleted."""
+    """Bring the link to the north up again, and restore the state that the kernel has deleted."""
     topology.north.run("ip", "link", "set", "eth0", "up")
     topology.north.run("ip", "-6", "address", "replace", "2001:db8:a::1/64", "dev", "eth0", "nodad")
     topology.north.run("ip", "-6", "route", "replace", "2001:db8:10::/44", "via", "2001:db8:a::2")
 
 
 def kill(gateway, daemon):
-    """Kill a router's daemon; returns when the gateway has detected it."""
-    before = gateway.process.output.count("the daemon is gone")
+    """Kill a router's daemon, and return when the gateway has detected the failure."""
+    before = gateway.process.output.count("the daemon disconnected")
     daemon.kill()
-    waiting.until(lambda: gateway.process.output.count("the daemon is gone") > before, "the daemon to be gone", 10)
+    waiting.until(lambda: gateway.process.output.count("the daemon disconnected") > before, "the daemon to be gone", 10)
 
 
 def start_again(gateway, daemon):
-    """Start the daemon of `core` again; returns when it has learned its routes again and sent them to the gateway."""
-    before = gateway.process.output.count("tells its routes")
+    """Start the daemon of `core` again, and return when it has learned its routes and sent them to the gateway."""
+    before = gateway.process.output.count("sends routes")
     daemon.start()
-    waiting.until(lambda: gateway.process.output.count("tells its routes") > before, "the daemon to be back", 30)
+    waiting.until(lambda: gateway.process.output.count("sends routes") > before, "the daemon to be back", 30)
     waiting.until(lambda: "Established" in daemon.ask("bgpd", "show bgp neighbors 198.51.100.1"), "BGP to the north", 60)
     wait_for(gateway, "core", "0.0.0.0/0", ("north-out", "bgp"))
 
@@ -269,8 +270,8 @@ def connections(server, port):
 
 
 def transfer(host, server, source, port):
-    """A transfer in progress, and its server. After a daemon's restart its neighbours have no route for a moment, and a
-    connection attempt at that time fails immediately: it is repeated."""
+    """A transfer in progress, and its server. After a daemon's restart its neighbours have no route for a moment. A
+    connection attempt at that time fails immediately, so the attempt is repeated."""
     command = ["iperf3", "-c", server.address, "-p", port, "-B", source, "-b", "1M", "-t", "300", "-J"]
 
     def begin():
@@ -295,7 +296,7 @@ class Flows:
         self.asked = 0
 
     def end(self):
-        """Number of lost pings, the last one excluded. The transfer must still be running."""
+        """Number of lost pings, excluding the last ping. The transfer must still be running."""
         self.ping.signal(signal.SIGINT)
         self.ping.wait(10)
         assert self.transfer.popen.poll() is None, self.transfer.output
@@ -306,7 +307,7 @@ class Flows:
         return max(0, self.asked - received - 1)
 
     def stop(self):
-        """End all programs that still run."""
+        """End all programs that are still running."""
         for process in [self.ping, self.transfer, self.server]:
             process.stop()
 

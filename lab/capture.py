@@ -1,4 +1,4 @@
-"""Captures of every link while a test runs, kept if the test fails."""
+"""Captures of every link during a test. The captures are kept if the test fails."""
 
 import os
 import shutil
@@ -8,7 +8,8 @@ PLACES = [(name, "eth0") for name in ["alice", "anna", "bob", "bella", "carol", 
 
 
 class Captures:
-    """One tcpdump per host. The gateway's own interfaces can't be captured, because AF_XDP takes frames first."""
+    """One tcpdump per host. The gateway's own interfaces can't be captured, because AF_XDP receives frames before
+    tcpdump."""
 
     def __init__(self, topology, folder):
         self.folder = folder
@@ -26,7 +27,7 @@ class Captures:
             process.wait_for_line("listening on")
 
     def finish(self, keep, logs=()):
-        """Stop; keep the files, with the logs named, or delete them."""
+        """Stop the captures, and either keep the files together with the given logs, or delete them."""
         for process in self.processes:
             if process.running:
                 process.signal(signal.SIGINT)

@@ -7,7 +7,7 @@ from lab.topology import FORWARDED
 
 
 def standard():
-    """NAT of both inside networks to a pool, routed IPv6, one forwarded port, small tables."""
+    """A configuration with NAT of both inside networks to a pool, routed IPv6, one forwarded port, and small tables."""
     return {
         "system": {"name": "lab", "workers": 1},
         "sessions": {"ipv4": 16384, "ipv6": 4096},
@@ -22,7 +22,7 @@ def standard():
             {"to": "::/0", "via": "2001:db8:a::1"},
         ],
         "nat": {
-            # The filtering behaviour of Linux, which runs the same tests.
+            # The filtering behaviour equals that of Linux, because Linux runs the same tests.
             "pools": {
                 "carrier": {"addresses": ["203.0.113.16/28"], "filtering": "address-and-port-dependent"},
             },
@@ -40,9 +40,9 @@ def _interface(device, *addresses):
 
 
 def beside_others(document):
-    """The document with packet buffers in ordinary pages, unless it says otherwise.
+    """The document with packet buffers in ordinary pages, unless the document specifies the pages.
 
-    Gateways of other shards start at the same time, and would take the free hugepages that this one has counted.
+    Gateways of other test shards start simultaneously, and could take the free hugepages that this gateway has counted.
     """
     return changed({"system": {"hugepages": "off"}}, **document)
 
@@ -63,7 +63,7 @@ def _merge(into, what):
 
 
 def text(document):
-    """The document as TOML: tables of tables with headers, everything below them inline."""
+    """The document as TOML. Only tables that contain tables have headers; all lower levels are inline."""
     lines = []
     for name, table in document.items():
         if isinstance(table, list):

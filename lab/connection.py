@@ -4,7 +4,7 @@ import socket
 
 
 def connect(client, server, address, port, family=socket.AF_INET):
-    """A TCP connection from one host to another: both ends."""
+    """A TCP connection from one host to another, returned as the sockets of both ends."""
     listener = server.listener(port, family)
     with listener:
         ours = client.open_socket(family, socket.SOCK_STREAM)
@@ -15,7 +15,7 @@ def connect(client, server, address, port, family=socket.AF_INET):
 
 
 def exchange(one, other):
-    """Bytes in both directions."""
+    """Send bytes in both directions, and check that they arrive."""
     for sender, receiver in [(one, other), (other, one)]:
         sender.sendall(b"hello " * 1000)
         left = 6000

@@ -1,4 +1,4 @@
-"""Real DHCP programs: Kea and ISC dhcpd as servers, udhcpc as the client of terminals."""
+"""Real DHCP programs: the servers Kea and ISC dhcpd, and the client udhcpc for terminals."""
 
 import json
 import os
@@ -47,7 +47,8 @@ class Subnet:
 
 
 class Server:
-    """A server on an interface of a host, with a folder for its files; after a kill it restarts with the leases that it has written."""
+    """A server on an interface of a host, with a folder for its files. After a kill, the server restarts with its
+    stored leases."""
 
     def __init__(self, host, subnet, interface="eth0"):
         self.host, self.subnet, self.interface = host, subnet, interface
@@ -56,13 +57,13 @@ class Server:
         self.process = None
 
     def start(self):
-        """Start it; returns when it accepts messages."""
+        """Start the server, and return when it accepts messages."""
         self.process = self._spawn()
         self.process.wait_for_line(self.ready)
         return self
 
     def kill(self):
-        """Kill it without any message to clients."""
+        """Kill the server without a message to clients."""
         self.process.popen.kill()
         self.process.popen.wait()
 
@@ -74,7 +75,7 @@ class Server:
 
 
 class Kea(Server):
-    """Kea with its leases in a file. `relayed`: it answers only relays, through an ordinary socket."""
+    """Kea with its leases in a file. `relayed`: Kea answers only relays, through an ordinary socket."""
 
     kind = "kea"
     ready = "DHCP4_STARTED"
@@ -108,7 +109,7 @@ class Kea(Server):
 
 
 class Dhcpd(Server):
-    """ISC dhcpd. It answers every relay whose messages arrive on its interface."""
+    """ISC dhcpd, which answers the messages of all relays that arrive on its interface."""
 
     kind = "dhcpd"
     ready = "Server starting service"
@@ -152,7 +153,7 @@ class Client:
         self.process = None
 
     def start(self):
-        """Start it; it repeats its request until it has a lease."""
+        """Start the client, which repeats its request until it has a lease."""
         self.process = self.host.spawn(
             "udhcpc", "-f", "-i", self.interface, "-s", self.script, "-t", "5", "-T", "1", "-A", "1",
             "-x", f"hostname:{self.host.name}", label="udhcpc",
@@ -161,21 +162,21 @@ class Client:
 
     @property
     def _said(self):
-        """Its actions in order, each with its address."""
+        """The actions of the client in order, each with its address."""
         return re.findall(r"^is (\w+) (\S+)$", self.process.output, re.MULTILINE)
 
     @property
     def address(self):
-        """Its current address, if any."""
+        """The current address of the client, if any."""
         said = [(what, address) for what, address in self._said if what in ("bound", "renew", "deconfig")]
         return said[-1][1] if said and said[-1][0] != "deconfig" else None
 
     def wait_bound(self, timeout=20.0):
-        """Wait until it has an address, and return it."""
+        """Wait until the client has an address, and return the address."""
         return waiting.until(lambda: self.address, f"{self.host.name} to have an address", timeout)
 
     def wait_renewed(self, timeout=60.0):
-        """Wait for the next automatic renewal of its lease."""
+        """Wait for the next automatic renewal of the client's lease."""
         before = self._said.count(("renew", self.address))
         waiting.until(
             lambda: self._said.count(("renew", self.address)) > before, f"{self.host.name} to renew its lease", timeout
@@ -187,6 +188,6 @@ class Client:
         waiting.until(lambda: self.address is None, f"{self.host.name} to release its lease")
 
     def kill(self):
-        """Kill it without a message to the server; the address stays on the interface."""
+        """Kill the client without a message to the server. The address stays on the interface."""
         self.process.popen.kill()
         self.process.popen.wait()

@@ -9,7 +9,7 @@ from lab.topology import FORWARDED, POOL
 
 
 class Linux:
-    """Linux forwarding and iptables instead of Sluice: it shows that the expectations of a test are valid."""
+    """Linux forwarding and iptables instead of Sluice, to verify the expectations of a test."""
 
     kind = "linux"
     ADDRESSES = {
@@ -70,7 +70,7 @@ class Sluice:
         self.process = None
 
     def write(self, document=None, name="sluice.toml"):
-        """Write a configuration file; returns its path."""
+        """Write a configuration file, and return its path."""
         path = os.path.join(self.host.files, name)
         if not isinstance(document, str):
             document = configuration.text(self.prepared(document or self.document))
@@ -83,7 +83,7 @@ class Sluice:
         return configuration.beside_others(document)
 
     def start(self):
-        """Start the daemon; returns when it forwards."""
+        """Start the daemon, and return when it forwards packets."""
         self.process = self.host.spawn(self.binary, "run", "-c", self.write(), label="sluice", names=self.names)
 
         def serves():
@@ -94,14 +94,14 @@ class Sluice:
         waiting.until(serves, "sluice to serve its control socket", 30)
 
     def stop(self):
-        """Terminate the daemon; returns its output."""
+        """Terminate the daemon, and return its output."""
         self.process.signal(signal.SIGTERM)
         status = self.process.wait(15)
         assert 0 == status, f"sluice ended with {status}:\n{self.process.output}"
         return self.process.output
 
     def command(self, *words, check=True, timeout=30):
-        """Run the command line against the daemon; returns its output."""
+        """Run a command of the command line on the daemon, and return its output."""
         words = [str(word) for word in words]
         socket = ["--socket", self.document["control"]["socket"]]
         return self.host.run(self.binary, *words, *socket, check=check, timeout=timeout)
@@ -114,7 +114,7 @@ class Sluice:
             raise LookupError(output) from error
 
     def show(self, what, *filters):
-        """`sluice show WHAT --json`."""
+        """The parsed output of `sluice show WHAT --json`."""
         return json.loads(self.command("show", what, *filters, "--json"))
 
     def apply(self, document):
@@ -127,14 +127,14 @@ class Sluice:
         return {row["name"]: row["packets"] for row in self.show("drops")["drops"]}
 
     def cores(self):
-        """Each worker with its counters by name."""
+        """The workers, each with its counters by name."""
         return [core | {counter["name"]: counter["count"] for counter in core["counters"]}
                 for core in self.show("cores")["cores"]]
 
     def wait_taken_over(self):
-        """Wait until each of two workers has taken over what the other handed to it.
+        """Wait until each of two workers has received all packets that the other worker has handed off.
 
-        One reading does not prove it: hosts send packets of their own at any time, and one may be on its way.
+        A single reading is not sufficient, because hosts send packets at any time, and a packet may be in transit.
         """
         def is_taken_over():
             one, other = self.cores()
@@ -143,5 +143,5 @@ class Sluice:
         waiting.until(is_taken_over, "each worker to take over what the other handed to it")
 
     def wait_for_drop(self, name, more_than, timeout=10.0):
-        """Wait until more packets than that were dropped under a name."""
+        """Wait until more than `more_than` packets were dropped for the reason `name`."""
         waiting.until(lambda: self.drops().get(name, 0) > more_than, f"a drop {name} after {more_than}", timeout)

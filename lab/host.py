@@ -37,7 +37,7 @@ class Host:
             self.setting("net.ipv6.conf.default." + setting)
 
     def run(self, *command, check=True, timeout=60, **options):
-        """Run a program to its end and return its output. A failure shows the whole output."""
+        """Run a program to its end and return its output. The error of a failed program contains its whole output."""
         command = [str(word) for word in command]
         result = subprocess.run(
             ["ip", "netns", "exec", self.name, *command],
@@ -49,7 +49,8 @@ class Host:
         return result.stdout
 
     def spawn(self, *command, label=None, names=False):
-        """Start a program that runs beside the test until the host ends; with `names` it may name namespaces for all."""
+        """Start a program that runs in parallel with the test until the host is removed. With `names`, the program
+        may create named namespaces for all programs."""
         command = [str(word) for word in command]
         log = os.path.join(self.folder, f"{self.name}-{label or os.path.basename(command[0])}-{len(self.processes)}.log")
         # Programs started by `ip netns exec` have a separate mount namespace.
@@ -74,7 +75,7 @@ class Host:
 
     @contextlib.contextmanager
     def network(self):
-        """Sockets made inside belong to this host, for as long as they live."""
+        """Context in which new sockets are created in this host's namespace."""
         here = os.open("/proc/self/ns/net", os.O_RDONLY)
         there = os.open(f"/run/netns/{self.name}", os.O_RDONLY)
         try:
@@ -88,7 +89,7 @@ class Host:
             os.close(there)
 
     def open_socket(self, family=socket.AF_INET, kind=socket.SOCK_DGRAM, timeout=5.0, protocol=0):
-        """A socket of this host; it gives up after `timeout` seconds."""
+        """A socket of this host with a timeout of `timeout` seconds."""
         with self.network():
             made = socket.socket(family, kind, protocol)
         made.settimeout(timeout)
@@ -126,7 +127,7 @@ class Host:
 
 
 def connect(left, left_interface, right, right_interface, mtu=1500):
-    """A veth pair between two hosts, up, without the offloads that veth would fake."""
+    """Create a veth pair between two hosts, set it up, and disable the simulated offloads of veth."""
     subprocess.run(
         ["ip", "link", "add", left_interface, "netns", left.name, "mtu", str(mtu), "type", "veth",
          "peer", "name", right_interface, "netns", right.name, "mtu", str(mtu)], check=True,

@@ -12,7 +12,7 @@ import subprocess
 
 GET_ROUTE, ERROR, DONE = 26, 2, 3
 REQUEST = 1
-# RTM_F_LOOKUP_TABLE, RTM_F_FIB_MATCH: the route itself, with the table that it is of.
+# RTM_F_LOOKUP_TABLE and RTM_F_FIB_MATCH request the matching route itself and its table.
 FIB_MATCH = 0x1000 | 0x2000
 DESTINATION, INTERFACE, GATEWAY, MULTIPATH, TABLE, VIA = 1, 4, 5, 9, 15, 18
 MAIN = 254
@@ -28,7 +28,7 @@ def _attributes(data):
 
 
 def _shares(ways):
-    """Next hops with their weights in lowest terms."""
+    """Next hops with their weights, divided by the greatest common divisor."""
     total = {}
     for way, weight in ways:
         total[way] = total.get(way, 0) + weight
@@ -37,7 +37,7 @@ def _shares(ways):
 
 
 class KernelTable:
-    """Answers of the kernel in a host's namespace."""
+    """Route lookups in the kernel of a host's namespace."""
 
     def __init__(self, host):
         with host.network():
@@ -46,11 +46,11 @@ class KernelTable:
             self.names = dict(socket.if_nameindex())
 
     def route(self, address):
-        """The result for packets to an address: an action, nothing, or next hops with their shares."""
+        """The result for packets to an address: an action, `None`, or next hops with their shares."""
         return self._ask(address, FIB_MATCH)
 
     def next_hop(self, address):
-        """The one that a packet takes, or the action."""
+        """The next hop that a packet takes, or the action."""
         taken = self._ask(address, 0)
         return next(iter(taken)) if isinstance(taken, dict) else taken
 
@@ -99,7 +99,7 @@ class KernelTable:
 
 
 class SluiceTable:
-    """Answers of the gateway, through one connection to its control socket."""
+    """Route lookups in the gateway, through one connection to its control socket."""
 
     def __init__(self, path):
         self.connection = http.client.HTTPConnection("sluice")
@@ -107,7 +107,7 @@ class SluiceTable:
         self.connection.sock.connect(path)
 
     def route(self, address):
-        """The result for packets to an address, in the same form as for the kernel."""
+        """The result for packets to an address, in the format of `KernelTable.route`."""
         rows = self.rows(f"address={address}&router=default")
         actions = [row["action"] for row in rows if "action" in row]
         if actions:
@@ -116,13 +116,13 @@ class SluiceTable:
 
 
     def rows(self, query):
-        """Routes as the gateway lists them."""
+        """The routes that the gateway lists."""
         self.connection.request("GET", f"/v1/routes?{query}")
         return json.loads(self.connection.getresponse().read())["items"]
 
 
 class Changes:
-    """Random changes of a table, as `ip -batch` reads them; `random` alone decides which."""
+    """Random changes of a table in the format of `ip -batch`. Only `random` determines the changes."""
 
     LINKS = {
         "inside1": (["192.168.1.2", "192.168.1.3"], ["2001:db8:1::2", "fe80::1"]),
@@ -134,7 +134,7 @@ class Changes:
         "inside2": ["192.168.2.1/24", "2001:db8:2::1/64"],
         "outside": ["198.51.100.2/25", "2001:db8:a::2/64"],
     }
-    # Each has an address that no other holds.
+    # Each prefix has a sample address that no more specific prefix contains.
     PREFIXES = [
         {"0.0.0.0/0": "8.8.8.8", "10.0.0.0/8": "10.200.0.1", "10.1.0.0/16": "10.1.200.1", "10.1.1.0/24": "10.1.1.200",
          "10.1.1.1/32": "10.1.1.1"},
@@ -142,7 +142,7 @@ class Changes:
          "2001:db8:f001:1::/64": "2001:db8:f001:1::f", "2001:db8:f001:1::1/128": "2001:db8:f001:1::1"},
     ]
     SAMPLES = [address for family in PREFIXES for address in family.values()]
-    # Numbers of next-hop objects by family: single ones, groups.
+    # Numbers of next-hop objects by family: single next hops, and groups.
     SINGLES = [range(1, 6), range(11, 16)]
     GROUPS = [range(21, 24), range(31, 34)]
 
@@ -151,7 +151,7 @@ class Changes:
         self.links = links
 
     def step(self):
-        """The lines of one step."""
+        """The lines of `ip -batch` for one step."""
         kinds = [self._route] * 30 + [self._delete] * 14 + [self._object] * 8
         return self.random.choice(kinds + [self._link, self._address, self._mtu] * self.links)()
 
@@ -168,7 +168,7 @@ class Changes:
         return f"via {gateway} dev {device}"
 
     def _target(self, six):
-        """What a route leads to: its type in front, and what comes behind the prefix."""
+        """The target of a route: its type before the prefix, and the words after the prefix."""
         chance = self.random.random()
         if chance < 0.12:
             return self.random.choice(["blackhole", "unreachable", "prohibit", "throw"]) + " ", ""
@@ -187,8 +187,8 @@ class Changes:
         if self.random.random() < 0.4:
             words.append(f"metric {self.random.choice([10, 20, 300])}")
         if self.links and six and "via" not in target:
-            # The kernel's listing does not show an entry between two next hops of one route: after a link has changed, and all
-            # routes are listed again, only the kernel knows it.
+            # The kernel's listing does not show an entry between two next hops of one route. If all routes are listed
+            # again after a link has changed, such an entry exists only in the kernel.
             words = [f"metric {self.random.choice([11, 301, 2000])}"]
         if self.random.random() < 0.2:
             words.append(f"proto {self.random.choice(['static', 'bgp', 'ospf', 'bird'])}")
@@ -231,7 +231,7 @@ class Changes:
         if chance < 0.6:
             return [f"nexthop {verb} id {single} blackhole"]
         way = self._way(six, False)
-        # The family of an object is its gateway's.
+        # The family of an object is the family of its gateway.
         return [f"nexthop {verb} id {single} {way.replace('inet6 ', '')}"]
 
     def _link(self):
@@ -241,7 +241,7 @@ class Changes:
         return self.restored()
 
     def restored(self):
-        """Links and addresses as they were."""
+        """Restore links and addresses to their initial state."""
         up = [f"link set {name} up" for name in self.LINKS]
         return up + [f"address replace {address} dev {device}{' nodad' if ':' in address else ''}"
                 for device, addresses in self.ADDRESSES.items() for address in addresses]
@@ -261,7 +261,7 @@ class Changes:
 
 
 def batch(host, lines):
-    """Have `ip` do all of it, whatever the kernel refuses; returns what it said."""
+    """Apply all lines with `ip`, even if the kernel rejects some of them, and return the output of `ip`."""
     done = subprocess.run(
         ["ip", "-n", host.name, "-force", "-batch", "-"], input="\n".join(lines) + "\n", encoding="utf-8",
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=60,
@@ -270,7 +270,7 @@ def batch(host, lines):
 
 
 def compatible(host, value):
-    """Whether the kernel tells of routes when their next-hop object changes (`nexthop_compat_mode`)."""
+    """Whether the kernel reports changed routes when their next-hop object changes (`nexthop_compat_mode`)."""
     with host.network():
         # /proc/sys shows the namespace of the thread that opens it.
         with open("/proc/sys/net/ipv4/nexthop_compat_mode", "w", encoding="ascii") as file:

@@ -1,4 +1,5 @@
-"""A lossy link: frames pass between two interfaces, and some are dropped in each direction, as determined by a seed."""
+"""A lossy link forwards frames between two interfaces, and drops some frames in each direction. A seed determines
+the dropped frames."""
 
 import os
 import random
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import time
 
-# Kernel constant: packet sockets also receive frames that this host sends itself.
+# Packet sockets also receive the outgoing frames of this host, which have this type.
 PACKET_OUTGOING = 4
 ETH_P_ALL = 3
 LARGEST = 65_536
@@ -16,7 +17,8 @@ AT_ONCE = 64
 
 
 def spawn(host, interfaces, percent, seed=1, delay=0.0):
-    """Connect two interfaces of a host: a percentage of frames is lost in each direction, the others are delayed by `delay` seconds."""
+    """Connect two interfaces of a host. A percentage of the frames is lost in each direction, and the other frames
+    are delayed by `delay` seconds."""
     process = host.spawn(sys.executable, "-B", os.path.abspath(__file__), *interfaces, percent, seed, delay, label="lossy")
     process.wait_for_line("joined")
     return process
@@ -55,7 +57,7 @@ def _join(names, percent, seed, delay):
             try:
                 goes.send(frame)
             except OSError:
-                # The interface's queue is full, or it is down: the frame is lost as well.
+                # The frame is lost, because the queue of the interface is full or the interface is down.
                 pass
 
 

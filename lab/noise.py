@@ -32,7 +32,7 @@ class Noise:
         self.thread.start()
 
     def stop(self):
-        """Stop, and return the number of frames sent."""
+        """Stop sending, and return the number of sent frames."""
         self.stopped.set()
         self.thread.join()
         self.wire.socket.close()
@@ -41,7 +41,7 @@ class Noise:
     def _run(self):
         templates = []
         while not self.stopped.is_set():
-            # Only a few frames are built at a time, because scapy is slow; each is sent many times with changes.
+            # Only a few frames are built at a time, because scapy is slow. Each frame is sent many times with changes.
             if len(templates) < TEMPLATES:
                 templates += self._frames()
             for _ in range(FRAMES_AT_ONCE):
@@ -49,7 +49,7 @@ class Noise:
                     self.wire.socket.send(self._spoil(self.random.choice(templates)))
                     self.sent += 1
                 except OSError:
-                    # The frame is longer than the link's MTU, or its queue is full: it was not sent.
+                    # The frame was not sent, because it exceeds the link's MTU or the queue is full.
                     pass
             self.stopped.wait(self.pause)
 
@@ -82,7 +82,7 @@ class Noise:
         return [bytes(Ether(src=self.wire.mac, dst=self.gateway_mac) / packet) for packet in pick.choice(kinds)()]
 
     def _spoil(self, frame):
-        """Half of the frames unchanged, the others with a fault."""
+        """Half of the frames unchanged, and the other half with a fault."""
         pick = self.random
         choice = pick.randrange(8)
         if choice < 4:
@@ -100,7 +100,8 @@ class Noise:
 
 
 def everywhere(topology, seed, rate):
-    """Noise from both sides: `rate` is the total of frames per second, half of them from outside."""
+    """Noise from inside and outside. `rate` is the total number of frames per second, half of which come from
+    outside."""
     targets = [
         topology.server.address, topology.alice.address, topology.bob.address, topology.bob.gateway, FORWARDED,
         "192.168.2.99", "192.0.2.1", "224.0.0.1", "255.255.255.255", *POOL[:4],
@@ -120,7 +121,7 @@ def everywhere(topology, seed, rate):
 
 
 def run_for(noises, seconds, watch):
-    """Let them run, calling `watch` about once a second; returns the number of frames sent."""
+    """Send noise for some seconds, calling `watch` about once per second. Returns the number of sent frames."""
     for noise in noises:
         noise.start()
     end = time.monotonic() + seconds

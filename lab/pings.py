@@ -1,7 +1,8 @@
 """Evaluates the output of ping.
 
-Without -w, ping waits for its last answer no longer than two round trips or an interval. With -w it continues to
-send until the requested number of answers has arrived. So neither count alone shows that no packet was lost.
+Without -w, ping waits for its last answer no longer than two round trips or an interval. With -w, ping continues to
+send until the requested number of answers has arrived. Therefore neither the number of requests nor the number of
+answers alone shows that no packet was lost.
 """
 
 import re
@@ -14,7 +15,7 @@ def counts(output):
 
 
 def unanswered(output, count):
-    """The requests without an answer among the first `count`; ping must not be started with -q."""
+    """The unanswered requests among the first `count` requests. Ping must not be started with -q."""
     answered = set(map(int, re.findall(r"icmp_seq=(\d+) ttl=", output)))
     return [number for number in range(1, count + 1) if number not in answered]
 
@@ -25,7 +26,8 @@ def answered(output, count):
 
 
 def none_lost(ping, timeout=10):
-    """End a ping, assert that every request was answered except one that was just sent, and return their number."""
+    """End a ping, and assert that every request was answered, except possibly the last request. Returns the number
+    of requests."""
     ping.signal(signal.SIGINT)
     ping.wait(timeout)
     sent, received = counts(ping.output)

@@ -1,4 +1,4 @@
-"""A program that runs beside the test, with its output."""
+"""A program that runs in parallel with the test, and its output."""
 
 import re
 import signal
@@ -8,7 +8,7 @@ from lab import waiting
 
 
 class Process:
-    """A started program. Both its outputs go to one log file."""
+    """A running program. Its standard output and its standard error are written to one log file."""
 
     def __init__(self, command, log):
         self.log = log
@@ -20,7 +20,7 @@ class Process:
 
     @property
     def output(self):
-        """Its output so far."""
+        """The output of the program so far."""
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return file.read()
 
@@ -29,7 +29,7 @@ class Process:
         return self.popen.poll() is None
 
     def wait_for_line(self, pattern, timeout=10.0):
-        """Wait until a line of the log matches; if the program ends before, the error shows its log."""
+        """Wait until a line of the log matches. If the program ends without such a line, the error contains the log."""
 
         def seen():
             match = re.search(pattern, self.output, re.MULTILINE)
@@ -43,7 +43,7 @@ class Process:
             raise waiting.Timeout(f"{error}\n{self.output}") from None
 
     def wait(self, timeout=30.0):
-        """Wait for its end and return its exit status."""
+        """Wait for the end of the program, and return its exit status."""
         try:
             return self.popen.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -53,7 +53,7 @@ class Process:
         self.popen.send_signal(number)
 
     def stop(self, timeout=10.0):
-        """Terminate it, kill it if it does not end, and return its exit status."""
+        """Terminate the program, kill it if it does not end, and return its exit status."""
         if self.running:
             self.popen.send_signal(signal.SIGTERM)
             try:

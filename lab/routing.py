@@ -1,4 +1,4 @@
-"""Routing daemons: FRR on a host, which sends its routes by FPM or installs them in the kernel, and BIRD."""
+"""Routing daemons: FRR, which sends its routes by FPM or installs them in the kernel, and BIRD."""
 
 import os
 import shutil
@@ -14,8 +14,8 @@ fpm address {address}
 
 
 class Frr:
-    """FRR on a host: zebra, staticd and the named daemons, each with its configuration. Without an FPM address, routes are
-    installed in the kernel. Changes that staticd gets by `configure` are preserved across a restart."""
+    """FRR on a host: zebra, staticd and the named daemons, each with its configuration. Without an FPM address,
+    routes are installed in the kernel. Changes of static routes by `configure` are preserved across a restart."""
 
     def __init__(self, host, address=None, **daemons):
         self.host = host
@@ -43,7 +43,7 @@ class Frr:
         )
 
     def start(self):
-        """Start all daemons; returns when they accept commands."""
+        """Start all daemons, and return when they accept commands."""
         self._spawn("zebra", *(["-M", "dplane_fpm_nl"] if self.address else []))
         waiting.until(lambda: os.path.exists(f"{self.folder}/zserv.api"), "zebra to serve")
         for program in self.names[1:]:
@@ -57,7 +57,7 @@ class Frr:
         return self.host.run("vtysh", "--vty_socket", self.folder, "-d", program, *words, check=False)
 
     def configure(self, *commands):
-        """Change static routes, as in a configuration: `ip route …`, `no ip route …`."""
+        """Change static routes with configuration lines such as `ip route …` and `no ip route …`."""
         for command in commands:
             if command.startswith("no "):
                 self.routes.remove(command.removeprefix("no "))
@@ -87,7 +87,7 @@ class Bird:
         self.process = None
 
     def start(self, *flags):
-        """Start it."""
+        """Start BIRD."""
         self.process = self.host.spawn("bird", "-f", *flags, "-c", self.path, "-s", self.control, label="bird")
 
     def ask(self, *words):

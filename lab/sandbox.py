@@ -1,7 +1,8 @@
-"""Namespaces that contain a whole run, and that are removed with all its processes and files when it ends, even if it is killed.
+"""Namespaces that contain a whole run. When the run ends or is killed, its namespaces, processes and files are removed.
 
-The run is the first process of a PID namespace: when it dies, the kernel kills all processes that it started. Network
-namespaces, their names and every file under /run are in a private mount namespace and are removed with it.
+The run is the first process of a PID namespace. When this process dies, the kernel kills all processes of the
+namespace. Network namespaces, their names and every file under /run are in a private mount namespace and are removed
+with it.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ def die_with_parent():
 
 
 def become_root():
-    """Restart through sudo if that works without a password; otherwise print instructions."""
+    """Restart the program through sudo if sudo needs no password; otherwise print instructions."""
     if os.geteuid() == 0:
         return
     if shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
@@ -32,13 +33,14 @@ def become_root():
 
 
 def shards(number):
-    """Arguments that let pytest run this many shards in parallel; each shard runs one module after another."""
+    """Arguments with which pytest runs the given number of shards in parallel. Each shard runs one module after
+    another."""
     python = shlex.quote(os.path.join(os.path.dirname(os.path.abspath(__file__)), "shard-python"))
     return ["--dist", "loadfile", "--tx", f"{number}*popen//python={python}"]
 
 
 def enter():
-    """Return inside the namespaces; the calling process waits outside and ends with the same status."""
+    """Return in a process inside the namespaces. The calling process waits outside, and ends with the same status."""
     if os.environ.pop(INSIDE, None) == str(os.getpid()):
         _furnish()
         return

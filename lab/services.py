@@ -1,4 +1,4 @@
-"""Services of the outside network: a web server, a DNS server, an iperf3 server."""
+"""Services of the outside network: a web server, a DNS server, and an iperf3 server."""
 
 import hashlib
 import os
@@ -32,7 +32,7 @@ http {{
 
 
 class Services:
-    """The server programs; they are ready when the constructor returns."""
+    """The server programs, which are ready when the constructor returns."""
 
     def __init__(self, server, megabytes=8):
         self.folder = os.path.join(server.folder, "web")

@@ -27,12 +27,12 @@ SERVER = "203.0.113.80"
 PRIVATE = "10.0.0.0/16"
 RELAY = "10.0.0.1"
 
-# A short lease time, so that leases expire during a demonstration; udhcpc renews them after half of it.
+# The lease time is short, so that leases expire during a demonstration. udhcpc renews a lease after half of this time.
 PRIVATE_SECONDS = 24
 
 
 class Site:
-    """A site: its name in the configuration, its tags, its host, and the terminals in it."""
+    """A site with its name in the configuration, its tags, its host, and its terminals."""
 
     def __init__(self, host, group, tags, port, terminals):
         self.host, self.group, self.tags, self.port, self.terminals = host, group, tags, port, terminals
@@ -40,7 +40,7 @@ class Site:
 
 
 class Sites(Laid):
-    """The hosts and their links. The programs of switch and gateway are chosen elsewhere."""
+    """The hosts and their links. The caller chooses the programs of switch and gateway."""
 
     PLAN = [
         ("home1", "homes", "100.1", ["alice", "anna"]),
@@ -113,7 +113,7 @@ class Sites(Laid):
 
 
 def switch_configuration():
-    """Configuration of the access switch: each port in a bridge with the VLAN of its site."""
+    """Configuration of the access switch. Each port is in a bridge with the VLAN of its site."""
     interfaces, bridges = {"trunk": {"device": "trunk"}}, {}
     for number, (name, _, tags, _) in enumerate(Sites.PLAN, 1):
         interfaces[f"port{number}"] = {"device": f"port{number}"}
@@ -158,7 +158,7 @@ def gateway_configuration(folder, homes, others):
 
 
 def private(host, kind="kea", lifetime=PRIVATE_SECONDS):
-    """A private server for the sites of a group; both groups lease the same addresses."""
+    """A private server for the sites of a group. The servers of both groups lease the same addresses."""
     subnet = Subnet(PRIVATE, "10.0.1.10", "10.0.1.99", RELAY, lifetime)
     if kind == "dhcpd":
         return Dhcpd(host, subnet, own="192.0.2.0/24")
@@ -171,7 +171,8 @@ def public(host):
 
 
 def call(client, server, port, local=0, listener=None):
-    """A TCP connection of a terminal to the server, from a given port if one is named: both ends."""
+    """A TCP connection of a terminal to the server, from a given port if specified. Returns the sockets of both
+    ends."""
     with contextlib.nullcontext(listener) if listener else server.listener(port) as accepting:
         ours = client.open_socket(kind=socket.SOCK_STREAM)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -196,7 +197,7 @@ class Lab:
         self.clients = {name: Client(host) for name, host in topology.terminals.items()}
 
     def start(self):
-        """Start all programs; returns when every terminal has an address."""
+        """Start all programs, and return when every terminal has an address."""
         self.switch.start()
         self.gateway.start()
         for server in [self.operator, self.homes, self.others]:
@@ -231,7 +232,7 @@ class Lab:
             waiting.until(lambda site=site: self.sites()[site.name].get("public"), f"{site.name} to have an address", timeout)
 
     def fetch(self, terminal, path="/whoami", *options):
-        """The HTTP answer that a terminal gets, or nothing."""
+        """The HTTP response that a terminal receives, or `None`."""
         host = self.topology.terminals[terminal]
         return host.run("curl", "-sS", "-m", "10", *options, f"http://{SERVER}{path}", check=False).strip()
 

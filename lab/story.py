@@ -15,7 +15,7 @@ class Story:
         print(f"\n{self.number}. {text}", flush=True)
 
     def show(self, text, lines=12):
-        """Show the first lines of an output."""
+        """Print the first lines of an output."""
         shown = text.rstrip().splitlines()
         for line in shown[:lines]:
             print("   | " + line)

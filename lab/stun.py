@@ -1,7 +1,7 @@
-"""STUN: a server with two addresses and ports (RFC 5780, section 3), and clients.
+"""A STUN server with two addresses and ports (RFC 5780, section 3), and STUN clients.
 
-Server and client are coturn's. Its client supports only UDP; requests over TCP, and from sockets that a test continues
-to use, are implemented here.
+Server and client are programs of coturn. The client of coturn supports only UDP. This module implements requests over
+TCP, and requests from sockets that a test continues to use.
 """
 
 import os
@@ -16,7 +16,7 @@ COOKIE = 0x2112A442
 
 
 class Server:
-    """The server on a host with two addresses; it is ready when the constructor returns."""
+    """The server on a host with two addresses, which is ready when the constructor returns."""
 
     def __init__(self, host, addresses):
         self.addresses = addresses
@@ -44,7 +44,7 @@ class Discovery:
         )
 
     def result(self):
-        """Its result: a behaviour in the terms of RFC 4787, or whether hairpinning works."""
+        """The result of the client: a behaviour in the terms of RFC 4787, or whether hairpinning works."""
         self.process.wait()
         output = self.process.output
         if self.what == "hairpinning":

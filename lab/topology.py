@@ -27,7 +27,7 @@ class Laid:
 
 
 class Topology(Laid):
-    """The five hosts and their links. The program of the gateway is chosen elsewhere."""
+    """The five hosts and their links. The caller chooses the program of the gateway."""
 
     def __init__(self, folder="/run/lab/topology", mtu=1500):
         shutil.rmtree(folder, ignore_errors=True)
@@ -39,7 +39,7 @@ class Topology(Laid):
         self.gateway = self._host("gateway")
         self.upstream = self._host("upstream")
         self.server = self._host("server")
-        # The gateway's kernel must not interfere: it has no address and no neighbour discovery.
+        # The gateway's kernel must not interfere, so it has no address and no neighbour discovery.
         self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
         connect(self.gateway, "inside1", self.alice, "eth0", mtu)
         connect(self.gateway, "inside2", self.bob, "eth0", mtu)
@@ -86,7 +86,7 @@ class Topology(Laid):
 
 
 class Bridged(Laid):
-    """Two hosts of one network, and a bridge between them:
+    """Two hosts of one network with a bridge between the hosts:
 
         alice ── left ─ gateway ─ right ── server
     """
@@ -108,7 +108,7 @@ class Bridged(Laid):
 
 
 class Customers(Laid):
-    """Two customers with the same addresses, each behind a virtual router of its own, with a provider of its own:
+    """Two customers with the same addresses. Each customer has a separate virtual router and a separate provider:
 
         red-host ── red-in ┐         ┌ red-out ── red-server
                            ├ gateway ┤
@@ -143,14 +143,14 @@ class Customers(Laid):
 
 
 class TwoWays(Laid):
-    """Two hosts, and a server that two links lead to:
+    """Two hosts, and a server with two links:
 
         alice ── inside1 ┐         ┌ east ┐
                          ├ gateway ┤      ├ server
         bob ──── inside2 ┘         └ west ┘
     """
 
-    # For each link: the server's interface, its address, the gateway's address, and the server's metric.
+    # For each link: the server's interface and address, the gateway's address, and the server's metric.
     LINKS = {"east": ("eth0", "198.51.100.1", "198.51.100.2", "10"), "west": ("eth1", "198.51.100.5", "198.51.100.6", "20")}
 
     def __init__(self, folder="/run/lab/two-ways", mtu=1500):
@@ -183,20 +183,21 @@ class TwoWays(Laid):
             self.server.run("ip", "route", "replace", inside, "via", gateway, "dev", end, "metric", metric)
 
     def cut(self, link):
-        """Cut a link: both of its ends lose their carrier."""
+        """Cut a link, so that both ends lose their carrier."""
         self.server.run("ip", "link", "set", self.LINKS[link][0], "down")
 
 
 class Providers(Laid):
-    """A site whose gateway has two providers, and a server that both lead to:
+    """A site with two providers at its gateway, and a server that is reachable through both providers:
 
         alice ── inside ─ gateway ┬ fibre ── fibre ┬ server
                                   └ cable ── cable ┘
 
-    Alice is many hosts: she has an address for each. The server answers to an outside address by the provider whose it is.
+    Alice represents many hosts, and has an address for each. The server answers an outside address through the provider
+    to which the address belongs.
     """
 
-    # By provider: the network of its link without the last byte, its AS and its network that it announces.
+    # For each provider: the network of its link without the last byte, its AS, and its announced network.
     LINKS = {"fibre": ("198.51.100", 65001, "10.99.1.0/24"), "cable": ("203.0.113", 65002, "10.99.2.0/24")}
     HOSTS = [f"192.168.1.{last}" for last in range(2, 26)]
     SERVER = "192.0.2.130"
@@ -229,14 +230,15 @@ class Providers(Laid):
 
 
 class Offices(Laid):
-    """Two offices, each behind a gateway of its own, and the network between, by which a host has an end of tunnels too:
+    """Two offices, each with its own gateway, and a network between the gateways, on which a Linux host also terminates
+    tunnels:
 
         left-host ── lan ┐                                    ┌ lan ── right-host
                          left ── wan ── between ── wan ── right
                                           └── linux
 
-    What is sent to the right office must be shorter than what goes elsewhere. An office's host has an address for each tunnel, so that answers
-    come back by the tunnel that the questions took.
+    The path to the right office has a smaller MTU than the other paths. An office's host has an address for each
+    tunnel, so that answers return through the tunnel of their requests.
     """
 
     SIDES = {"left": 1, "right": 2}
@@ -279,13 +281,14 @@ class Offices(Laid):
 
 
 class Backbone(Laid):
-    """Two customers with the same addresses, and a backbone with two ways out, each by a router of another make:
+    """Two customers with the same addresses, and a backbone with two exits. The exits are routers with different
+    software:
 
         red ── red-in ┐                     ┌ north-out ── north ── server
                       ├ gateway ── tell ─ teller           │ │
         blue ─ blue-in┘                     └ south-out ── south
 
-    `red` has a network behind it; `teller` is where a daemon runs that the gateway has to be told its routes by.
+    `red` has a network behind it. The daemon on `teller` sends its routes to the gateway.
     """
 
     NAMES = ["red", "blue"]
@@ -318,7 +321,7 @@ class Backbone(Laid):
         self.north.run("ip", "-6", "address", "add", "2001:db8:b::1/64", "dev", "eth1", "nodad")
         self.north.run("ip", "-6", "route", "add", "2001:db8:10::/44", "via", "2001:db8:a::2")
         self.north.run("ip", "address", "add", "192.0.2.129/25", "dev", "eth1")
-        # Destinations that are not announced to it use the other direction.
+        # Destinations that are not announced to this router use the other exit.
         self.north.run("ip", "route", "add", "203.0.113.0/24", "via", "198.51.100.18", "metric", "500")
         self.south.run("ip", "route", "add", "192.0.2.128/25", "via", "198.51.100.17")
         self.server.address, self.server.address6 = "192.0.2.130", "2001:db8:b::130"

@@ -1,4 +1,4 @@
-"""Waiting for events. The lab never sleeps for a fixed time instead."""
+"""Functions that wait for events. The lab uses them instead of sleeping for a fixed time."""
 
 import time
 
@@ -12,7 +12,7 @@ class Timeout(AssertionError):
 def until(condition, what, timeout=10.0):
     """Poll `condition` until it is true, and return its value.
 
-    What it raises of `OSError` or `LookupError` counts as not yet; the last is told when time is up.
+    An `OSError` or `LookupError` of `condition` counts as false. After the timeout, the last such error is reported.
     """
     deadline = time.monotonic() + timeout
     problem = None

@@ -28,7 +28,7 @@ TAG_IS_VALID, TYPE_IS_VALID = 0x10, 0x40
 class Wire:
     """An interface at the level of frames. It receives arriving frames and also frames that the host itself sends.
 
-    The kernel takes the outer tag off a frame and tells of it beside: with `tags` it is put in again.
+    The kernel removes the outer tag of a frame and reports it as auxiliary data. With `tags`, the tag is restored.
     """
 
     def __init__(self, host, interface="eth0", tags=False):
@@ -47,7 +47,7 @@ class Wire:
         self.socket.close()
 
     def send(self, *frames):
-        """Send frames unchanged. A veth whose receiver was not scheduled for a while is full and refuses frames; sending is repeated."""
+        """Send frames unchanged. A full veth rejects frames until its receiver is scheduled, so sending is repeated."""
         for frame in frames:
             waiting.until(lambda data=bytes(frame): self.socket.send(data), "room for a frame")
 
@@ -63,7 +63,7 @@ class Wire:
                 return Ether(data[:12] + _tag(beside) + data[12:])
 
     def expect(self, wanted, timeout=5.0):
-        """The next received frame for which `wanted` is true; a failure shows the frames received instead."""
+        """The next received frame for which `wanted` is true. The error of a failure contains the received frames."""
         others = []
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
@@ -76,7 +76,7 @@ class Wire:
         raise waiting.Timeout(f"no such frame in {timeout:g} s; came instead: {others}")
 
     def until(self, last, timeout=5.0):
-        """All frames received before the one for which `last` is true."""
+        """All frames received before the first frame for which `last` is true."""
         before = []
 
         def seen(frame):
@@ -107,7 +107,7 @@ def checksums_hold(packet):
         for field in ("chksum", "cksum"):
             if layer.fields.get(field) is not None:
                 delattr(layer, field)
-        # The packet quoted by an ICMP error is truncated: its transport checksum can't be computed.
+        # An ICMP error quotes a truncated packet, so the transport checksum of the quoted packet can't be computed.
         if isinstance(layer, (ICMP, ICMPv6DestUnreach, ICMPv6PacketTooBig, ICMPv6TimeExceeded)):
             break
         layer = layer.payload if layer.payload else None

@@ -1,14 +1,14 @@
-//! Compiles the C shim against the installed DPDK and generates its bindings.
+//! Compiles the C shim against the installed DPDK, and generates bindings of the shim.
 //!
-//! Bindings are generated only for `shim.h`, which includes no DPDK header: struct layouts that change between DPDK
-//! releases are used only in C.
+//! Bindings are generated only for `shim.h`, which includes no DPDK header. Thus only C code depends on DPDK's struct
+//! layouts, which change between releases.
 
 use std::path::PathBuf;
 
 const INSTALL: &str =
     "apt-get install -y libdpdk-dev dpdk clang libclang-dev libelf-dev libbpf-dev libxdp-dev pkg-config";
 
-/// Drivers that this crate references by symbol and that `pkg-config --libs` does not list.
+/// Driver libraries that this crate references by symbol but `pkg-config --libs` does not list.
 const DRIVER_LIBRARIES: [&str; 2] = ["rte_net_ring", "rte_net_bond"];
 
 fn main() {
@@ -46,8 +46,8 @@ fn main() {
         shim.flag("-isystem")
             .flag(path.to_str().expect("an include path of DPDK is UTF-8"));
     }
-    // The pkg-config crate drops the first two flags, but DPDK's headers need them. -O3 is set because the shim
-    // contains the burst loops.
+    // Add two flags that DPDK's headers need but the pkg-config crate drops. Add -O3, because the shim contains the
+    // burst loops.
     shim.flag("-include").flag("rte_config.h").flag("-march=corei7");
     shim.flag("-Werror=implicit-function-declaration")
         .flag("-Wall")

@@ -1,4 +1,4 @@
-//! Any bytes as a conversation of HTTP.
+//! Fuzzes the HTTP parser with arbitrary bytes as an HTTP connection.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sluice_inspect::protocols::hostile::http(bytes));

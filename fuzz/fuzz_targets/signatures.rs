@@ -1,4 +1,4 @@
-//! Any bytes as a signature file, in every dialect.
+//! Fuzzes the parser of signature files with arbitrary bytes in every dialect.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sluice_inspect::signatures::hostile::text(bytes));

@@ -1,6 +1,6 @@
-"""Compares two translators with the same packets: Linux netfilter, live, and Sluice, through `sluice replay`.
+"""Compares live Linux netfilter and Sluice (through `sluice replay`) with the same packets.
 
-A *world* is a set of rules (`world`). A *scenario* is a set of flows and of steps, each of which sends a packet (`scenario`). Each
-system plays it (`netfilter`, `sluice`), and `comparison` finds the differences. `differences` lists the accepted ones; all others
-are failures.
+A *world* is a set of rules (`world`). A *scenario* is a set of flows and of steps, each of which sends a packet
+(`scenario`). Each system processes the scenario (`netfilter`, `sluice`), and `comparison` finds the differences.
+`differences` lists the accepted differences; all other differences are failures.
 """

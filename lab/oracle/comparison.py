@@ -1,5 +1,5 @@
-"""Compares the results of two systems for a scenario. Each system chooses its own outside addresses and ports: the comparison
-requires a constant one-to-one mapping between them."""
+"""Compares the results of two systems for a scenario. Each system chooses its own outside addresses and ports, so
+the comparison only requires a constant one-to-one mapping between the choices of the two systems."""
 
 import struct
 
@@ -18,7 +18,7 @@ class Comparison:
     def __init__(self, world, scenario, count):
         self.world, self.scenario = world, scenario
         self.forgiven = Forgiven(world, scenario, count)
-        # Maps outside ends of Linux to those of Sluice, and back.
+        # Maps outside addresses and ports of Linux to outside addresses and ports of Sluice, and back.
         self.mapping = {}, {}
         self.step = None
 
@@ -62,7 +62,7 @@ class Comparison:
             self._datagram(ours, theirs)
 
     def _untranslated(self, step, linux, sluice):
-        """Compares a packet that Linux refused, and therefore left unchanged, with the packet that Sluice forwarded."""
+        """Compares a packet that Linux has refused without translation with the packet that Sluice has forwarded."""
         if sluice.is_error or is_refusal(step, sluice):
             return
         linux = self.forgiven.identification(linux, sluice).but(ttl=step.form.get("ttl", 64) - 1)
@@ -91,8 +91,8 @@ class Comparison:
                 raise Mismatch(f"{what}{field} {mine} of Linux, {yours} of Sluice")
 
     def _ends(self, linux, sluice, what):
-        """Source and destination with ports must be equal, or corresponding outside ends. Linux treats queries of
-        different types as different flows."""
+        """Checks that source and destination with ports are equal, or that they are corresponding outside addresses
+        and ports. Linux treats queries of different types as different flows."""
         kind = linux.protocol, linux.is_query and max(linux.payload[0], packet.QUERIES.get(linux.payload[0], 0))
         (source, target), (other_source, other_target) = _ends_of(linux, self.world), _ends_of(sluice, self.world)
         for mine, yours, peer in ((source, other_source, target), (target, other_target, source)):
@@ -128,7 +128,7 @@ class Comparison:
         self._ends(linux, sluice, "quoted ")
         mine, yours = _body(linux), _body(sluice)
         if own:
-            # A gateway may choose how much it quotes of a packet that it could not forward, from 8 bytes on.
+            # A gateway may quote any number of bytes, at least 8, of a packet that it could not forward.
             room = max(8, min(len(mine), len(yours)))
             mine, yours = mine[:room], yours[:room]
         if mine != yours:
@@ -169,7 +169,7 @@ def _body(datagram):
 
 
 def told(outputs):
-    """Outputs as one line."""
+    """The outputs of a step as one line of text."""
     if outputs is None:
         return "could not be sent"
     return "; ".join(f"{interface}: {datagram}" for interface, datagram in outputs) or "nothing"

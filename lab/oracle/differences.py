@@ -58,23 +58,23 @@ COMMIT_DIFFERENCES = {
 
 
 class Forgiven:
-    """Decides which differences of one scenario are accepted; `count` counts them by name."""
+    """Decides which differences of one scenario are accepted. `count` counts the accepted differences by name."""
 
     def __init__(self, world, scenario, count):
         self.world, self.scenario, self.count = world, scenario, count
-        # By flow and direction: ends of the packets that Sluice forwarded.
+        # Addresses and ports of the packets that Sluice has forwarded, by flow and direction.
         self.ends = {}
         # Flows with a reset or a FIN.
         self.closed = set()
-        # Closed flows on which another connection has begun since.
+        # Closed flows on which another connection has started.
         self.again = set()
         # Flows that Linux and Sluice treat as different connections.
         self.parted = set()
-        # Flows, with direction or kind of foreign sender, of which Sluice has forwarded a packet.
+        # Flows of which Sluice has forwarded a packet, with the direction or the kind of foreign sender.
         self.passed = set()
-        # Number of steps so far, and flows with forwarded answers since the rules changed.
+        # Number of processed steps, and flows with forwarded answers since the rules changed.
         self.steps, self.answered = 0, set()
-        # IP IDs of steps whose packets only Sluice forwarded.
+        # IP IDs of steps with packets that only Sluice forwarded.
         self.alone = set()
 
     def _forgive(self, name):
@@ -85,7 +85,7 @@ class Forgiven:
     # Rules that apply to a flow.
 
     def rule(self, flow):
-        """The rule that matches a flow's first packet, or nothing."""
+        """The rule that matches a flow's first packet, or `None`."""
         protocol = {packet.TCP: "tcp", packet.UDP: "udp"}.get(flow.protocol)
         rule = self.world.destination(protocol, *flow.target, flow.near)
         return rule or self.world.source(flow.source[0], side_of(flow.target[0]))
@@ -97,14 +97,15 @@ class Forgiven:
     # Accepted differences.
 
     def unmade(self, step, linux, sluice):
-        """Whether it is accepted that only one system could be sent the packet, because only one forwarded a packet that it depends on."""
+        """Whether it is accepted that a step's packet was sent to only one system, because the packet depends on an
+        earlier packet that only this system has forwarded."""
         flow = self.scenario.flows[step.flow]
         if flow.number in self.parted or isinstance(step, Report) and linux is None and step.about in self.alone:
             return True
         return linux is None and self.plain(flow) and self._forgive("stateless")
 
     def verdict(self, step, linux, sluice):
-        """Whether a difference in which packets passed is accepted, independent of their content."""
+        """Whether a difference in the set of forwarded packets is accepted, regardless of their content."""
         flow = self.scenario.flows[step.flow]
         if flow.number in self.parted:
             return True
@@ -114,7 +115,7 @@ class Forgiven:
         if self.world.filter and (name := self._filtered(step, linux, sluice)):
             return self._forgive(name)
         if linux and not sluice and isinstance(step, Report) and flow.number in self.again:
-            # The error is about the previous connection, whose session has ended.
+            # The error is about the previous connection, and the session of that connection has ended.
             return self._forgive("reopened")
         if linux and not sluice and _deprecated(step):
             if isinstance(step, Send):
@@ -139,7 +140,7 @@ class Forgiven:
         return name is not None and self._forgive(name)
 
     def _filtered(self, step, linux, sluice):
-        """The name of an accepted difference in which packets passed a filter, or nothing."""
+        """The name of an accepted difference in the set of packets that passed a filter, or `None`."""
         flow = self.scenario.flows[step.flow]
         if not self.world.tracks and is_malformed(step) and linux:
             # If the packet was fragmented, only its first fragment may be recognised as malformed.
@@ -187,11 +188,11 @@ class Forgiven:
         return asked and first and not step.answer and (step.flow, True) not in self.passed
 
     def own(self, linux, sluice):
-        """Whether the gateway generated these errors."""
+        """Whether the gateway has generated the errors of a step."""
         return any(_own(datagram) for datagram in (linux, sluice)) and self._forgive("own-header")
 
     def source_of_own(self, linux, sluice):
-        """Linux's error of the gateway, with Sluice's source address if the two differ in an accepted way."""
+        """Linux's error from the gateway, with Sluice's source address if the difference is accepted."""
         if _own(sluice) and not _own(linux):
             quoted = packet.read(linux.payload[8:], quoted=True)
             if linux.source == quoted.destination and self._forgive("own-source"):
@@ -199,7 +200,7 @@ class Forgiven:
         return linux
 
     def quote_of_refused(self, linux, sluice, told):
-        """The packet quoted by an error of the filter: Linux has already decremented the TTL."""
+        """The packet quoted by an error of the filter. Linux has already decremented its TTL."""
         if self.world.filter and told and linux.ttl + 1 == sluice.ttl and self._forgive("order"):
             return linux.but(ttl=sluice.ttl)
         return linux
@@ -211,7 +212,8 @@ class Forgiven:
         return linux
 
     def identification(self, linux, sluice):
-        """Linux's datagram with Sluice's IP ID, if the gateway may choose it; in IPv6 only fragments have one."""
+        """Linux's datagram with Sluice's IP ID, if the gateway may choose the IP ID. In IPv6 only fragments have an
+        IP ID."""
         if self.world.six and linux.whole and not linux.atomic:
             return linux.but(identification=sluice.identification)
         if linux.identification != sluice.identification and not linux.flags & packet.DF:
@@ -239,14 +241,15 @@ class Forgiven:
         if isinstance(step, Send) and step.form.get("control", 0) & (RST | FIN):
             self.closed.add(step.flow)
 
-    # Conditions that must hold independent of Linux.
+    # Conditions that must hold regardless of Linux.
 
     def wrong(self, step, sluice):
-        """Describes an error in a packet that Sluice forwarded, according to the rules and its earlier packets; or nothing."""
+        """Describes an error in a packet that Sluice forwarded, according to the rules and earlier packets. Returns
+        `None` if there is no error."""
         if not isinstance(step, Send) or step.stranger or len(sluice) != 1 or sluice[0][1].is_error:
             return None
         if step.flow in self.parted or step.answer and _opens(step) and step.flow in self.closed:
-            # The answering host has begun a new connection.
+            # The answering host has started a new connection.
             return None
         if is_refusal(step, sluice[0][1]) or not sluice[0][1].whole:
             return None
@@ -254,7 +257,7 @@ class Forgiven:
         interface, datagram = sluice[0]
         ends = (interface, datagram.source, datagram.destination, datagram.ports)
         if _opens(step) and flow.number in self.closed:
-            # A new connection, with its own port.
+            # The packet starts a new connection with another port.
             for direction in (False, True):
                 self.ends.pop((step.flow, direction), None)
         before = self.ends.setdefault((step.flow, step.answer), ends)
@@ -262,7 +265,7 @@ class Forgiven:
             return f"{ends} where its flow was {before} before"
         rule = self.rule(flow)
         if not step.answer and datagram.source != flow.source[0]:
-            # The destination rule determines the destination, and a source rule for that destination the source.
+            # The destination rule determines the destination. A source rule for this destination determines the source.
             led_to = getattr(rule, "to", None)
             sourcing = self.world.source(flow.source[0], side_of(led_to)) if led_to else rule
             pool = getattr(sourcing, "pool", None)
@@ -286,13 +289,14 @@ def _refuses(step, outputs):
 
 
 def _can_not_go_on(datagram):
-    """Whether it is an error about a packet whose TTL has expired, or that is too long."""
+    """Whether the packet is an error about an expired TTL or an excessive length."""
     told = (b"\x03\0", b"\x02\0") if datagram.MESSAGES == packet.ICMPV6 else (b"\x0b\0", b"\x03\x04")
     return datagram.is_error and datagram.payload[:2] in told
 
 
 def _for_another(error):
-    """Whether its source is the destination of the quoted packet, as Linux does for translated packets."""
+    """Whether the source of the error is the destination of the quoted packet, as in Linux's errors about translated
+    packets."""
     return error.source == packet.read(error.payload[8:], quoted=True).destination
 
 
@@ -305,7 +309,7 @@ def _all_pass(outputs):
 
 
 def _told(error):
-    """Sender and receiver of an error, and ends of the quoted packet."""
+    """Sender and receiver of an error, and addresses and ports of the quoted packet."""
     quoted = packet.read(error.payload[8:], quoted=True)
     return error.source, error.destination, quoted.source, quoted.destination, quoted.ports
 

@@ -1,4 +1,4 @@
-"""The packet filter: random rules over a small vocabulary, in the syntax of Sluice and of nftables."""
+"""Generates random rules of the packet filter from a small set of values, in the syntax of Sluice and of nftables."""
 
 import dataclasses
 import ipaddress
@@ -27,14 +27,14 @@ class Family:
     message: int
     length: str
     parts: dict
-    # Prevents nftables from interpreting the beginning of a later fragment as a transport header.
+    # This expression prevents nftables from interpreting the start of a later fragment as a transport header.
     first: str
-    # Lines that precede all others.
+    # Lines that precede all other lines.
     before: tuple = ()
     # Types of an echo request and its reply.
     echo: int = 8
     reply: int = 0
-    # The ICMP protocol of the other family, which is an ordinary protocol here.
+    # The ICMP protocol of the other family, which is an ordinary protocol in this family.
     odd: tuple = ()
     # Names of ICMP messages.
     names: dict = dataclasses.field(default_factory=dict)
@@ -71,8 +71,8 @@ LENGTHS6 = (0, 1, 16, 20, 31, 32, 33, 34, 47, 48, 49, 62, 63, 64, 65, 66, 96, 11
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """A rule: an empty or absent field matches everything. Addresses are in Sluice's syntax, numbers are pairs of first and last; groups
-    of either are `@name`."""
+    """A rule. An empty or absent field matches everything. Addresses are in Sluice's syntax, and numbers are pairs
+    of first and last. `@name` is a group of addresses or numbers."""
 
     action: str
     reject: str = "reset"
@@ -81,10 +81,10 @@ class Rule:
     protocols: tuple = ()
     source_ports: tuple = ()
     target_ports: tuple = ()
-    # Type, and code or nothing; types without a code by name, if they have one.
+    # Type, and code or `None`. A type without a code is given by name, if it has a name.
     messages: tuple = ()
     named: bool = False
-    # Flags that must be set, and flags that are compared.
+    # Flags that must be set, and mask of the compared flags.
     flags: tuple | None = None
     part: str | None = None
     code_points: tuple = ()
@@ -108,7 +108,7 @@ class Rule:
         return {"name": name, "action": self.action, **with_what, **{key: value for key, value in keys.items() if value}}
 
     def nftables(self, name, family, groups):
-        """The rule in nftables: one line for every combination of values; a group is one set. Addresses of the
+        """The rule in nftables, with one line for every combination of values. A group is one set. Addresses of the
         other family match nothing."""
         sources, targets = groups.addresses(self.sources, family), groups.addresses(self.targets, family)
         if (self.sources and not sources) or (self.targets and not targets):
@@ -141,7 +141,8 @@ class Rule:
         return lines
 
     def again(self, family):
-        """The rule for existing sessions, which are revalidated as if they began again: with an echo request, and without counting."""
+        """The rule for existing sessions, which are revalidated like their first packets (with an echo request), and
+        without counting."""
         if self.action in GOING_ON:
             return None
         if self.messages and not {(family.echo, None), (family.echo, 0)} & set(self.messages):
@@ -180,7 +181,7 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class Groups:
-    """Groups of addresses and ports by name; members may be earlier groups."""
+    """Groups of addresses and ports by name. Members may be earlier groups."""
 
     of_addresses: dict = dataclasses.field(default_factory=dict)
     of_ports: dict = dataclasses.field(default_factory=dict)
@@ -207,13 +208,13 @@ def _names_groups(members):
 
 
 def _flat(members, groups):
-    """Members with groups replaced by their members."""
+    """A list of members, in which groups are replaced by their members."""
     found = [_flat(groups[member[1:]], groups) if _names_groups([member]) else [member] for member in members]
     return list(itertools.chain(*found))
 
 
 def _set(members):
-    """Members as one nftables set, or nothing; a set is returned unchanged."""
+    """Members as one nftables set, or `None`. A set is returned unchanged."""
     if not members or members[0].startswith("{"):
         return members
     return [f"{{ {', '.join(dict.fromkeys(members))} }}"]
@@ -221,18 +222,18 @@ def _set(members):
 
 @dataclasses.dataclass(frozen=True)
 class Filter:
-    """Rules in order. `conditions` are the fields that at least one of them matches."""
+    """Rules in order. `conditions` contains the fields that at least one rule matches."""
 
     default: str
     sessions: bool
     rules: tuple
     matcher: str = "best"
     groups: Groups = Groups()
-    # Sessions exist that another set of rules has accepted.
+    # Whether sessions exist that another set of rules has accepted.
     follows: bool = False
 
     def hosts(self):
-        """Single addresses in rules."""
+        """The single addresses in the rules."""
         lists = [members for rule in self.rules for members in (rule.sources, rule.targets)]
         lists += self.groups.of_addresses.values()
         return [member for members in lists for member in members if not set("@/-") & set(member)]
@@ -249,7 +250,7 @@ class Filter:
         return {**keys, **self.groups.document(), "rules": rules}
 
     def nftables(self, before, six=False):
-        """The filter in nftables: counters, and a chain that begins with these lines."""
+        """The filter in nftables, with counters and a chain that starts with the given lines."""
         family = SIX if six else FOUR
         counters = [f"counter rule{number} {{ }}" for number in range(len(self.rules))]
         lines = [*counters, "counter default { }", "chain filter { type filter hook forward priority filter; policy accept;"]
@@ -270,8 +271,8 @@ class Filter:
         return lines
 
     def _asked_again(self, family):
-        """Rules for established connections: they are evaluated as for their first packet. Of the packets that no longer pass, those that
-        could begin a connection are evaluated again."""
+        """Rules for established connections, which are evaluated as for the first packet. If a packet no longer
+        passes but could start a connection, it is evaluated again."""
         replies = f"{family.icmp} type {family.reply}"
         return [
             "ct state related accept",
@@ -303,8 +304,8 @@ def _numbers(pair):
 
 
 def random_filter(pick, words, sessions, fragments):
-    """Random rules with addresses and ports from this vocabulary. Connection tracking reassembles fragments before rules see
-    them: with sessions, rules match lengths only if there are no fragments (`fragments`)."""
+    """Random rules with addresses and ports from the given words. Connection tracking reassembles fragments before
+    rules are evaluated. With sessions, rules therefore match lengths only if there are no fragments (`fragments`)."""
     count = pick.choice([0, 1, 2, 3, 5, 8, 13, 21, 30])
     groups = _groups(pick, words)
     rules = tuple(_rule(pick, words, sessions, fragments, groups) for _ in range(count))
@@ -324,7 +325,7 @@ def changed(pick, filter, words):
 
 
 def _groups(pick, words):
-    """Random groups, possibly none, of either family, some of which contain others."""
+    """Random groups of either family, possibly none. Some groups contain other groups."""
     addresses, ports = {}, {}
     for number in range(pick.choice([0, 0, 1, 2, 3])):
         among = words.foreign if pick.random() < 0.1 else words.sources + words.targets
@@ -338,7 +339,7 @@ def _groups(pick, words):
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The vocabulary of rules: hosts and networks of sources and destinations, ports, and networks of the other family."""
+    """The values in rules: hosts and networks of sources and destinations, ports, and networks of the other family."""
 
     sources: tuple
     targets: tuple
@@ -356,7 +357,7 @@ def _rule(pick, words, sessions, fragments, groups):
         conditions[key] = tuple(dict.fromkeys(make() for _ in range(pick.randint(1, most))))
 
     def grouped(key, names):
-        """A group instead of the existing values, or in addition to them."""
+        """The values, replaced by a group or extended by a group."""
         if names and pick.random() < 0.4:
             conditions[key] = (f"@{pick.choice(list(names))}", *conditions[key] * (pick.random() < 0.4))
 
@@ -385,7 +386,8 @@ def _rule(pick, words, sessions, fragments, groups):
         if pick.random() < 0.45:
             some(key, lambda: _addresses(pick, among))
     if pick.random() < 0.05:
-        # Rules may contain both families: addresses of one family never match the other, and lists may mix both.
+        # Rules may contain addresses of both families in one list. Addresses of one family never match packets of the
+        # other family.
         foreign = (_addresses(pick, words.foreign),)
         conditions["sources"] = foreign + conditions.get("sources", ()) * (pick.random() < 0.5)
     for key in ("sources", "targets"):

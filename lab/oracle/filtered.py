@@ -19,7 +19,8 @@ KINDS = ("stateless", "stateless6", "sessions", "translated", "stateless", "stat
 
 
 def made(seed, number, count):
-    """The world of a number, and its scenarios; the same seed produces the same ones. The kinds of worlds alternate."""
+    """The world with a number, and its scenarios. The same seed produces the same world and scenarios. The kinds of
+    worlds alternate."""
     pick = random.Random(f"filter.{seed}.{number}")
     kind = KINDS[int(number) % len(KINDS)]
     six, stateless = kind.endswith("6"), kind.startswith("stateless")
@@ -43,8 +44,8 @@ def made(seed, number, count):
 
 
 def made_to_count(seed, number, count):
-    """A world without sessions, the same changed, and scenarios of which rules are asked about each packet, by either system,
-    and by none about anything else: nothing that is malformed, out of time or too long."""
+    """A world without sessions, a changed version of this world, and scenarios. Each system evaluates the rules for
+    every packet of a scenario, and for no other packets: no packet is malformed, has an expired TTL, or is too long."""
     pick = random.Random(f"count.{seed}.{number}")
     six = int(number) % 2 == 1
     networks = (NEAR6 + FAR6, NEAR + FAR) if six else (NEAR + FAR, NEAR6 + FAR6)
@@ -57,8 +58,9 @@ def made_to_count(seed, number, count):
 
 
 def made_to_follow(seed, number, count):
-    """A world with sessions, another set of rules that takes its place, and scenarios. Rules look at what all packets of a
-    flow have in common: sessions are asked about again without a packet of their own. Errors don't make them."""
+    """A world with sessions, another set of rules that replaces it, and scenarios. Rules match only fields that all
+    packets of a flow have in common, because sessions are revalidated without a packet. Errors don't create
+    sessions."""
     pick = random.Random(f"follow.{seed}.{number}")
     six = int(number) % 2 == 1
     networks = (NEAR6 + FAR6, NEAR + FAR) if six else (NEAR + FAR, NEAR6 + FAR6)
@@ -94,7 +96,7 @@ def _is_asked_about(step):
 
 
 class TranslatedMaker(Maker):
-    """Scenarios with translation, with more variation of the fields that rules match."""
+    """Generates scenarios with translation, and with more variation of the fields that rules match."""
 
     def __init__(self, world, pick, fragments):
         super().__init__(world, pick)
@@ -105,26 +107,26 @@ class TranslatedMaker(Maker):
 
 
 class FilterMaker(TranslatedMaker):
-    """Scenarios without translation: flows between any two sides, of any protocol."""
+    """Generates scenarios without translation. Flows connect any two interfaces, with any protocol."""
 
     NEAR, FAR, MESSAGES, HEADER = NEAR, FAR, packet.ICMP, 20
     ODD = packet.ICMPV6
 
     @property
     def _others(self):
-        """Protocols without ports, including those in rules."""
+        """Protocols without ports, including the protocols in rules."""
         return OTHERS if self.world.tracks else (*OTHERS, self.ODD)
 
     def _host(self):
         return self._of(self.NEAR)
 
     def _of(self, networks):
-        """A host of these networks, often one in a rule."""
+        """A host of these networks, often a host that occurs in a rule."""
         named = [address for address in self.world.filter.hosts() if (":" in address) == self.world.six]
         if named and self.pick.random() < 0.3:
             return self.pick.choice(named)
         network = ipaddress.ip_network(self.pick.choice(networks))
-        # In large IPv6 networks usually one of the first addresses.
+        # In a large IPv6 network, usually one of the first addresses is chosen.
         some = network.num_addresses if self.pick.random() < 0.3 else min(1 << 12, network.num_addresses)
         return str(network[self.pick.randrange(1, some - 1)])
 
@@ -159,7 +161,7 @@ class FilterMaker(TranslatedMaker):
 
 
 class SixMaker(FilterMaker):
-    """Scenarios without translation, for IPv6."""
+    """Generates scenarios without translation for IPv6."""
 
     NEAR, FAR, MESSAGES, HEADER = NEAR6, FAR6, packet.ICMPV6, 40
     ODD = packet.ICMP

@@ -1,4 +1,4 @@
-"""Plays scenarios through both systems, and reduces a failing scenario to its smallest failing part."""
+"""Processes scenarios with both systems, and reduces a failing scenario to a smallest failing part."""
 
 import random
 
@@ -8,7 +8,7 @@ from lab.oracle.world import random_world
 
 
 def made(seed, number, count):
-    """The world of a number, and its scenarios; the same seed produces the same ones."""
+    """The world with a number, and its scenarios. The same seed produces the same world and scenarios."""
     pick = random.Random(f"{seed}.{number}")
     world = random_world(pick)
     maker = Maker(world, pick)
@@ -16,7 +16,7 @@ def made(seed, number, count):
 
 
 class Judge:
-    """Plays scenarios through both systems; `forgiven` counts accepted differences by name."""
+    """Processes scenarios with both systems. `forgiven` counts accepted differences by name."""
 
     def __init__(self, linux, sluice, forgiven):
         self.linux, self.sluice, self.forgiven = linux, sluice, forgiven
@@ -26,7 +26,7 @@ class Judge:
         return self._compared(world, scenarios, self.linux.play(world, scenarios), self.sluice.play(world, scenarios))
 
     def changed(self, worlds, scenarios):
-        """Like `mismatches`, for scenarios whose steps are divided into as many parts as there are worlds."""
+        """Like `mismatches`, for scenarios with steps that are divided into a part for each world."""
         both = (system.play_changed(worlds, scenarios) for system in (self.linux, self.sluice))
         return self._compared(worlds[-1], scenarios, *both)
 
@@ -41,7 +41,8 @@ class Judge:
         return result
 
     def smallest(self, world, scenario, error):
-        """Removes steps from a scenario as long as the systems still differ; plays it without other scenarios."""
+        """Removes steps from a scenario as long as the results of the systems still differ. The scenario is
+        processed without other scenarios."""
         found = self.mismatches(world, [scenario])
         if not found:
             return scenario, f"{error}\n(not so when it is alone)"

@@ -1,8 +1,9 @@
-"""Listings of another packet filter: compares the kernel with the original rules and Sluice with the result of `sluice import`.
+"""Tests the import of listings of another packet filter. The kernel with the original rules is compared with Sluice,
+which uses the result of `sluice import`.
 
-Probes are chosen at random from the addresses, ports and interfaces in the listing. If Sluice handles a packet differently, the packet
-must match a rule that the import has reported as not converted or converted to another form. Probes to the gateway's own addresses
-reach no listener; both systems answer those that they accept.
+Probes are chosen at random from the addresses, ports and interfaces in the listing. If Sluice handles a packet
+differently, the packet must match a rule that the import has reported as not converted or converted to another form. No
+program listens on the gateway's own addresses, so both systems answer accepted probes to these addresses themselves.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ PROBES = 24
 TOKEN = re.compile(rb"probe-(\d{6})-([qa])")
 SYN, ACK, RST = 0x02, 0x10, 0x04
 ESP = 50
-# The exit of a probe to one of the gateway's own addresses.
+# The name that replaces the output interface for probes to the gateway's own addresses.
 GATEWAY = "gateway"
 # Addresses that do not occur in a listing.
 ELSEWHERE = ["198.51.100.0/24", "203.0.113.0/24", "10.77.0.0/16", "172.29.3.0/24", "192.168.200.0/24", "100.99.0.0/16"]
@@ -42,7 +43,7 @@ class Unloadable(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A numbered packet, from its incoming interface to the interface that leads to its destination."""
+    """A numbered packet, with its incoming interface and the interface towards its destination."""
 
     number: int
     into: str
@@ -73,7 +74,7 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True)
 class Fate:
-    """The result of a probe, and of the answer to it if the probe passed."""
+    """The result of a probe and, if the probe passed, of the answer."""
 
     passed: tuple = ()
     answered: bool = False
@@ -122,14 +123,15 @@ def _ports(text):
 
 
 class Listings:
-    """The kernel in a namespace, all hosts behind one packet socket in another."""
+    """The kernel in one namespace, and all hosts behind one packet socket in another namespace."""
 
     def __init__(self, folder, binary):
         self.folder, self.binary = folder, binary
         os.makedirs(folder, exist_ok=True)
 
     def compared(self, path, seed, probes=PROBES):
-        """The differences of a listing that its import has not reported, the number of reported ones, and the number of probes."""
+        """The unreported differences of a listing, the number of differences that the import has reported, and the
+        number of probes."""
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
         one = _Listing(self, os.path.basename(path), text)
@@ -236,14 +238,14 @@ class _Listing:
         )
         assert done.returncode in (0, 1), done.stderr
         imported = json.loads(done.stdout)
-        # By rule: whether the report about it concerns only answers.
+        # Whether the report about a rule concerns only answers, by rule.
         named = {}
         entries = imported["leftovers"] + imported["notes"]
         # Packets that arrive on another interface do not match the reported rule.
-        self.wide = any(entry["reason"].startswith("for the address of") for entry in entries)
+        self.wide = any(entry["reason"].startswith("converted for the address of") for entry in entries)
         for entry in entries:
             place = entry["line"] if entry["line"] else entry["place"]
-            named[place] = named.get(place, True) and entry["reason"].startswith("not about answers")
+            named[place] = named.get(place, True) and entry["reason"].startswith("replies to flows of the gateway's host")
         return tomllib.loads(imported["configuration"]), named
 
     def _counted(self):
@@ -305,7 +307,7 @@ class _Listing:
         return unnamed, forgiven, played
 
     def _to_gateway(self, pick, count, document):
-        """Probes to the gateway itself, and the result of each in both systems."""
+        """Probes to the gateway itself, each with its results in both systems."""
         led = document.get("nat", {}).get("destination", [])
         # Translated packets are not subject to the filter, and hosts may share an address of the gateway.
         document = {key: value for key, value in document.items() if key != "nat"}
@@ -335,7 +337,7 @@ class _Listing:
 
     @staticmethod
     def _same(kernel, sluice, translates):
-        # For a destination of the gateway itself, the kernel answers, because nothing listens.
+        # If the destination is the gateway itself, the kernel answers, because no program listens.
         if not kernel.passed and not sluice.passed:
             return translates or kernel.answered == sluice.answered
         return (kernel.passed, kernel.back) == (sluice.passed, sluice.back)
@@ -346,7 +348,7 @@ class _Listing:
         return [lines[at - 1] if isinstance(at, int) else at for at in sorted(met, key=str)]
 
     def _met(self, probe):
-        """The rules that the kernel evaluates for a probe and that match it."""
+        """The matching rules among the rules that the kernel evaluates for a probe."""
         before = self._counted()
         self.number += 1
         again = dataclasses.replace(probe, number=self.number, from_port=20_000 + self.number % 40_000)
@@ -378,7 +380,7 @@ class _Listing:
         self.number += 1
         protocol = pick.choice([packet.TCP] * 4 + [packet.UDP] * 3 + [packet.ICMP] * 2 + ([] if translates else [ESP]))
         control = SYN if translates or pick.random() < 0.8 else ACK
-        # Each probe has its own port, so that no state exists for it.
+        # Each probe has its own port, so that no state exists for the probe.
         return Probe(self.number, into, out, source, destination, protocol, 20_000 + self.number % 40_000, self._port(pick), control)
 
     @staticmethod
@@ -416,7 +418,7 @@ class _Listing:
 
     @staticmethod
     def _read(probes, outputs):
-        """By number of a probe: its exit, and whether it was answered."""
+        """Output interface of each probe, and whether the probe was answered, by the number of the probe."""
         fates = {}
         ports = {probe.from_port: probe for probe in probes}
         for interface, datagram in outputs:

@@ -1,4 +1,5 @@
-"""Sluice's daemon with the same links as Linux, to test functions that only a daemon has: counters, and commits under traffic."""
+"""Sluice's daemon with the same links as Linux. The daemon is used to test functions that `sluice replay` lacks:
+counters, and commits under traffic."""
 
 import dataclasses
 import os
@@ -13,13 +14,13 @@ MARKERS = {"name": "marker", "action": "accept", "protocol": "udp", "from-port":
 
 
 class Live(Wires):
-    """The daemon and the hosts around it. One daemon runs all worlds; each is applied as a commit."""
+    """The daemon and the hosts around it. One daemon runs all worlds. Each world is applied as a commit."""
 
     def __init__(self, folder, binary):
         super().__init__(folder, "live", INTERFACES)
         self.folder, self.binary = folder, binary
         self.daemon = None
-        # By commit: the counters of rules at that time.
+        # The counters of rules at the time of each commit.
         self.carried = []
 
     def remove(self):
@@ -47,7 +48,8 @@ class Live(Wires):
         self.carried.append(self._shown())
 
     def _document(self, world):
-        """The configuration of a world, with links instead of captures, and with both families, which a commit can't add."""
+        """The configuration of a world with links instead of captures. It contains both families, because a commit
+        can't add a family."""
         documents = [dataclasses.replace(world, six=six).document() for six in (False, True)]
         document = documents[world.six]
         document["control"] = {"socket": "/run/lab/live-control"}
@@ -65,8 +67,8 @@ class Live(Wires):
         return document
 
     def _markers(self, interface):
-        # By the same way as the packets: a worker takes what came in by another interface when it gets there. The second
-        # comes back when all is sent of the burst that the first was in.
+        # Markers take the same interfaces as the packets, because a worker processes each interface at a different
+        # time. The second marker returns after all packets of the first marker's burst are sent.
         out = "inside1" if interface == "outside" else "outside"
         return [(interface, packet.udp((("192.0.2.9", 9), (LINKS[out][1], 9)), MARK))] * 2
 

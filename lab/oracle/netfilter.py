@@ -1,7 +1,8 @@
-"""Linux's side: a gateway with nftables' NAT in a namespace, and all hosts behind one packet socket in another.
+"""The Linux system: a gateway with the NAT of nftables in one namespace, and all hosts behind one packet socket in
+another namespace.
 
-Everything runs on one core: what the kernel does with a packet it does in turn, so that a marker that is sent behind
-a packet comes out behind all that the packet has led to.
+All programs run on one core, so that the kernel processes packets in order. A marker that is sent after a packet
+therefore arrives after all packets that this packet has caused.
 """
 
 import json
@@ -33,7 +34,7 @@ SETTINGS6 = ["net.ipv6.conf.all.forwarding=1", "net.ipv6.icmp.ratelimit=0", "net
 
 
 class Netfilter(Wires):
-    """The gateway and the hosts around it; with `six` it also forwards IPv6."""
+    """The gateway and the hosts around it. With `six`, the gateway also forwards IPv6."""
 
     def __init__(self, folder, name="netfilter", six=False):
         self.six = six
@@ -47,7 +48,7 @@ class Netfilter(Wires):
 
     def _prepare(self):
         if self.six:
-            # The links have no addresses, because only this prevents redirects.
+            # The links have no addresses, because the kernel would otherwise send redirects.
             for setting in ("disable_ipv6=0", "addr_gen_mode=1"):
                 self.gateway.setting(f"net.ipv6.conf.default.{setting}")
                 self.gateway.setting(f"net.ipv6.conf.all.{setting}")
@@ -86,7 +87,8 @@ class Netfilter(Wires):
         super().remove()
 
     def configure(self, world):
-        """Load a world's rules, and blackhole its pools: packets that are translated back do not reach this route."""
+        """Load a world's rules, and add blackhole routes for its pools. Packets that are translated back do not
+        reach these routes."""
         gateway = self.gateway
         rules = world.nftables([] if world.six else [MARKER_PASSES])
         subprocess.run(["ip", "netns", "exec", gateway.name, "nft", "-f", "-"], input=rules, encoding="utf-8", check=True)
@@ -121,7 +123,8 @@ class Netfilter(Wires):
 
     def forget(self):
         """Delete all entries of connection tracking."""
-        # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE with REQUEST and ACK: no filter means all.
+        # The message is IPCTNL_MSG_CT_DELETE of NFNL_SUBSYS_CTNETLINK with REQUEST and ACK. Without a filter, it
+        # deletes all entries.
         body = struct.pack("!BBH", socket.AF_UNSPEC, 0, 0)
         self.tracking.send(struct.pack("=IHHII", 16 + len(body), 1 << 8 | 2, 5, 0, 0) + body)
         answer = self.tracking.recv(4096)

@@ -1,4 +1,4 @@
-"""IPv4 and IPv6 datagrams as bytes: built and parsed without a packet library, thousands per second."""
+"""Builds and parses IPv4 and IPv6 datagrams without a packet library, at thousands per second."""
 
 import dataclasses
 import socket
@@ -6,7 +6,7 @@ import struct
 
 ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
 PORTS = (TCP, UDP)
-# Types of both families; a type of one family has no meaning in the other.
+# ICMP types of both families. A type of one family has no meaning in the other family.
 QUERIES = {8: 0, 13: 14, 15: 16, 17: 18, 128: 129}
 DF, MF = 0x4000, 0x2000
 HEADER = struct.Struct("!BBHHHBBH4s4s")
@@ -16,7 +16,7 @@ HOPS, FRAGMENT, DESTINATION = 0, 44, 60
 
 
 def fold(total):
-    """A sum of 16-bit words with carries added: 1 to 65535, or 0 if all words are 0."""
+    """A sum of 16-bit words with carries added. The sum is 1 to 65535, or 0 if all words are 0."""
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total
@@ -30,7 +30,7 @@ def words(data):
 
 
 def checksum(data):
-    """RFC 1071."""
+    """The Internet checksum (RFC 1071)."""
     return ~fold(words(data)) & 0xFFFF
 
 
@@ -46,7 +46,8 @@ def pseudo(source, destination, protocol, length):
 
 @dataclasses.dataclass(frozen=True)
 class Datagram:
-    """An IPv4 datagram. `flags` holds DF and MF, `offset` is in bytes; `tail` contains bytes after the end of the datagram."""
+    """An IPv4 datagram. `flags` contains DF and MF, `offset` is in bytes, and `tail` contains bytes after the end of
+    the datagram."""
 
     source: str
     destination: str
@@ -85,11 +86,11 @@ class Datagram:
         return HEADER.pack(*fields, value, *ends) + self.options + self.payload
 
     def but(self, **changes):
-        """A copy with other fields."""
+        """A copy with the given fields changed."""
         return dataclasses.replace(self, **changes)
 
     def made(self, **changes):
-        """A copy with other fields, and the matching length and header checksum."""
+        """A copy with the given fields changed, and with the matching length and header checksum."""
         result = self.but(**{"length": None, "checksum": None, **changes})
         length, value = struct.unpack("!H6xH", bytes(result)[2:12])
         return result.but(length=length, checksum=value)
@@ -101,12 +102,13 @@ class Datagram:
 
     @property
     def whole(self):
-        """Whether it is not a fragment."""
+        """Whether the datagram is not a fragment."""
         return not self.flags & MF and self.offset == 0
 
     @property
     def ports(self):
-        """Source and destination port; for an ICMP query its identifier twice; nothing for other protocols."""
+        """Source and destination port. The result for an ICMP query contains its identifier twice; the result for
+        other protocols is empty."""
         if self.offset:
             return None
         if self.protocol in PORTS and len(self.payload) >= 4:
@@ -121,12 +123,12 @@ class Datagram:
 
     @property
     def is_query(self):
-        """Whether it is an ICMP query or the answer to one."""
+        """Whether the datagram is an ICMP query or an answer to a query."""
         return self._is_message and self.payload[0] in (*QUERIES, *QUERIES.values())
 
     @property
     def is_error(self):
-        """Whether it is an ICMP error."""
+        """Whether the datagram is an ICMP error."""
         return self._is_message and self.tells(self.payload[0])
 
     def __str__(self):
@@ -143,8 +145,9 @@ class Datagram:
 
 @dataclasses.dataclass(frozen=True)
 class Datagram6(Datagram):
-    """An IPv6 datagram: `tos` is the traffic class, `ttl` the hop limit, `options` are the headers before the fragment header,
-    with number and body of each. `atomic` marks a datagram with a fragment header that is not a fragment (RFC 6946)."""
+    """An IPv6 datagram. `tos` is the traffic class, `ttl` is the hop limit, and `options` contains number and body
+    of each header before the fragment header. `atomic` marks a datagram with a fragment header that is not a
+    fragment (RFC 6946)."""
 
     options: tuple = ()
     label: int = 0
@@ -178,7 +181,7 @@ class Datagram6(Datagram):
         return 40 + sum(2 + len(body) for _, body in self.options) + 8 * self.atomic
 
 def read(data, quoted=False):
-    """Parse a datagram; raises `ValueError` if it is invalid. A quoted one may be truncated."""
+    """Parse a datagram, or raise `ValueError` if it is invalid. A quoted datagram may be truncated."""
     if len(data) >= 40 and data[0] >> 4 == 6:
         return _read6(data, quoted)
     if len(data) < 20 or data[0] >> 4 != 4:
@@ -224,7 +227,7 @@ def _covered(datagram):
 
 
 def faults(datagram):
-    """Wrong checksums of a datagram; for a fragment only the header checksum is verified."""
+    """Wrong checksums of a datagram. In a fragment, only the header checksum is verified."""
     found = []
     if datagram.checksum != datagram.made().checksum:
         found.append("header checksum")
@@ -264,7 +267,7 @@ def tcp(ends, control, sequence, acknowledgment, data=b"", window=8192, tcp_opti
 
 
 def udp(ends, data=b"", sums=True, fault=False, **fields):
-    """A UDP datagram; without a checksum if `sums` is false."""
+    """A UDP datagram, without a checksum if `sums` is false."""
     (source, from_port), (destination, to_port) = ends
     header = struct.pack("!HHHH", from_port, to_port, 8 + len(data), 0)
     datagram = _datagram(source, destination, UDP, header + data, **fields)
@@ -272,7 +275,7 @@ def udp(ends, data=b"", sums=True, fault=False, **fields):
 
 
 def query(ends, kind, sequence, data=b"", fault=False, **fields):
-    """An ICMP query: the port of the sender is its identifier."""
+    """An ICMP query. The port of the sender is used as the identifier."""
     (source, identifier), (destination, _) = ends
     header = struct.pack("!BBHHH", kind, 0, 0, identifier, sequence)
     return _message(source, destination, header + data, fault, fields)
@@ -290,12 +293,13 @@ def error(source, destination, kind, code, parameter, quote, fault=False, **fiel
 
 
 def other(source, destination, protocol, data, **fields):
-    """A datagram of a protocol without ports. Linux verifies a checksum in it before it sends an error to its sender."""
+    """A datagram of a protocol without ports. Linux verifies the checksum of the datagram before it sends an error
+    to its sender."""
     return _sealed(_datagram(source, destination, protocol, b"\0\0" + data, **fields), 0, False)
 
 
 def fragments(datagram, size):
-    """The datagram in fragments of `size` bytes, a multiple of 8."""
+    """The datagram, split into fragments of `size` bytes, which must be a multiple of 8."""
     payload = datagram.payload
     return [
         datagram.but(payload=payload[at : at + size], offset=at, flags=MF if at + size < len(payload) else 0)

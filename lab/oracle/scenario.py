@@ -1,7 +1,7 @@
-"""Scenarios: flows, and steps that each send a packet. They are random, and the same for both systems.
+"""Scenarios consist of flows, and of steps that each send a packet. Scenarios are random, and equal for both systems.
 
-What a system has chosen itself, the outside address and port of a flow, is not in a scenario: a step says "the answer
-of this flow", and `Seen` turns it into a packet for the system that showed where the answer must go.
+A scenario does not contain the outside address and port of a flow, which each system chooses itself. A step specifies
+"the answer of this flow", and `Seen` builds the packet from the address and port that the system has used.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 # Maximum number of fragments that Sluice queues until the first of their datagram arrives.
 WAITING = 8
 RAMP = bytes(range(251)) * 8
-# The exit for packets that Linux's connection tracking considers invalid.
+# The output for packets that Linux's connection tracking considers invalid.
 INVALID = "invalid"
-# Ports that only destination rules may use: below those that pools allocate.
+# Ports that only destination rules use. These ports are lower than the ports that pools allocate.
 UNLENT = range(600, 1000)
 
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """A flow: its initiator and its target, each as (address, port)."""
+    """A flow with its initiator and its target, each as (address, port)."""
 
     number: int
     protocol: int
@@ -31,27 +31,28 @@ class Flow:
 
     @property
     def near(self):
-        """The interface on which its packets arrive."""
+        """The interface on which the initiator's packets arrive."""
         return side_of(self.source[0])
 
 
 @dataclasses.dataclass(frozen=True)
 class Send:
-    """A packet of a flow, or its answer. `form` are arguments of the protocol's builder in `packet`."""
+    """A packet of a flow, or an answer. `form` contains arguments of the protocol's builder in `packet`."""
 
     flow: int
     answer: bool
     form: dict
-    # Sent as fragments of this size, in this order.
+    # Size of the fragments, and the order in which they are sent.
     size: int | None = None
     order: tuple = ()
-    # The sender is not the flow's target: another port, or another address.
+    # A foreign sender instead of the flow's target: another port, or another address.
     stranger: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """An ICMP error about a packet of a flow, or an answer, as it arrived; `about` is that step's identification."""
+    """An ICMP error about a received packet of a flow or a received answer. `about` is the IP ID of the step that
+    sent the packet."""
 
     flow: int
     answer: bool
@@ -79,16 +80,16 @@ class Scenario:
 
 
 class Seen:
-    """The observed results of a system for a scenario's flows, and the next packets that depend on them."""
+    """The observed results of a system for a scenario's flows, and the next packets that depend on these results."""
 
     def __init__(self, scenario):
         self.scenario = scenario
-        # Received interface and datagram, by flow and direction, and by the IP ID that a step has sent.
+        # Received datagram with its interface, by flow and direction, and by the IP ID that a step has sent.
         self.arrived = {}
 
     def frames(self, step):
-        """The interface and the datagrams of a step; nothing if they depend on packets that did not arrive, or exceed
-        the MTU of the link."""
+        """The interface and the datagrams of a step. Returns `None` if the datagrams depend on packets that did not
+        arrive, or exceed the MTU of the link."""
         made = self._made(step)
         if made and made[0] == "outside" and any(len(bytes(piece)) > self.scenario.outside_mtu for piece in made[1]):
             return None
@@ -151,20 +152,20 @@ def is_malformed(step):
 
 
 def is_refusal(step, datagram):
-    """Whether it is a reset with which a gateway has answered a packet."""
+    """Whether the packet is a reset with which a gateway has answered another packet."""
     control = step.form.get("control") if isinstance(step, Send) else None
     resets = datagram.protocol == packet.TCP and datagram.whole and len(datagram.payload) == 20 and datagram.payload[13] & RST
     return control is not None and not control & RST and bool(resets)
 
 
 def is_prohibition(datagram):
-    """Whether it is an error with which a filter may answer a packet."""
+    """Whether the packet is an error with which a filter may answer another packet."""
     told = (b"\x01\x04", b"\x01\x01") if datagram.MESSAGES == packet.ICMPV6 else (b"\x03\x03", b"\x03\x0d")
     return datagram.is_error and datagram.payload[:2] in told
 
 
 def waits_for(step):
-    """The flow and direction that a step requires to have arrived; nothing if it requires none."""
+    """Flow and direction of a packet that must have arrived before a step; `None` if the step has no such condition."""
     if isinstance(step, Report):
         return (step.flow, step.answer)
     return (step.flow, False) if step.answer else None
@@ -177,7 +178,7 @@ def _neighbour(address):
 
 def _ends(datagram, flow):
     ports = datagram.ports or (0, 0)
-    # An answer to an ICMP query carries its identifier; the flow's target has no port.
+    # An answer to an ICMP query contains the identifier of the query, because the flow's target has no port.
     other = ports[0] if flow.protocol == datagram.MESSAGES else ports[1]
     return ((datagram.source, ports[0]), (datagram.destination, other))
 
@@ -215,7 +216,7 @@ def _build(protocol, ends, step):
 
 
 class Maker:
-    """Generates the scenarios of a world; they share no hosts or peers, so they can run in parallel."""
+    """Generates the scenarios of a world. The scenarios share no hosts or peers, so they can run in parallel."""
 
     KINDS = (8, 8, 8, 13, 15, 17, 0)
     LONG = (1200, 1372, 1400, 1452)
@@ -234,7 +235,8 @@ class Maker:
         peers = [self._fresh(self._peer) for _ in range(self.pick.choice([1, 2]))]
         for number in range(self.pick.choice([1, 1, 2, 3, 4])):
             flow = self._flow(number, [host for host in hosts if host], peers)
-            # If two flows reach one host with the same ends, each system chooses another source port for the second.
+            # If two flows with equal addresses and ports reach one host, each system chooses another source port for
+            # the second flow.
             if flow and all(self._ends(flow) != self._ends(other) for other in flows):
                 flows.append(dataclasses.replace(flow, number=len(flows)))
         scripts = [self._script(flow) for flow in flows]
@@ -312,7 +314,7 @@ class Maker:
         return [step for step in self._disturbed(steps) if step]
 
     def _fields(self):
-        """Fields of the IP header; the IP ID makes a step's packet unique."""
+        """Fields of the IP header. The IP ID makes a step's packet unique."""
         pick = self.pick
         self.identification += 1
         fields = {"identification": self.identification}
@@ -344,7 +346,7 @@ class Maker:
         order = list(range(count))
         if self.pick.random() < 0.6:
             self.pick.shuffle(order)
-            # Sluice queues no more than these before the first fragment.
+            # Sluice queues no more than this number of fragments before the first fragment.
             order.insert(min(order.index(0), WAITING), order.pop(order.index(0)))
         return {"size": size, "order": tuple(order)}
 
@@ -359,7 +361,7 @@ class Maker:
 
     def _query(self, flow, kind, turn):
         form = {"kind": kind, "sequence": turn, "length": self._data(), **self._fields()}
-        # Only the first fragment says that it is an answer that nobody has asked for.
+        # Only the first fragment shows that the datagram is an unsolicited answer.
         if kind not in packet.QUERIES:
             return Send(flow.number, False, form)
         return self._send(flow, self.pick.random() < 0.5, form, 8)
@@ -406,7 +408,7 @@ class Maker:
         return steps
 
     def _report(self, flow, about):
-        """An error about a packet, or about the packet that it quotes."""
+        """An error about a packet, or about the packet quoted in it."""
         about_step = about.about if isinstance(about, Report) else about.form["identification"]
         pick = self.pick
         kind, codes = pick.choice([(3, range(16)), (3, [1, 3, 4, 13]), (11, [0, 1]), (12, [0, 1]), (4, [0]), (5, [1])])
@@ -427,8 +429,8 @@ class Maker:
         )
 
     def _router(self, flow, answer):
-        """A router near whom a packet of a flow, or an answer, arrives at; none of which rules say what they don't
-        say of the flow."""
+        """A router on the link on which a packet of a flow, or an answer, arrives; `None` if source rules treat the
+        router differently from the flow."""
         side = flow.near if answer else side_of(flow.target[0])
         if flow.near == "outside" and not answer:
             side = "inside1"

@@ -1,8 +1,8 @@
-"""Sluice's side: all scenarios of a world in one run of `sluice replay`, with its own clock.
+"""The Sluice system: all scenarios of a world are processed in one run of `sluice replay`, which has a virtual clock.
 
-A replay of the same captures gives the same bytes, and one with more behind them begins with those. So the scenarios go
-forward in rounds: each sends what does not hang on an answer that is still unknown, everything is replayed from the
-start, and what came out in addition is what the round has brought.
+A replay of equal captures has equal output, and the output for a longer capture starts with the output for its
+beginning. The scenarios therefore advance in rounds. Each round adds the packets that do not depend on unknown answers,
+and replays all packets from the start. The additional output is the result of the round.
 """
 
 import json
@@ -17,7 +17,7 @@ from lab.oracle.world import GATEWAY_MAC, INTERFACES, NEIGHBOUR_MAC
 START = 1_000_000_000_000_000
 STEP = 20_000
 MAGIC = 0xA1B23C4D
-# The head of a capture with nanoseconds.
+# The header of a capture file with times in nanoseconds.
 HEAD = struct.pack("<IHHiIII", MAGIC, 2, 4, 0, 0, 65535, 1)
 
 
@@ -29,15 +29,15 @@ HEADS = {name: _mac(GATEWAY_MAC[name]) + _mac(NEIGHBOUR_MAC[name]) for name in I
 
 
 class Sluice:
-    """Replays in a folder."""
+    """Runs replays with files in a folder."""
 
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
         self.summary = {}
 
     def play(self, world, scenarios):
-        """The result of every step of every scenario: by scenario a list of (interface, datagram) lists, one per step;
-        `None` for a step that could not be sent."""
+        """The results of all scenarios. The result of a scenario is a list with an entry per step: a list of
+        (interface, datagram), or `None` if the step could not be sent."""
         with open(self._path("sluice.toml"), "w", encoding="utf-8") as file:
             file.write(world.text())
         runs = [_Run(scenario) for scenario in scenarios]
@@ -97,7 +97,7 @@ class _Run:
         self.pending = []
 
     def ready(self):
-        """The next steps, up to the first that depends on one of them."""
+        """The next steps, up to the first step that depends on another step among them."""
         unknown = set()
         for step in self.scenario.steps[len(self.outputs) :]:
             if waits_for(step) in unknown:

@@ -1,8 +1,8 @@
-"""TCP connections that end and begin again, with silence between: the same segments through Linux' connection tracking, in real
-seconds, and through `sluice replay`, in seconds of its own.
+"""Tests TCP connections that end and start again, with idle periods between them. The same segments are sent through
+Linux's connection tracking in real time, and through `sluice replay` in virtual time.
 
-A script is a list of segments of one connection, each with its second, made of chance alone. It says of each whether what
-becomes of it is compared: of segments that only an attacker sends, what they do to the connection is.
+A script is a random list of segments of one connection, each with the second in which it is sent. The script marks the
+segments whose result is compared. For forged segments, only their effect on the connection is compared.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from lab.oracle.sluice import HEAD, HEADS, START, Sluice, record, records
 from lab.oracle.world import GATEWAY_MAC, LINKS, NEIGHBOUR_MAC
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
-# Seconds of silence after which a session ends: while opening, when established, and after closing.
+# Idle timeouts of a session in seconds: while opening, when established, and after closing.
 OPENING, OPEN, OVER = 4, 7440, 2
 # Port on which outside hosts may also open connections.
 SERVED = 22
@@ -27,7 +27,7 @@ DIRECTIONS = ("inside1", "outside")
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """A segment, and the second in which it is sent; `forged` if neither end sends it."""
+    """A segment, and the second in which it is sent. `forged`: neither host of the connection sends the segment."""
 
     second: int
     by_client: bool
@@ -39,16 +39,16 @@ class Segment:
 
 
 class Script:
-    """The segments of consecutive connections between the same two ends."""
+    """The segments of consecutive connections between the same two addresses and ports."""
 
     def __init__(self, pick, number):
         self.pick, self.second, self.segments = pick, 0, []
         port = pick.choice([SERVED, 80])
-        # The client is inside, and each script has its own hosts.
+        # The client is on the inside. Each script has its own hosts.
         self.ends = ((f"10.0.{number >> 8}.{number & 255 or 1}", 40000 + number % 2000), (f"203.0.{number >> 8}.{number & 255 or 1}", port))
         self.served = port == SERVED
         self.next = [0, 0]
-        # Ends that may open: the client, and the server if that port is open.
+        # Hosts that may open a connection: the client, and the server if the port is open.
         by_client, closed = pick.random() < 0.7, ""
         for _ in range(pick.choice([1, 2, 2, 3])):
             before = self.next
@@ -80,7 +80,7 @@ class Script:
         self.segments.append(self._segment(*arguments, **more))
 
     def _open(self, by_client, waits):
-        """The three-way handshake, as far as segments get through; returns whether the connection is established."""
+        """Perform the three-way handshake as far as segments pass, and return whether the connection is established."""
         self.next = [self.pick.randrange(2**32) for _ in range(2)]
         self._say(by_client, SYN)
         if not by_client and not self.served:
@@ -115,7 +115,7 @@ class Script:
             self._say(not by_client, ACK)
 
     def _forge(self):
-        """FINs of both sides, or a reset, with sequence numbers far outside the window."""
+        """Send FINs in both directions, or a reset, with sequence numbers far outside the window."""
         far = self.pick.randrange(2**24, 2**31) * self.pick.choice([1, -1])
         if self.pick.random() < 0.5:
             for by_client in (True, False):
@@ -138,8 +138,8 @@ class Script:
         return "FINs"
 
     def _speak_after_the_end(self):
-        """A retransmission of an end shows whether the session still exists. It also refreshes Linux's timer, so no later step
-        may depend on that timer."""
+        """Retransmit a segment, to test whether the session still exists. The retransmission also restarts Linux's
+        timer, so no later step may depend on this timer."""
         gone = self.second >= self.segments[-1].second + OVER
         made = self._segment(self.pick.random() < 0.5, ACK)
         self.segments.append(made)
@@ -155,7 +155,7 @@ class Script:
 
 
 def timeline(scripts):
-    """(second, script, position) of all segments in the order in which they are sent."""
+    """The segments of all scripts as (second, script, position), in the order in which they are sent."""
     entries = [
         (segment.second, number, place)
         for number, script in enumerate(scripts)
@@ -165,7 +165,8 @@ def timeline(scripts):
 
 
 class Tracking(Netfilter):
-    """Linux: inside hosts may open connections, and outside hosts only to one port."""
+    """Linux's connection tracking. Inside hosts may open all connections, and outside hosts only connections to one
+    port."""
 
     SETTINGS = {
         "be_liberal": 0, "loose": 0, "timeout_syn_sent": OPENING, "timeout_syn_recv": OPENING, "timeout_established": OPEN,

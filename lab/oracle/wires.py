@@ -1,6 +1,7 @@
-"""A gateway in a namespace, live, and all hosts around it behind one packet socket in another.
+"""A live gateway in one namespace, and all hosts around it behind one packet socket in another namespace.
 
-A marker that is sent behind a packet comes out behind all that the packet has led to: who waits for it has seen that.
+A marker that is sent after a packet arrives after all packets that this packet has caused. When the marker has arrived,
+the results of the packet are complete.
 """
 
 import os
@@ -18,13 +19,13 @@ MARK = b"marker"
 
 
 class Wires:
-    """A gateway between links; subclasses define the gateway itself."""
+    """A gateway between links. Subclasses define the gateway itself."""
 
     def __init__(self, folder, name, interfaces):
         os.makedirs(folder, exist_ok=True)
         self.gateway, self.hosts = Host(name, folder), Host(f"{name}-around", folder)
         self.world = None
-        # Counters of the rules of the world that was played last.
+        # Counters of the rules of the most recent world.
         self.counts = []
         for host in (self.gateway, self.hosts):
             host.setting("net.ipv6.conf.default.disable_ipv6=1")
@@ -49,12 +50,13 @@ class Wires:
         self.hosts.remove()
 
     def play(self, world, scenarios):
-        """By scenario a list of (interface, datagram) lists, one per step; `None` for a step that could not
-        be sent."""
+        """The results of all scenarios. The result of a scenario is a list with an entry per step: a list of
+        (interface, datagram), or `None` if the step could not be sent."""
         return self.play_changed([world], scenarios)
 
     def play_changed(self, worlds, scenarios):
-        """Like `play`, with the steps divided into as many parts as there are worlds; each part is played in its own world."""
+        """Like `play`, but with the steps of a scenario divided into a part for each world. Each part is processed
+        in its own world."""
         self.counts = []
         played = [(scenario, Seen(scenario), []) for scenario in scenarios]
         for part, world in enumerate(worlds, 1):
@@ -62,7 +64,7 @@ class Wires:
                 self.configure(world)
                 self.world = world
             for number, (scenario, seen, outputs) in enumerate(played):
-                # Scenarios share no hosts, so all of them can continue.
+                # Scenarios share no hosts, so all scenarios can continue.
                 if part == 1 and (number == 0 or len(worlds) == 1):
                     self._begin()
                 self._steps(scenario.steps[len(outputs) : len(scenario.steps) * part // len(worlds)], seen, outputs)
@@ -77,7 +79,7 @@ class Wires:
         """Hook that runs before a scenario."""
 
     def counted(self):
-        """Packets and bytes by name of rule, since a world was loaded."""
+        """Packets and bytes by name of rule since the world was loaded."""
         return {}
 
     def _steps(self, steps, seen, result):
@@ -100,7 +102,7 @@ class Wires:
         return outputs
 
     def _markers(self, interface):
-        """Interface and packet of markers; each is sent when the previous one has returned."""
+        """Interfaces and packets of markers. Each marker is sent when the previous marker has returned."""
         raise NotImplementedError
 
     def _until_marked(self):

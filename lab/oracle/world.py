@@ -1,4 +1,4 @@
-"""Rules with which both systems are configured, and a simple evaluation of them."""
+"""Rules with which both systems are configured, and a simple reference evaluation of these rules."""
 
 import dataclasses
 import ipaddress
@@ -8,13 +8,14 @@ from lab.oracle.filter import Filter
 
 INSIDE = ("inside1", "inside2")
 INTERFACES = (*INSIDE, "outside")
-# By interface: the gateway's address, the neighbour through which all hosts of that side are reached, and their networks.
+# For each interface: the gateway's address, the neighbour that forwards to all hosts behind the interface, and the
+# networks of these hosts.
 LINKS = {
     "inside1": ("192.168.1.1", "192.168.1.2", "10.0.0.0/9"),
     "inside2": ("192.168.2.1", "192.168.2.2", "10.128.0.0/9"),
     "outside": ("198.51.100.1", "198.51.100.2", "0.0.0.0/0"),
 }
-# The corresponding values of IPv6.
+# The corresponding values for IPv6.
 LINKS6 = {
     "inside1": ("fd00:0:0:1::1", "fd00:0:0:1::2", "2001:db8::/33"),
     "inside2": ("fd00:0:0:2::1", "fd00:0:0:2::2", "2001:db8:8000::/33"),
@@ -28,7 +29,7 @@ MOST_PORTS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Pool:
-    """A pool: addresses, as ranges of first and last, and the ports that are allocated from them."""
+    """A pool with its addresses, as ranges of first and last, and its allocated ports."""
 
     name: str
     ranges: tuple
@@ -41,7 +42,8 @@ class Pool:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A source rule: packets from a network that leave through an interface, or through any, get an address of a pool."""
+    """A source rule, which translates packets from a network to an address of a pool if the packets leave through an
+    interface, or through any interface."""
 
     prefix: str
     out: str | None
@@ -54,7 +56,8 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Destination:
-    """A destination rule: forwards ports of an outside address to an inside host, or ports of any address on an interface to any host."""
+    """A destination rule. It forwards ports of an outside address to an inside host, or ports of any address on an
+    interface to any host."""
 
     protocol: str
     address: str | None
@@ -65,8 +68,8 @@ class Destination:
     incoming: str | None = None
 
     def matches(self, protocol, address, port, near):
-        """Whether it applies to packets that arrive on an interface."""
-        # Forwarded ports are not tested from the inside here.
+        """Whether the rule applies to packets that arrive on an interface."""
+        # This module does not test forwarded ports from the inside.
         wanted = self.incoming or "outside"
         return self.protocol == protocol and self.address in (None, address) and near == wanted and self.first <= port <= self.last
 
@@ -101,7 +104,7 @@ class World:
         return [address for pool in self.pools for address in pool.addresses]
 
     def source(self, address, out):
-        """The source rule that applies: the longest prefix, then a rule with an interface before one without."""
+        """The applicable source rule with the longest prefix. A rule with an interface precedes a rule without."""
         for rule in self.ordered_sources():
             if rule.out in (None, out) and ipaddress.ip_address(address) in ipaddress.ip_network(rule.prefix):
                 return rule
@@ -113,11 +116,12 @@ class World:
         return next((rule for rule in rules if rule.matches(protocol, address, port, near)), None)
 
     def ordered_sources(self):
-        """Source rules, most specific first, because Linux uses the first match."""
+        """Source rules with the most specific rule first, because Linux uses the first match."""
         return sorted(self.sources, key=lambda rule: (-rule.length, rule.out is None))
 
     def ordered_destinations(self):
-        """Destination rules: those with an address first, and within both groups those with the fewest ports first."""
+        """Destination rules. Rules with an address precede rules without. In each group, rules with fewer ports come
+        first."""
         return sorted(self.destinations, key=lambda rule: (rule.address is None, rule.last - rule.first))
 
     def document(self):
@@ -144,7 +148,7 @@ class World:
                     pool.name: {
                         "addresses": [first if first == last else f"{first}-{last}" for first, last in pool.ranges],
                         "ports": f"{pool.ports[0]}-{pool.ports[1]}",
-                        # The behaviour of Linux.
+                        # The behaviour equals that of Linux.
                         "mapping": "address-and-port-dependent",
                     }
                     for pool in self.pools
@@ -171,8 +175,8 @@ class World:
         return configuration.text(self.document())
 
     def nftables(self, before=()):
-        """The rules in nftables; the filter's chain begins with the given lines. Packets that connection tracking considers invalid are
-        routed to a separate exit."""
+        """The rules in nftables; the filter's chain begins with the given lines. Packets that connection tracking
+        considers invalid are routed to a separate output."""
         family, time = ("ip6", "hoplimit") if self.six else ("ip", "ttl")
         lines = ["flush ruleset", f"table {family} oracle {{"]
         if self.filter:
@@ -220,7 +224,7 @@ def random_host(pick, world):
 
 
 def side_of(address):
-    """The interface behind which an address is."""
+    """The interface towards an address."""
     links = LINKS6 if ":" in address else LINKS
     for name in INSIDE:
         if ipaddress.ip_address(address) in ipaddress.ip_network(links[name][2]):
@@ -266,7 +270,7 @@ def _pools(pick):
 
 
 def _prefix(pick, earlier):
-    """A prefix of random length, usually within an earlier one."""
+    """A prefix of random length, usually within an earlier prefix."""
     length = pick.choice([0, *range(8, 33), 16, 24, 24, 32])
     if length == 0:
         return "0.0.0.0/0"
@@ -292,13 +296,14 @@ def _destinations(pick, pools):
         to = _address(pick, pick.choice(["10.0.0.0/9", "10.128.0.0/9"]))
         rules.append(Destination(protocol, address, first, last, to, pick.choice([first, 8080, 40000])))
         if last > first + 1:
-            # One port of the range has another target: the rule with fewest ports comes first.
+            # One port of the range has another target, because the rule with the fewest ports comes first.
             rules.append(Destination(protocol, address, first + 1, first + 1, to, 9999))
     return tuple(rules)
 
 
 def _destinations_of_interfaces(pick):
-    """Destination rules of an interface for any address: from outside to inside hosts, from inside to any host."""
+    """Destination rules of an interface for any address. From outside they lead to inside hosts, and from inside to
+    any host."""
     rules = []
     for incoming in INTERFACES:
         for protocol in ("tcp", "udp"):

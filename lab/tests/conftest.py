@@ -1,4 +1,4 @@
-"""Fixtures: the topology, the gateway in it, captures of failed tests."""
+"""Fixtures: the topology, its gateway, and captures of failed tests."""
 
 import os
 import re
@@ -55,7 +55,7 @@ def services(topology):
 
 @pytest.fixture(scope="module")
 def document():
-    """The configuration of a module's gateway; a module that wants another overrides this."""
+    """The configuration of a module's gateway. A module can override this fixture."""
     return configuration.standard()
 
 
@@ -72,7 +72,7 @@ def gateway(request, topology, document):
 
 @pytest.fixture(autouse=True)
 def captures(request):
-    """What went over the wires, kept in target/lab-captures/TEST where the test fails."""
+    """Captures of all links, kept in target/lab-captures/TEST if the test fails."""
     if "topology" not in request.fixturenames:
         yield
         return

@@ -1,5 +1,5 @@
-"""Sluice as an access switch: sites behind untagged ports, a trunk with two tags for each site, and at the other end of the trunk
-another switch that removes the tags, with servers behind it."""
+"""Tests Sluice as an access switch. Sites are connected to untagged ports, and the trunk carries two tags for each
+site. At the other end of the trunk, another switch removes the tags and connects the servers."""
 
 import os
 
@@ -36,7 +36,7 @@ def switch(topology, binary):
 
 @pytest.fixture(scope="module")
 def far(topology, binary):
-    """The other end: home1 goes to where the operator is, home2 to the DHCP servers."""
+    """The switch at the other end of the trunk, which connects home1 to the operator, and home2 to the DHCP servers."""
     interfaces = {name: {"device": name} for name in ["access", "outside", "core"]}
     interfaces["one"] = {"parent": "access", "vlan": "100.1"}
     interfaces["two"] = {"parent": "access", "vlan": "100.2"}
@@ -68,7 +68,7 @@ def _links(switch):
 
 
 def test_frames_on_the_trunk_have_both_tags_and_what_is_behind_them_stays(topology, switch):
-    # Before anything takes frames off the other end.
+    # This test runs before a gateway receives frames at the other end.
     path = os.path.join(topology.folder, "trunk.pcap")
     alice = topology.terminals["alice"]
     with Wire(alice) as wire:
@@ -92,7 +92,7 @@ def test_frames_on_the_trunk_have_both_tags_and_what_is_behind_them_stays(topolo
 @pytest.mark.parametrize("terminal, far_end, reached", [("alice", "10.0.0.80", True), ("bob", "10.0.0.67", True),
                                                          ("alice", "10.0.0.67", False), ("carol", "10.0.0.80", False)])
 def test_site_reaches_what_is_behind_its_own_tags_alone(topology, switch, far, terminal, far_end, reached):
-    # As long as a link lets pass: the tags come on top of that.
+    # The packets have the full MTU of a link, to which the tags are added.
     output = topology.terminals[terminal].run(
         "ping", "-n", "-c", "3", "-i", "0.1", "-w", "5", "-t", "1", "-M", "do", "-s", "1472", far_end, check=False
     )

@@ -1,4 +1,5 @@
-"""Application identification: traffic of real clients and servers is identified, and rules about applications stop it."""
+"""Tests application identification. Traffic of real clients and servers is identified, and rules about applications
+drop it."""
 
 import os
 
@@ -8,7 +9,7 @@ from lab import configuration, waiting
 
 pytestmark = pytest.mark.sluice
 
-# A name that nDPI knows, and one that it does not.
+# A name that nDPI assigns to an application, and a name that nDPI does not contain.
 KNOWN, PLAIN = "www.netflix.com", "www.example.test"
 
 
@@ -50,7 +51,7 @@ http {{
 
 @pytest.fixture(scope="module", autouse=True)
 def secured(services, topology, gateway):
-    """A server that speaks TLS, whatever name it is called by."""
+    """A TLS server that accepts every server name."""
     folder = services.folder
     topology.server.run(
         "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={PLAIN}",
@@ -64,7 +65,7 @@ def secured(services, topology, gateway):
 
 
 def _fetch(client, server, name):
-    """How much of a file arrives over TLS."""
+    """Number of bytes of a file that arrive over TLS."""
     target = os.path.join(client.folder, "fetched")
     if os.path.exists(target):
         os.remove(target)

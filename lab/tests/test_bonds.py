@@ -14,7 +14,7 @@ SERVER6 = "2001:db8:2::130"
 
 
 def gateway(host, binary, number, lan, lan6, to, to6):
-    """One of the gateways, with its end of the bond."""
+    """A gateway with its end of the bond."""
     other = 3 - number
     return Sluice(host, binary, {
         "system": {"name": host.name, "workers": 1},
@@ -30,7 +30,7 @@ def gateway(host, binary, number, lan, lan6, to, to6):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, binary):
-    """Client, near gateway, far gateway, server."""
+    """The client, the near gateway, the far gateway, and the server."""
     folder = str(tmp_path_factory.mktemp("bonds"))
     client, near, far, server = hosts = [Host(name, folder) for name in ("client", "near", "far", "server")]
     try:
@@ -53,7 +53,7 @@ def place(tmp_path_factory, binary):
             made.start()
         yield client, near, far, gateways
         for made in gateways:
-            assert "packet buffers were lost" not in made.stop()
+            assert "packet buffers leaked" not in made.stop()
     finally:
         for host in hosts:
             host.remove()

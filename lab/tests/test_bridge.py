@@ -1,4 +1,5 @@
-"""A transparent bridge between a client and a server: all traffic passes, except packets that match a drop rule."""
+"""Tests a transparent bridge between a client and a server. All traffic passes, except packets that match a drop
+rule."""
 
 import hashlib
 import json
@@ -118,7 +119,7 @@ def test_rejected_request_ends_at_once(topology, gateway, services):
     url = f"http://{topology.server.address}/forbidden"
     output = topology.alice.run("curl", "-s", "-m", "8", "-w", "%{exitcode} %{time_total}", url, check=False)
     status, seconds = output.split()
-    # 56: reset by the peer.
+    # curl's exit status 56 means that the peer has reset the connection.
     assert ("56", True) == (status, float(seconds) < 5)
 
 
@@ -138,7 +139,7 @@ def test_frames_of_every_kind_cross_as_they_are(topology, gateway):
             ]
             frames[0].type = 0x88B5
             for frame in map(bytes, frames):
-                # The kernel of the receiver takes the outer tag off before it shows a frame.
+                # The kernel of the receiver removes the outer tag before it delivers a frame.
                 tagged = frame[12:14] in (b"\x81\x00", b"\x88\xa8")
                 expected = frame[:12] + frame[16:] if tagged else frame
                 sender.send(frame)

@@ -1,4 +1,4 @@
-"""Chains: the effect of a router's steps before session lookup, observed from outside."""
+"""Tests chains: the effect of a router's steps before session lookup, as observed by hosts."""
 
 import copy
 import os
@@ -30,7 +30,7 @@ def document():
     for name in Customers.NAMES:
         interfaces[f"{name}-in"] = {"device": f"{name}-in", "router": name, "addresses": ["10.0.0.1/24"]}
         interfaces[f"{name}-out"] = {"device": f"{name}-out", "router": name, "addresses": ["198.51.100.2/25"]}
-    # Copies of what red's host sends go to blue's server.
+    # Packets from red's host are copied to blue's server.
     red = {
         "nat": {"source": [{"from": "10.0.0.0/24", "out": "red-out", "pool": "red"}]},
         "chains": {
@@ -77,7 +77,7 @@ def as_configured(gateway, document):
 
 
 def udp(topology, port, payload):
-    """What red's host sends to red's server."""
+    """A datagram from red's host to red's server."""
     host, router = topology.customers["red"], topology.gateway
     return Ether(src=host.mac("eth0"), dst=router.mac("red-in")) / IP(src="10.0.0.2", dst=SERVER) / UDP(
         sport=4000, dport=port) / Raw(payload)
@@ -88,7 +88,7 @@ def payload(frame):
 
 
 def steps(gateway, chain):
-    """Packets by step of one of red's chains."""
+    """Packet counters of the steps of one of red's chains."""
     chains = gateway.show("graph", "--router", "red")["chains"]
     found = next(found for found in chains if found["name"] == chain)
     return {step["step"]: step.get("packets") for step in found["steps"]}
@@ -111,7 +111,7 @@ def test_policer_lets_its_burst_pass_and_counts_what_it_drops(gateway, topology)
         inside.send(*[udp(topology, 7, b"many %d" % number) for number in range(200)], udp(topology, 80, b"the last"))
         passed = outside.until(lambda frame: payload(frame) == b"the last")
     passed = [frame for frame in passed if payload(frame).startswith(b"many")]
-    # The burst, and what the time that it took has brought.
+    # The policer passes the burst, and the tokens that were added while the packets arrived.
     assert 5 <= len(passed) < 100
     assert before + 200 - len(passed) == gateway.drops()["chain-policed"]
 
@@ -145,7 +145,7 @@ def test_other_chains_come_with_a_commit_and_counters_of_their_name_stay(gateway
         waiting.until(lambda: steps(gateway, "input")["drop"] == 1, "the packet to be dropped")
     now = steps(gateway, "input")
     assert (1, before + 1) == (now["count new"], now["count all"])
-    assert "packets would loop: input → a → input" in gateway.command(
+    assert "packets would pass the chains in a loop: input → a → input" in gateway.command(
         "apply", gateway.write({**changed, "routers": {**changed["routers"], "red": {"chains": {
             "input": [{"to": "a"}], "a": [{"to": "input"}],
         }}}}, "round.toml"), check=False)

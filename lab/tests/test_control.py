@@ -1,4 +1,4 @@
-"""The command line with the running daemon."""
+"""Tests the command line with the running daemon."""
 
 import json
 import os
@@ -16,19 +16,19 @@ LISTS = ["interfaces", "sessions", "subscribers", "routes", "neighbours", "cores
 
 
 def _routes(gateway):
-    """The routes, whatever their age."""
+    """The routes without their age."""
     return [{**row, "age": None} for row in gateway.show("routes")["routes"]]
 
 
 def _session_of(gateway, port, *filters):
-    """The listed sessions whose inside source port it is."""
+    """The listed sessions with this inside source port."""
     rows = gateway.show("sessions", *filters)["sessions"]
     return [row for row in rows if row["forward"]["source-port"] == port]
 
 
 @pytest.fixture
 def conversation(topology):
-    """A UDP conversation between alice and the server, with the ports of both."""
+    """UDP packets between alice and the server in both directions, and the ports of both hosts."""
     with topology.server.open_socket() as answering, topology.alice.open_socket() as asking:
         answering.bind((topology.server.address, 0))
         asking.connect(answering.getsockname())
@@ -164,7 +164,7 @@ def test_rfc7422_port_of_a_deterministic_pool_is_the_one_that_is_computed(topolo
     (share,) = gateway.show("mapping", "--outside", f"{address}:{port}")["shares"]
     assert topology.alice.address == share["inside"]
     assert [share] == gateway.show("mapping", "--inside", topology.alice.address)["shares"]
-    # The same without the daemon.
+    # The command has the same result without the daemon.
     words = ["show", "mapping", "--config", gateway.write(pool, "then.toml"), "--outside", f"{address}:{port}"]
     assert [share] == json.loads(gateway.command(*words, "--json"))["shares"]
     gateway.apply(original)
@@ -225,7 +225,7 @@ def test_apply_of_more_addresses_than_there_is_memory_for_is_refused_with_a_hint
     before = gateway.show("sessions")["sessions"]
     path = gateway.write(_with_pool(gateway.document, "203.0.113.16/28", "192.0.2.0/24"), "large.toml")
     output = gateway.command("apply", path, check=False)
-    assert "large.toml:" in output and "bytes for their port leases" in output and "spare-addresses" in output
+    assert "large.toml:" in output and "bytes for port allocation" in output and "spare-addresses" in output
     assert len(before) == len(gateway.show("sessions")["sessions"])
 
 
@@ -253,7 +253,7 @@ def test_trace_shows_the_verdict_of_every_node(topology, gateway):
     assert 2 == len(packets)
     for packet in packets:
         nodes = [step["node"] for step in packet["steps"]]
-        # What has waited for its neighbour, or comes from another worker, arrives parsed.
+        # Packets that were queued for a neighbour, or come from another worker, are already parsed.
         assert nodes[0] in ["parse", "arrive"]
         assert len(nodes) >= 3
 

@@ -1,4 +1,5 @@
-"""Two workers: single-queue devices, whose packets the receiving worker hands over, and cards that select the queue."""
+"""Tests two workers with single-queue devices, from which the receiving worker hands packets off, and with cards
+that select the queue."""
 
 import hashlib
 import threading
@@ -13,7 +14,7 @@ from lab.topology import Topology
 
 pytestmark = pytest.mark.sluice
 
-# What a pool has to be for the flows of a host to spread over the shards.
+# Mapping behaviour of the pool with which the flows of a host are distributed over the shards.
 SPREAD = {"mapping": "address-and-port-dependent"}
 
 
@@ -47,7 +48,7 @@ def document(steering):
 def test_downloads_over_two_workers_have_the_same_hash_and_every_handover_a_cause(topology, gateway, services, folder):
     digests = []
 
-    # Hosts enough that some are of either worker.
+    # With this number of hosts, each worker owns some of them.
     addresses = [f"192.168.1.{number}" for number in range(20, 32)]
     for address in addresses:
         topology.alice.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
@@ -69,7 +70,8 @@ def test_downloads_over_two_workers_have_the_same_hash_and_every_handover_a_caus
     cores = gateway.cores()
     assert 2 == len(cores)
     assert {0} == {core["leaked"] for core in cores}
-    # One queue: the first worker receives everything, and gives away what is the other's; that one can't send.
+    # With one queue, the first worker receives all packets and hands packets off to the second worker. The second
+    # worker can't transmit, and hands packets back.
     assert cores[0]["handed-over-session"] > 0
     assert cores[1]["handed-over-transmit"] > 0
     causes = [sum(count for name, count in core.items() if name.startswith("handed-over-")) for core in cores]
@@ -80,7 +82,7 @@ def test_downloads_over_two_workers_have_the_same_hash_and_every_handover_a_caus
 def test_errors_and_fragments_reach_their_session_from_either_worker(topology, gateway, services):
     del services
     for host in (topology.alice, topology.bob):
-        # The identifier and with it the shard differ from one to the next.
+        # Each ping has another identifier, and therefore possibly another shard.
         for _ in range(4):
             output = host.run("ping", "-c2", "-i0.2", "-w9", "-s", "3000", topology.server.address)
             assert answered(output, 2), str({k: v for k, v in gateway.drops().items() if v})
@@ -116,5 +118,5 @@ def test_cards_that_hash_get_key_and_table_of_the_shards_and_tell_what_they_hash
     gateway.stop()
     assert 2 == row["queues"]
     assert row["steering"].startswith("hashes addresses and ports")
-    # The null driver can't hash one address alone, and says so.
-    assert ("can't hash the source address alone" in row["steering"]) == (steering == "subset")
+    # The null driver reports that it can't hash a single address.
+    assert ("can't hash only the source address" in row["steering"]) == (steering == "subset")

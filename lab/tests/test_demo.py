@@ -1,4 +1,4 @@
-"""A short run of the demonstration."""
+"""Tests the demonstration with a short run."""
 
 import os
 import subprocess

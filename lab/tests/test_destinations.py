@@ -1,5 +1,5 @@
-"""Destination rules as in rule listings: for any destination address on an interface, to servers of the gateway's own
-host, and with several hosts that are checked."""
+"""Tests destination rules as in rule listings: for any destination address on an interface, to servers on the
+gateway's own host, and with several hosts with health checks."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.sluice
 
 BALANCED = "203.0.113.41"
 PROXY = 3128
-# Where nobody is.
+# An address without a host.
 NOWHERE = "198.51.100.140"
 
 
@@ -161,7 +161,7 @@ def test_host_that_does_not_answer_gets_no_new_connections_and_sessions_stay(top
             ours.connect((BALANCED, 443))
             peer = None
             while peer != ours.getsockname():
-                # Checks connect, too.
+                # Health checks connect to the servers, too.
                 theirs, peer = listener.accept()
             theirs.settimeout(5)
             listener.close()

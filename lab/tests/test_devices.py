@@ -1,4 +1,5 @@
-"""Devices that change while the daemon runs: interfaces that are deleted and created again, or added and removed by `apply`."""
+"""Tests devices that change while the daemon runs. Interfaces are deleted and created again, or added and removed by
+`apply`."""
 
 import copy
 
@@ -26,7 +27,7 @@ def gateway(request, topology, binary):
     made.start()
     yield made
     output = made.stop()
-    assert "the devices are closed" in output and "packet buffers were lost" not in output, output
+    assert "the devices are closed" in output and "packet buffers leaked" not in output, output
 
 
 def reaches(host, address, patience=5):

@@ -1,6 +1,8 @@
-"""Clients determine the behaviour of a pool from outside, and it matches the configuration (RFC 5780 for UDP, the same tests for TCP).
+"""Clients determine the behaviour of a pool from outside, which must match the configuration (RFC 5780 for UDP, and
+equivalent tests for TCP).
 
-Every configuration has a pool of one address, and one address of alice and one of bob that are translated to it.
+Every configuration has a pool of one address. One address of alice and one address of bob are translated to the pool's
+address.
 """
 
 import dataclasses
@@ -23,7 +25,7 @@ SERVERS = ("198.51.100.130", "198.51.100.131")
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Keys of a pool, and the mapping and filtering that they stand for."""
+    """Configuration keys of a pool, and the resulting mapping and filtering behaviour."""
 
     keys: dict
     udp: tuple
@@ -88,7 +90,8 @@ def server(topology, addressed):
 
 @pytest.fixture(scope="module")
 def discoveries(topology, gateway, server):
-    """The clients of all settings at once: what is filtered makes them wait."""
+    """The results of the clients of all settings. The clients run in parallel, because they wait for filtered
+    packets."""
     return {
         (name, what): stun.Discovery(topology.alice, _alice(name), server, what)
         for what in ("mapping", "filtering", "hairpinning") for name in SETTINGS
@@ -107,7 +110,7 @@ def test_rfc4787_req8_udp_is_filtered_as_set(discoveries, name):
 
 @each_setting
 def test_rfc4787_req9_udp_hairpins_to_a_socket_that_hears_everybody(discoveries, name):
-    """The client sends to itself, from a socket that the first has not sent to."""
+    """The client sends a packet to itself, from a second socket to which the first socket has not sent."""
     assert (SETTINGS[name].udp[1] == INDEPENDENT) == discoveries[name, "hairpinning"].result()
 
 
@@ -145,7 +148,8 @@ class _Attempt:
         return bool(select.select([], [self.socket], [], timeout)[1])
 
     def succeeds(self):
-        """Whether it was made, once that is known: who asks in vain is told after six seconds (RFC 5382, REQ-4)."""
+        """Wait for the result of the attempt, and return whether it succeeded. A refused attempt fails after six
+        seconds (RFC 5382, REQ-4)."""
         assert self.over(20), "neither made nor refused"
         problem = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         assert problem in (0, errno.ECONNREFUSED), errno.errorcode[problem]
@@ -154,7 +158,8 @@ class _Attempt:
 
 @each_setting
 def test_rfc5382_req1_tcp_is_mapped_as_set(topology, gateway, server, name):
-    """The tests of RFC 5780, 4.3: the same socket address to one server, to another, to another port of that."""
+    """The tests of RFC 5780, 4.3: the same socket address sends to a first server, to a second server, and to
+    another port of the second server."""
     places = [(SERVERS[0], stun.PORTS[0]), (SERVERS[1], stun.PORTS[0]), (SERVERS[1], stun.PORTS[1])]
     connections, local = [], (_alice(name), 0)
     for place in places:
@@ -167,7 +172,8 @@ def test_rfc5382_req1_tcp_is_mapped_as_set(topology, gateway, server, name):
 
 
 class _Contact:
-    """A connection of alice to a server, which then connects back to where it saw her, and to where she listens."""
+    """A connection of alice to a server. The server then connects to alice's outside address and port, and to the
+    port on which alice listens."""
 
     def __init__(self, topology, name):
         self.server = topology.server
@@ -185,7 +191,7 @@ class _Contact:
         return _Attempt(self.server, local, self.mapped)
 
     def arrives(self, attempt):
-        """Whether an attempt reaches alice, as it was made."""
+        """Whether a connection attempt reaches alice and succeeds."""
         if attempt.succeeds():
             _, peer = self.listening.accept()
             assert attempt.local == peer
@@ -195,7 +201,7 @@ class _Contact:
 
 @pytest.fixture(scope="module")
 def contacts(topology, gateway, addressed):
-    """Of all settings at once: who is refused waits."""
+    """The contacts of all settings, made in parallel because refused attempts wait."""
     return {name: _Contact(topology, name) for name in SETTINGS}
 
 
@@ -209,7 +215,7 @@ def test_rfc5382_req3_tcp_is_filtered_as_set(contacts, name):
 
 @each_setting
 def test_tcp_from_where_the_inside_host_has_connected_to_is_let_in(contacts, name):
-    """The first connection is reset, so that there may be another between the same ends."""
+    """The first connection is reset, so that another connection can use the same addresses and ports."""
     contact = contacts[name]
     contact.accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     contact.accepted.close()
@@ -221,8 +227,8 @@ def test_tcp_from_where_the_inside_host_has_connected_to_is_let_in(contacts, nam
 
 @pytest.fixture
 def kept_out(gateway):
-    """Waits until more packets from outside were dropped than when it was last asked, or made. Who has a port for every
-    destination has none that others could ask for: what they send is unsolicited."""
+    """Returns a function that waits until more packets from outside were dropped since its last call. With one
+    outside port per destination, packets from other hosts match no mapping and are counted as unsolicited."""
 
     def count():
         drops = gateway.drops()
@@ -238,7 +244,8 @@ def kept_out(gateway):
 
 
 def _behind(topology, server, kind, name):
-    """A socket of alice and one of bob, and where the STUN server sees each."""
+    """A socket of alice and a socket of bob, and the outside address and port of each socket as seen by the STUN
+    server."""
     hosts = ((topology.alice, _alice(name)), (topology.bob, _bob(name)))
     place = (SERVERS[0], stun.PORTS[0])
     asked = [_connected(host, kind, (address, 0), place) for host, address in hosts]
@@ -247,7 +254,8 @@ def _behind(topology, server, kind, name):
 
 @each_setting
 def test_rfc4787_req9_udp_hairpins_between_hosts_as_filtered(topology, server, kept_out, name):
-    """Who has sent to the other hears it, by its outside address and port; nobody whose ports differ by destination."""
+    """A host receives packets from the other host's outside address and port if it has sent to that host. With ports
+    that depend on the destination, it receives none."""
     mapping, filtering = SETTINGS[name].udp
     asked, (alice_outside, bob_outside) = _behind(topology, server, socket.SOCK_DGRAM, name)
     alice, bob = [_socket(host, socket.SOCK_DGRAM, each.getsockname())
@@ -270,7 +278,8 @@ def test_rfc4787_req9_udp_hairpins_between_hosts_as_filtered(topology, server, k
 
 @each_setting
 def test_rfc5382_req8_tcp_hairpins_between_hosts_as_filtered(topology, server, kept_out, name):
-    """Where a listener is not open to everybody both must connect: a simultaneous open (REQ-2) through the gateway."""
+    """If filtering depends on the endpoint, both hosts must connect: a simultaneous open (REQ-2) through the
+    gateway."""
     mapping, filtering = SETTINGS[name].tcp
     asked, (alice_outside, bob_outside) = _behind(topology, server, socket.SOCK_STREAM, name)
     alice, bob = [each.getsockname() for each in asked]

@@ -1,4 +1,4 @@
-"""The same tests with each driver of a kernel interface: AF_XDP, and AF_PACKET, which jumbo frames need."""
+"""Tests each driver of a kernel interface: AF_XDP, and AF_PACKET, which jumbo frames need."""
 
 import hashlib
 import json

@@ -1,4 +1,5 @@
-"""The packet filter with real hosts: accepted packets, refused packets and their errors, counters, and the effect of commits."""
+"""Tests the packet filter with real hosts: accepted packets, refused packets and their errors, counters, and the
+effect of commits."""
 
 import ipaddress
 import json
@@ -30,7 +31,7 @@ def _filter(rules):
 def document():
     made = configuration.standard()
     made["filter"] = _filter(RULES)
-    # As many shards as there are by default: both directions of what is not translated have to find one another.
+    # The default number of shards, with which packets of both directions of an untranslated flow must find one session.
     made["system"]["shards"] = 16
     return made
 
@@ -57,7 +58,7 @@ def test_what_is_accepted_passes_with_its_replies(topology, gateway):
     assert b"HTTP" in _connect(topology.alice, topology.server.address, 80)
     assert b"HTTP" in _connect(topology.bob, topology.server.address6, 80, socket.AF_INET6)
     rule = _rules(gateway)["web"]
-    # The first packet of each flow, and no other.
+    # The rule counts only the first packet of each flow.
     assert before + 2 == rule["packets"]
     assert rule["last"] < 10
 
@@ -74,7 +75,7 @@ def test_flows_between_inside_networks_have_sessions_without_translation(topolog
                 accepted.sendall(b"hello")
                 assert b"hello" == connection.recv(100)
     listener.close()
-    # Not the other way.
+    # Connections in the opposite direction are refused.
     with pytest.raises(ConnectionRefusedError):
         _connect(topology.bob, topology.alice.address, 7100)
 
@@ -141,7 +142,7 @@ def test_commit_that_denies_ends_the_flow_within_a_second(topology, gateway):
     waiting.until(lambda: gateway.drops()["filter-drop"] > dropped + 3, "more of it to be dropped", 3)
     assert answered == pinging.output.count("time=")
     pinging.stop()
-    # Rules that stay go on counting where they were.
+    # Unchanged rules keep their counters.
     web = _rules(gateway)["web"]["packets"]
     assert web >= 2
     gateway.apply(original)
@@ -213,5 +214,5 @@ def test_station_is_known_by_its_mac_address(topology, gateway):
 def test_wrong_filter_is_refused_and_the_old_one_goes_on(topology, gateway):
     wrong = _filter([{"action": "accept", "to": "@nobody"}])
     output = gateway.command("apply", gateway.write({**gateway.document, "filter": wrong}, "wrong.toml"), check=False)
-    assert "there is no group `nobody` of addresses" in output
+    assert "there is no group of addresses named `nobody`" in output
     assert b"HTTP" in _connect(topology.alice, topology.server.address, 80)

@@ -1,4 +1,4 @@
-"""Single rules of the packet filter are inserted and removed while traffic passes."""
+"""Tests that single rules of the packet filter are inserted and removed while traffic passes."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_rule_comes_in_force_for_flows_under_way_too_and_goes(topology, gateway)
     dropped = gateway.drops().get("filter-drop", 0)
     rule = f'name = "deny", action = "drop", to = "{topology.server.address}"'
     assert {"outcome": "done", "count": 1, "rules-in-all": 3, "built-anew": False} == _edit(gateway, "insert", rule)
-    # New flows at once, those under way within a second.
+    # The rule applies to new flows immediately, and to existing flows within a second.
     assert not _pings(topology.alice, topology.server.address)
     waiting.until(lambda: gateway.drops()["filter-drop"] > dropped + 1, "the ping to be dropped", 1)
     answered = pinging.output.count("time=")
@@ -62,13 +62,13 @@ def test_rules_of_a_file_come_side_by_side_where_they_are_wanted(topology, gatew
         '[[filter.rules]]\nname = "two"\naction = "count"\n',
         "rules.toml",
     )
-    # What goes on is not changed in place.
+    # Rules after which evaluation continues can't be changed in place.
     assert _edit(gateway, "insert", "--file", path, "--before", "web")["built-anew"]
     assert ["ping", "one", "two", "web"] == _names(gateway)
     assert "1 inserted" in gateway.command("filter", "insert", 'name = "end", action = "reject"', "--last")
     assert ["ping", "one", "two", "web", "end"] == _names(gateway)
     assert _pings(topology.alice, topology.server.address)
-    # A commit brings back what its file says.
+    # A commit restores the rules of its file.
     gateway.apply({**gateway.document, "routes": gateway.document.get("routes", [])})
     assert ["ping", "web"] == _names(gateway)
 
@@ -89,7 +89,7 @@ def test_many_rules_come_and_go_and_are_folded(topology, gateway):
     ("words", "said"),
     [
         (["insert", 'action = "drop"'], "an inserted rule needs a name"),
-        (["insert", 'name = "x", action = "drop", to = "@nobody"'], "there is no group `nobody` of addresses"),
+        (["insert", 'name = "x", action = "drop", to = "@nobody"'], "there is no group of addresses named `nobody`"),
         (["insert", 'name = "x", action = "drop", from-port = "9-1"'], "9-1"),
         (["insert", 'name = "web", action = "drop"'], "there is a rule `web` already"),
         (["insert", 'name = "x", action = "drop"', "--before", "nothing"], "there is no rule `nothing`"),

@@ -1,4 +1,4 @@
-"""Translation of fragments, in order and out of order."""
+"""Tests the translation of fragments, in order and out of order."""
 
 import socket
 

@@ -1,4 +1,5 @@
-"""The gateway as a host: it answers, announces its addresses, and stays reachable for its operator during a flood."""
+"""Tests the gateway as a host. It answers, announces its addresses, and stays reachable for its operator during a
+flood."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Malformed HTTP responses: rules find the content that a client reads, whatever the form of the response."""
+"""Tests malformed HTTP responses. Rules find the content that a client reads, regardless of the form of the
+response."""
 
 import gzip
 import os
@@ -37,7 +38,7 @@ def _members(content):
 
 
 def _brotli(content):
-    """A window of 64 KiB, a block that is not compressed, and an empty one that is the last (RFC 7932 section 9)."""
+    """A Brotli stream with a window of 64 KiB, an uncompressed block, and an empty last block (RFC 7932 section 9)."""
     return ((len(content) - 1) << 4 | 1 << 20).to_bytes(3, "little") + content + b"\x03"
 
 
@@ -54,7 +55,7 @@ def _encoded(names, *packers):
     return make
 
 
-# Name, what is behind the status line for a content, and whether curl reads the content.
+# Each case contains a name, the bytes after the status line for a content, and whether curl reads the content.
 CASES = [
     ("plain", lambda mark: b"\r\n" + mark, True),
     ("line-feeds", lambda mark: b"Content-Length: %d\n\n" % len(mark) + mark, True),
@@ -113,7 +114,7 @@ def document(topology):
 
 @pytest.fixture(scope="module")
 def answers(topology):
-    """A server that answers each connection with what its list has at that moment."""
+    """A server that answers each connection with the current content of its list."""
     answer = [b""]
     listener = topology.server.listener(PORT)
     listener.settimeout(None)
@@ -140,7 +141,7 @@ def answers(topology):
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     yield answer
-    # Wakes the thread, which finds the listener closed.
+    # Wake the thread, which then detects that the listener is closed.
     listener.shutdown(2)
     listener.close()
     thread.join(5)

@@ -1,4 +1,4 @@
-"""Translation of ICMP errors, and errors that the gateway generates."""
+"""Tests the translation of ICMP errors, and the errors that the gateway generates."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ def test_port_unreachable_quotes_the_packet_as_the_host_sent_it(topology):
 
 
 def test_quoted_headers_have_the_checksums_that_the_host_computed(topology):
-    """The error's quotation is the sent packet again, but for TTL and what is derived from it."""
+    """The packet quoted by the error equals the sent packet, except for the TTL and the header checksum."""
     with Wire(topology.server) as wire, Wire(topology.alice) as inside, topology.alice.open_socket() as asking:
         asking.sendto(b"checksum", (topology.server.address, 9))
         arrived = wire.expect(lambda frame: UDP in frame and frame[UDP].dport == 9)
@@ -49,7 +49,7 @@ def test_quoted_headers_have_the_checksums_that_the_host_computed(topology):
 
 
 def test_error_that_quotes_no_session_reaches_nobody(topology):
-    """RFC 5508, REQ-4: an error whose quotation matches no session is dropped."""
+    """An error is dropped if its quoted packet matches no session (RFC 5508, REQ-4)."""
     with Wire(topology.alice) as inside, topology.alice.open_socket() as asking, Wire(topology.upstream) as upstream:
         with topology.server.open_socket() as answering:
             answering.bind((topology.server.address, 7003))
@@ -68,7 +68,7 @@ def test_error_that_quotes_no_session_reaches_nobody(topology):
 
 @pytest.fixture
 def narrow(topology):
-    """The link between upstream and server takes 1,300 bytes at most."""
+    """The link between upstream and server has an MTU of 1,300 bytes."""
     for host, interface in [(topology.upstream, "eth1"), (topology.server, "eth0")]:
         host.run("ip", "link", "set", interface, "mtu", "1300")
     yield
@@ -99,7 +99,7 @@ def test_upload_over_a_narrow_path_arrives_whole(topology, narrow):
 
     taker = threading.Thread(target=take)
     taker.start()
-    # The server announces what fits its own link; only this makes the sender try full packets.
+    # The server announces an MSS for its own link, so that the sender sends full packets.
     with topology.alice.open_socket(kind=socket.SOCK_STREAM, timeout=30) as sender:
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1460)
         sender.connect((topology.server.address, 7004))
@@ -159,6 +159,6 @@ def test_echo_identifier_is_translated_so_that_two_hosts_may_use_the_same(topolo
 
 
 def test_unknown_network_of_the_inside_is_answered_as_unreachable(topology):
-    """A host on a connected network that answers no request for its address."""
+    """The destination is on a connected network, and no host answers the requests for its address."""
     output = topology.alice.run("ping", "-n", "-c", "1", "-W", "8", "192.168.2.99", check=False)
     assert f"From {topology.alice.gateway} icmp_seq=1 Destination Host Unreachable" in output

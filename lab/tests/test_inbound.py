@@ -1,4 +1,4 @@
-"""Connections that outside hosts may and may not open."""
+"""Tests which connections outside hosts may open."""
 
 import socket
 import threading
@@ -53,7 +53,7 @@ def test_unsolicited_packet_to_the_pool_reaches_nobody(topology, protocol):
                 upstream.send(
                     Ether(src=upstream.mac, dst=mac) / IP(src=topology.server.address, dst=address) / header.copy()
                 )
-            # What comes behind them and is allowed shows that they had their turn.
+            # A later packet that is allowed shows that the earlier packets were processed.
             marker = IP(src=topology.server.address, dst=FORWARDED) / UDP(sport=4001, dport=5353) / Raw(b"marker")
             upstream.send(Ether(src=upstream.mac, dst=mac) / marker)
             before = alice.until(lambda frame: Raw in frame and bytes(frame[Raw]).startswith(b"marker"))
@@ -64,7 +64,7 @@ def test_unsolicited_packet_to_the_pool_reaches_nobody(topology, protocol):
 
 
 def test_session_is_open_only_to_the_peer_it_was_made_for(topology):
-    """Address-and-port-dependent filtering (RFC 4787, section 5)."""
+    """Tests address-and-port-dependent filtering (RFC 4787, section 5)."""
     with (
         topology.alice.open_socket() as inside,
         topology.server.open_socket() as peer,

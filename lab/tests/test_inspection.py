@@ -1,4 +1,4 @@
-"""Inspection with signatures: real clients and servers behind a gateway that translates and inspects."""
+"""Tests inspection with signatures, with real clients and servers at a gateway that translates and inspects."""
 
 import hashlib
 import json
@@ -82,7 +82,7 @@ def test_file_that_matches_does_not_arrive_whole(topology, gateway, family):
     assert [("drop", 1, 4, "EICAR test file", "trojan-activity", 1)] == [
         (a["action"], a["generator"], a["revision"], a["message"], a["class"], a["priority"]) for a in alerts
     ]
-    # The client as the inside knows it, whatever the outside sees.
+    # The alert contains the inside address of the client, not its outside address.
     assert getattr(topology.alice, family) == alerts[0]["destination"]
 
 
@@ -117,7 +117,7 @@ def test_alerts_are_lines_of_eve_json(topology, gateway, folder):
     assert ("alert", "TCP", 80, "allowed") == (
         line["event_type"], line["proto"], line["dest_port"], line["alert"]["action"]
     )
-    # The server's address, and no translated one.
+    # The alert contains the server's address without translation.
     assert topology.server.address == line["dest_ip"]
 
 

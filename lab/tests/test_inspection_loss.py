@@ -1,4 +1,5 @@
-"""Inspection on lossy links, before the gateway or behind it: connections continue, and matching data does not arrive."""
+"""Tests inspection with a lossy link before or after the gateway. Connections continue, and matching data does not
+arrive."""
 
 import hashlib
 import os
@@ -102,7 +103,7 @@ def _fetch(host, url, seconds):
 
 
 def _sent_again(host):
-    """Segments that its TCP has sent again."""
+    """Number of segments that the TCP of a host has retransmitted."""
     return int(host.run("nstat", "-asz", "TcpRetransSegs").split()[-2])
 
 

@@ -1,4 +1,4 @@
-"""Changes of inspection rules by `sluice apply`: existing flows lose no packets, and new rules take effect."""
+"""Tests changes of inspection rules by `sluice apply`. Existing flows lose no packets, and new rules take effect."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.sluice
 
 FIRST = 'drop tcp any any -> any any (msg:"first"; flow:to_client,established; content:"FIRST-TEST-FILE"; sid:1;)\n'
 SECOND = 'drop tcp any any -> any any (msg:"second"; flow:to_client,established; content:"SECOND-TEST-FILE"; sid:2;)\n'
-# Bytes a second of a download that lasts twice as long as flows under way keep their rules.
+# Rate in bytes per second at which a download takes twice the time for which existing flows keep their rules.
 SLOWLY = 400_000
 
 
@@ -82,9 +82,9 @@ def test_download_under_way_arrives_whole_while_rules_change(topology, gateway, 
     waiting.until(lambda: os.path.getsize(target) > SLOWLY, "the download to begin")
     _write(folder, SECOND)
     output = _apply(gateway)
-    assert "inspection.signatures changed" in output and "1 of 1 signatures are in force" in output
+    assert "inspection.signatures changed" in output and "1 of 1 signatures are active" in output
     assert reopened == gateway.show("inspection")["reopened"]
-    # New flows at once.
+    # The new rules apply to new flows immediately.
     assert ["SECOND"] == _blocks(topology)
     assert 0 == fetching.wait(60), gateway.show("inspection")["dropped-by-reason"]
     with open(target, "rb") as file:
@@ -98,7 +98,7 @@ def test_download_under_way_arrives_whole_while_rules_change(topology, gateway, 
 def test_rules_that_are_the_same_are_left_alone(topology, gateway, folder):
     _write(folder, SECOND)
     _apply(gateway)
-    assert "nothing differs" in _apply(gateway)
+    assert "does not differ" in _apply(gateway)
 
 
 def test_dry_run_says_what_would_be_and_changes_nothing(topology, gateway, folder):
@@ -106,7 +106,7 @@ def test_dry_run_says_what_would_be_and_changes_nothing(topology, gateway, folde
     _apply(gateway)
     _write(folder, FIRST, SECOND)
     output = _apply(gateway, "--dry-run")
-    assert "2 of 2 signatures are in force" in output and "nothing was changed" in output
+    assert "2 of 2 signatures are active" in output and "nothing was changed" in output
     assert 1 == gateway.show("inspection")["signatures"]
     assert ["SECOND"] == _blocks(topology)
 
@@ -116,10 +116,10 @@ def test_rule_that_is_newly_refused_is_named_with_file_and_line(topology, gatewa
     _apply(gateway)
     _write(folder, SECOND, FIRST.replace("content", "dce_iface"))
     output = _apply(gateway)
-    assert "1 of 2 signatures are in force" in output and "lab.rules:2: dce_iface" in output
+    assert "1 of 2 signatures are active" in output and "lab.rules:2: dce_iface" in output
     _write(folder, SECOND.replace("second", "other"), FIRST.replace("content", "dce_iface"))
     output = _apply(gateway)
-    assert "1 of 2 signatures are in force" in output and "dce_iface" not in output
+    assert "1 of 2 signatures are active" in output and "dce_iface" not in output
     assert [2] == [refused["line"] for refused in gateway.show("inspection")["refused"]]
 
 
@@ -163,7 +163,7 @@ def test_many_changes_under_load_lose_nothing(topology, gateway, folder):
     assert changes > 4
     assert 0 == load.wait(60)
     after = gateway.show("inspection")
-    # Files that were blocked before are sent again and again.
+    # The servers retransmit the files that were blocked before, so packets of dropped flows are counted.
     usual = {"signature", "flow-dropped"}
     assert usual >= {why["reason"] for why in after["dropped-by-reason"]}
     assert after["reopened"] > before["reopened"]

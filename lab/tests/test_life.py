@@ -1,4 +1,4 @@
-"""Start and end of the daemon, and conditions under which it refuses to start."""
+"""Tests start and end of the daemon, and the conditions under which it refuses to start."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ def topology():
 
 
 def _refusal(topology, binary, document, *words):
-    """What `sluice run` writes when it refuses to start."""
+    """The output of `sluice run` when it refuses to start."""
     gateway = Sluice(topology.gateway, binary)
     process = topology.gateway.spawn(binary, "run", "-c", gateway.write(document), *words, label="refused")
     assert 0 != process.wait(20)
@@ -35,7 +35,7 @@ def test_signal_ends_in_order_and_prints_the_counters(topology, binary, number):
     gateway.process.signal(number)
     assert 0 == gateway.process.wait(15), gateway.process.output
     assert "received" in gateway.process.output and "sent" in gateway.process.output
-    # The interfaces are the kernel's again: no program is left attached.
+    # The interfaces are returned to the kernel, without an attached XDP program.
     for interface in ("inside1", "inside2", "outside"):
         assert "xdp" not in topology.gateway.run("ip", "-d", "link", "show", "dev", interface)
 

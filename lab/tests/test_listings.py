@@ -1,4 +1,4 @@
-"""Rule listings in the kernel and their import in Sluice: every difference has been reported by the import."""
+"""Compares rule listings in the kernel with their import in Sluice. The import must have reported every difference."""
 
 import os
 
@@ -18,5 +18,5 @@ def test_import_means_what_the_listing_says(binary, name):
     told = [f"{probe}\n  kernel: {kernel}\n  sluice: {sluice}\n  met: {met}" for probe, kernel, sluice, met in unnamed[:5]]
     assert not told, "\n".join(told)
     assert played > 20
-    # What the import says about a listing is seldom most of it.
+    # Reports of the import explain at most half of the probes.
     assert named < played / 2

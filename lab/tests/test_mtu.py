@@ -1,4 +1,5 @@
-"""Devices get the configured MTU: packets of this size pass in both directions, longer ones are dropped with a named reason."""
+"""Tests that devices get the configured MTU. Packets of this size pass in both directions, and longer packets are
+dropped with a named reason."""
 
 import pytest
 
@@ -39,7 +40,7 @@ def gateway(topology, binary):
 
 @pytest.fixture
 def ends(topology, gateway):
-    """Both ends, at which there is more room than the gateway takes."""
+    """The client and the server, with a larger MTU than the gateway."""
     far = (topology.gateway, TAP) if TAP in topology.device else (topology.server, "eth0")
     places = [(topology.alice, "eth0"), far]
     for host, interface in places:

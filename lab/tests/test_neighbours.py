@@ -1,4 +1,4 @@
-"""ARP and neighbour discovery: answers, requests, queueing, ageing."""
+"""Tests ARP and neighbour discovery: answers, requests, queueing, and ageing."""
 
 import pytest
 
@@ -14,7 +14,8 @@ BROADCAST = "ff:ff:ff:ff:ff:ff"
 
 @pytest.fixture(scope="module")
 def document():
-    """Neighbours age fast enough to be watched, and bob's pool lies on the outside link."""
+    """A configuration in which neighbours age within the time of a test, and bob's pool is in the network of the
+    outside link."""
     standard = configuration.standard()
     return configuration.changed(
         standard,
@@ -58,7 +59,7 @@ def test_neighbour_solicitation_for_the_gateway_is_answered(topology):
 
 @pytest.mark.parametrize("version", ["-4", "-6"])
 def test_first_packets_to_an_unknown_neighbour_wait_and_arrive(topology, version):
-    """bob has been silent: the gateway has to ask for him, and what came meanwhile is not lost."""
+    """Bob is an unknown neighbour. The gateway requests his address, and loses no packet in the meantime."""
     address = topology.bob.address if version == "-4" else topology.bob.address6
     output = topology.alice.run("ping", version, "-n", "-c", "1", "-W", "5", address)
     assert "1 received" in output
@@ -83,7 +84,8 @@ def test_cleared_neighbour_is_asked_for_again(topology, gateway):
 
 @pytest.mark.sluice
 def test_neighbour_in_use_is_asked_again_before_it_ages_out(topology, gateway):
-    """RFC 4861, section 7.3.3: what a host in use answered counts for at most 1.5 times 2 s, then it is asked."""
+    """An answer of a neighbour in use is valid for at most 1.5 times 2 s. Then the neighbour is probed (RFC 4861,
+    section 7.3.3)."""
     with Wire(topology.bob) as wire:
         gateway.command("clear", "neighbours", "--address", topology.bob.address)
         ping = topology.alice.spawn("ping", "-n", "-i", "0.2", "-c", "40", "-w", "25", topology.bob.address)
@@ -114,7 +116,8 @@ def test_neighbour_that_went_silent_is_given_up(topology, gateway):
 
 @pytest.mark.sluice
 def test_arp_request_for_a_pool_address_on_the_link_is_answered(topology):
-    """A pool may lie on the outside link itself: then nobody routes it, and the gateway answers for it."""
+    """If a pool is in the network of the outside link, no router has a route to it, and the gateway answers ARP
+    requests for its addresses."""
     with Wire(topology.upstream) as wire:
         wire.send(
             Ether(src=wire.mac, dst=BROADCAST)

@@ -1,7 +1,8 @@
-"""The same packets through Linux netfilter and through Sluice: the same packets pass, with the same translation.
+"""Sends the same packets through Linux netfilter and through Sluice. The same packets must pass, with the same
+translation.
 
-`SLUICE_ORACLE_WORLDS` is the number of rule sets, with a hundred scenarios each; `SLUICE_ORACLE_SEED` selects others;
-`SLUICE_ORACLE_ONLY` repeats one scenario by the name that a failure has printed.
+`SLUICE_ORACLE_WORLDS` is the number of rule sets, with a hundred scenarios each. `SLUICE_ORACLE_SEED` selects other
+rule sets and scenarios. `SLUICE_ORACLE_ONLY` repeats one scenario by the name that a failure has printed.
 """
 
 import collections
@@ -42,7 +43,7 @@ def judge(netfilter, binary, forgiven, tmp_path):
 
 
 def _fail(judge, world, scenario, error):
-    """Tell the smallest form of a failure, and keep its files."""
+    """Report the smallest form of a failure, and keep its files."""
     smallest, error = judge.smallest(world, scenario, error)
     folder = os.path.join(paths.CAPTURES, f"netfilter.{scenario.name}")
     shutil.copytree(judge.sluice.folder, folder, dirs_exist_ok=True)
@@ -63,7 +64,7 @@ def test_packets_pass_as_through_netfilter(judge, number):
 
 
 def test_every_difference_that_is_forgiven_occurs(forgiven):
-    """What no scenario needs is not forgiven any more."""
+    """Every accepted difference must still occur in a scenario."""
     if ONLY or WORLDS < 16:
         return
     assert set(DIFFERENCES) == set(forgiven)

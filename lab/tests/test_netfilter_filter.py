@@ -1,7 +1,8 @@
-"""The same packets, IPv4 and IPv6, through a packet filter of nftables and through Sluice's: the same packets pass, with the
-same errors.
+"""Sends the same IPv4 and IPv6 packets through a packet filter of nftables and through Sluice's packet filter. The same
+packets must pass, with the same errors.
 
-`SLUICE_ORACLE_WORLDS`, `SLUICE_ORACLE_SEED` and `SLUICE_ORACLE_ONLY` as in `test_netfilter`, with thirty scenarios each.
+`SLUICE_ORACLE_WORLDS`, `SLUICE_ORACLE_SEED` and `SLUICE_ORACLE_ONLY` have the same meaning as in `test_netfilter`, with
+thirty scenarios per rule set.
 """
 
 import collections
@@ -32,7 +33,8 @@ def forgiven():
 
 @pytest.fixture(scope="module")
 def gateways():
-    """Of either family one that tracks connections, and one whose namespace has never done so."""
+    """For each family, a gateway that tracks connections, and a gateway in a namespace that has never tracked
+    connections."""
     names = {(True, False): "tracking", (False, False): "stateless", (True, True): "tracking6", (False, True): "stateless6"}
     made = {(tracks, six): Netfilter("/run/lab/filter", name, six) for (tracks, six), name in names.items()}
     yield made
@@ -41,7 +43,7 @@ def gateways():
 
 
 def _fail(judge, world, scenario, error):
-    """Tell the smallest form of a failure, and keep its files."""
+    """Report the smallest form of a failure, and keep its files."""
     smallest, error = judge.smallest(world, scenario, error)
     folder = os.path.join(paths.CAPTURES, f"filter.{scenario.name}")
     shutil.copytree(judge.sluice.folder, folder, dirs_exist_ok=True)
@@ -63,7 +65,7 @@ def test_packets_pass_the_filter_as_through_nftables(gateways, binary, forgiven,
 
 
 def test_every_difference_of_filters_that_is_forgiven_occurs(forgiven):
-    """What no scenario of a long run needs is not forgiven any more."""
+    """Every accepted difference must still occur in a scenario of a long run."""
     if ONLY or WORLDS < 200:
         return
     assert set() == set(FILTER_DIFFERENCES) - set(forgiven)

@@ -1,11 +1,12 @@
-"""The same packets through nftables and through Sluice's daemon: before and after a commit the same packets pass, and the
-counters of each rule are equal.
+"""Sends the same packets through nftables and through Sluice's daemon. Before and after a commit the same packets must
+pass, and the counters of each rule must be equal.
 
-In stateful mode a rule of Sluice counts first packets, a rule of nftables all packets until the first answer: these counters are not
-compared. Linux evaluates rules for established connections only if they match this state. Rules that replace others do so, by the
-first packet of a connection.
+In stateful mode, the counters are not compared: a rule of Sluice counts first packets, and a rule of nftables counts
+all packets until the first answer. Linux evaluates rules for established connections only if the rules match this
+state. Replacement rules match this state, and evaluate the first packet of a connection.
 
-`SLUICE_ORACLE_WORLDS`, `SLUICE_ORACLE_SEED` and `SLUICE_ORACLE_ONLY` as in `test_netfilter`, with twenty scenarios each.
+`SLUICE_ORACLE_WORLDS`, `SLUICE_ORACLE_SEED` and `SLUICE_ORACLE_ONLY` have the same meaning as in `test_netfilter`, with
+twenty scenarios per rule set.
 """
 
 import collections
@@ -60,14 +61,14 @@ def _made(number):
 
 
 def _none(found):
-    """Fail with what was found."""
+    """Fail if there are differences, and report them."""
     if found:
         lines = [f"SLUICE_ORACLE_ONLY={scenario.name}\n{scenario.flows}\n{error}" for scenario, error in found]
         pytest.fail("\n".join(lines), pytrace=False)
 
 
 def _by_content(world):
-    """Names of rules by what they do and match; of the same ones none."""
+    """Names of rules by action and match. Rules with equal action and match are omitted."""
     names = {}
     for rule in world.filter.document(world.six)["rules"]:
         name = rule.pop("name")
@@ -89,7 +90,7 @@ def test_commit_between_packets_is_one_of_nftables(linux, sluice, number):
     judge = Judge(linux[worlds[0].six], sluice, collections.Counter())
     _none(judge.changed(worlds, scenarios))
     assert linux[worlds[0].six].counts == sluice.counts
-    # Rules that stay what they were go on from what they had counted.
+    # Unchanged rules keep their counters.
     old, new = map(_by_content, worlds)
     first, second = sluice.carried[-2:]
     carried = {content: _difference(second[new[content]], first[old[content]]) for content in set(old) & set(new)}

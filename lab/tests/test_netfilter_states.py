@@ -1,7 +1,7 @@
-"""TCP connections that either end closes, resets and opens again, with silence and forged segments between: segments that pass
-Linux's connection tracking also pass Sluice, and sessions live as long.
+"""Tests TCP connections that either host closes, resets and opens again, with idle periods and forged segments.
+Segments that pass Linux's connection tracking must also pass Sluice, and sessions must have the same lifetime.
 
-`SLUICE_ORACLE_SEED` selects others; `SLUICE_ORACLE_SCRIPTS` is the number of connections.
+`SLUICE_ORACLE_SEED` selects other connections. `SLUICE_ORACLE_SCRIPTS` is the number of connections.
 """
 
 import os
@@ -37,6 +37,6 @@ def test_connections_that_end_and_begin_again_are_as_in_linux(tracking, binary, 
         )
     ]
     assert not differ, f"{len(differ)} of {len(scripts)} scripts differ\n" + "\n\n".join(differ[:3])
-    # Nothing of all that is vacuous.
+    # Some segments pass and some are dropped, so that the comparison is not vacuous.
     passed = [each for script in sluice for each in script]
     assert 0.02 < passed.count(False) / len(passed) < 0.5

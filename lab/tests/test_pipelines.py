@@ -1,4 +1,5 @@
-"""Pipelines on two cores: the same services, hashes and errors for every assignment of parts to workers."""
+"""Tests pipelines on two cores. Services, hashes and errors are the same for every assignment of graph parts to
+workers."""
 
 import hashlib
 import threading
@@ -12,7 +13,7 @@ from lab.topology import Topology
 
 pytestmark = pytest.mark.sluice
 
-# By name, the parts of each stage and its core.
+# The graph parts and the core of each stage, by name of the pipeline.
 PIPELINES = {
     "in-halves": [(["receive", "parse"], [0]), (["session", "transmit"], [1])],
     "transmit-apart": [(["receive", "parse", "session"], [0]), (["transmit"], [1])],

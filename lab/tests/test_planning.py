@@ -1,4 +1,4 @@
-"""`model = "auto"`: the daemon measures, selects a placement, logs the reason, and works with this placement."""
+"""Tests `model = "auto"`. The daemon measures, selects a placement, logs the reason, and works with this placement."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ def test_daemon_runs_as_planned_and_tells_why(topology, gateway, services, folde
     said = gateway.process.output
     for core in cores:
         assert f"worker {core['worker']} on core {core['core']}: {core['parts']}, {core['shards']} shards" in said
-    # Every part is somebody's, and the log names the choice.
+    # Every part is assigned to a worker, and the log contains the choice.
     assert {"receive", "parse", "session", "transmit"} <= {part for words in parts for part in words.split("+")}
     chosen = [line for line in said.splitlines() if "run-to-completion on" in line or "receive" in line and " | " in line]
     assert chosen, said
@@ -36,7 +36,7 @@ def test_daemon_runs_as_planned_and_tells_why(topology, gateway, services, folde
 
 @pytest.fixture
 def echoes(topology, services):
-    """Echo requests of 242 bytes a frame and their answers, 100 a second each way."""
+    """Echo requests in frames of 242 bytes and their answers, 100 per second in each direction."""
     ping = topology.alice.spawn("ping", "-n", "-i", "0.01", "-s", "200", "-c", "6000", topology.server.address)
     ping.wait_for_line("icmp_seq=5 ")
     yield
@@ -52,9 +52,9 @@ def test_plan_on_live_traffic_of_the_daemon_sees_its_rate_and_size(gateway, echo
     kept = {interface["name"]: interface["kept"] for interface in seen["interfaces"]}
     assert kept["inside1"] > 50 and kept["outside"] > 50 and seen["kept"] == sum(kept.values())
     assert plan["choice"]["packets-per-second"] > seen["packets-per-second"]
-    # Answers find their sessions, though they are translated otherwise than by the daemon.
+    # Answers match their sessions, although the measurement translates them differently than the daemon.
     assert plan["traffic"]["forwarded"] > 0.9, plan["traffic"]
-    # The daemon goes on as before.
+    # The daemon continues as before.
     assert gateway.show("interfaces")
 
 
@@ -75,7 +75,7 @@ def test_plan_on_live_traffic_of_the_kernel_listens_where_no_daemon_runs(topolog
     assert "kernel" == seen["from"]
     assert 50 * seen["seconds"] < seen["packets"] < 250 * seen["seconds"]
     assert 242 == pytest.approx(seen["bytes"], abs=10)
-    # What the host itself sends is not what comes in.
+    # Packets that the host itself sends do not count as received packets.
     kept = {interface["name"]: interface["kept"] for interface in seen["interfaces"]}
     assert kept["inside"] == pytest.approx(kept["outside"], rel=0.2)
     assert plan["traffic"]["forwarded"] > 0.9

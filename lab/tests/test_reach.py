@@ -1,4 +1,4 @@
-"""Hosts behind the gateway use the outside network with ordinary programs."""
+"""Tests that hosts behind the gateway can use the outside network with ordinary programs."""
 
 import hashlib
 import json
@@ -101,8 +101,8 @@ def _hops(output):
 
 @pytest.mark.parametrize("method", ["--module=default", "--icmp", "--tcp"])
 def test_traceroute_shows_every_hop_in_order(topology, method):
-    # One probe at a time: over ICMP the program misses answers that come while it still sends other probes. Of 100 runs it
-    # misses those of the last hop in two even so, which the wire shows to be there: then it is asked again.
+    # Traceroute sends one probe at a time, because over ICMP it misses answers that arrive while it sends other probes.
+    # In about 2 of 100 runs it still misses the answer of the last hop, which a capture shows, so the run is repeated.
     words = ["-n", "-N", "1", "-q", "1", "-w", "5", "-m", "5"]
     for _ in range(3):
         output = topology.alice.run("traceroute", method, *words, topology.server.address)
@@ -137,5 +137,6 @@ def test_iperf3_moves_data(topology, direction, transport):
     received = end["sum"] if transport else end["sum_received"]
     assert received["bytes"] > 1_000_000
     if transport:
-        # Slow enough that the receiver's socket holds what comes while the machine looks elsewhere for a fifth of a second.
+        # At this rate, the receiver's socket can buffer all packets for a fifth of a second, in case the receiver is
+        # not scheduled.
         assert 0 == received["lost_packets"]

@@ -1,4 +1,5 @@
-"""Shards move from a busy worker to another while hosts download: no packet is lost, and no session ends."""
+"""Tests that shards move from a busy worker to another worker during downloads. No packet is lost, and no session
+ends."""
 
 import hashlib
 import threading
@@ -13,7 +14,8 @@ pytestmark = pytest.mark.sluice
 
 @pytest.fixture(scope="module")
 def document():
-    # One queue: the first worker receives everything, so that it is the busier one, and gives shards away.
+    # With one queue, the first worker receives all packets. It is therefore busier than the second worker, and hands
+    # shards over.
     return configuration.changed(
         configuration.standard(),
         system={"workers": 2, "rebalance": {"busy": 0, "difference": 1}},
@@ -48,7 +50,7 @@ def test_downloads_go_on_while_their_shards_move(topology, gateway, services, fo
     assert {0} == {core["leaked"] for core in cores}
     drops = gateway.drops()
     assert 0 == drops["moving-full"]
-    # Sessions are listed and counted where they are now.
+    # Sessions are listed and counted by their new worker.
     listed = len(gateway.show("sessions")["sessions"])
     assert listed > 0
     assert abs(listed - sum(core["sessions"] for core in cores)) <= 24

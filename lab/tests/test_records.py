@@ -1,4 +1,5 @@
-"""Records of inspection, read from a Unix socket: real clients and servers behind a gateway that translates."""
+"""Tests records of inspection, which are read from a Unix socket, with real clients and servers at a gateway that
+translates."""
 
 import json
 import os
@@ -21,7 +22,7 @@ TYPES = ["alert", "drop", "flow", "stats", "http", "dns", "tls"]
 
 
 class Reader:
-    """Who reads records from a socket, as they come."""
+    """A reader of records that are received from a socket."""
 
     def __init__(self, path):
         self.records = []
@@ -42,7 +43,7 @@ class Reader:
         return [record for record in records if fields.items() <= {**record, **record.get(kind, {})}.items()]
 
     def wait(self, kind, count=1, **fields):
-        """The same, when there are so many."""
+        """Wait for at least `count` records of a type with these fields, and return the records."""
         def enough():
             found = self.of(kind, **fields)
             return found if len(found) >= count else None
@@ -85,7 +86,7 @@ def _fetch(client, address, path, *options):
 
 
 def _end(gateway):
-    """Every flow ends."""
+    """End all flows."""
     gateway.command("clear", "sessions", "--all")
 
 
@@ -123,7 +124,7 @@ def test_names_are_recorded_as_asked_and_as_answered(topology, reader, transport
         reader.wait("dns", before[kind] + 1, rrname=NAME, type=kind)[-1] for kind in ("query", "answer")
     ]
     assert query["flow_id"] == answer["flow_id"]
-    # Whoever sends the message: a flow's client comes first.
+    # The source of a record is the client of the flow, even if the server sends the message.
     assert [topology.alice.address] * 2 == [query["src_ip"], answer["src_ip"]]
     assert [53, {"+notcp": "UDP", "+tcp": "TCP"}[transport]] == [query["dest_port"], query["proto"]]
     assert ("A", "A", query["dns"]["id"]) == (query["dns"]["rrtype"], answer["dns"]["rrtype"], answer["dns"]["id"])
@@ -170,7 +171,7 @@ def test_packet_that_is_dropped_is_recorded_with_its_rule(topology, gateway, rea
     assert ("blocked", 2, 3) == tuple(first["alert"][key] for key in ("action", "signature_id", "rev"))
     assert (topology.alice.address, "to_server") == (first["src_ip"], first["direction"])
     assert first["drop"]["len"] > 40
-    # What is sent again is dropped, too.
+    # Retransmitted segments are dropped, too.
     rest = reader.wait("drop", reason="flow-dropped", flow_id=first["flow_id"])
     assert 2 == rest[0]["alert"]["signature_id"]
     (alert,) = reader.wait("alert", flow_id=first["flow_id"])
@@ -188,7 +189,8 @@ def test_statistics_are_recorded_again_and_again(topology, gateway, reader):
 
 
 def test_records_that_were_written_are_counted(gateway, reader):
-    # Records go on while this looks: what was read by then was written, and is counted.
+    # The daemon continues to write records during this test. Each record that the test has read was written before, so
+    # it must be counted.
     seen = len(reader.records)
     assert seen > 0
     waiting.until(lambda: gateway.show("inspection")["records"] >= seen, "the count of records to reach what was read")

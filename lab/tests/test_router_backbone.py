@@ -1,5 +1,5 @@
-"""Three virtual routers, each with its own routing daemon, and their neighbours: traffic is not affected when a
-link is cut, a daemon dies, or a neighbour fails."""
+"""Tests three virtual routers, each with its own routing daemon, and their neighbours. Traffic is not affected when
+a link is cut, a daemon dies, or a neighbour fails."""
 
 import re
 
@@ -42,19 +42,19 @@ def gateway(topology, binary, document):
 
 @pytest.fixture(scope="module")
 def daemons(topology, gateway):
-    """All that speak: of the routers, of the site behind red, and outside."""
+    """The routing daemons of the routers, of the site behind red, and of the outside networks."""
     return backbone.daemons(topology)
 
 
 @pytest.fixture(scope="module")
 def converged(gateway, daemons):
-    """Every router knows what its daemons have learned."""
+    """Wait until every router has the routes that its daemons have learned."""
     backbone.converge(gateway)
 
 
 @pytest.fixture
 def flows(topology, services, converged):
-    """Of both customers."""
+    """The flows of both customers."""
     made = backbone.flows_of(topology)
     yield made
     for flow in made.values():
@@ -62,7 +62,7 @@ def flows(topology, services, converged):
 
 
 def test_every_router_knows_what_its_daemons_have_learned(converged):
-    """The fixture says what."""
+    """The fixture contains the checks."""
 
 
 def test_each_customer_reaches_the_server_by_the_pool_of_its_own_router(topology, services, converged):
@@ -84,7 +84,7 @@ def test_link_that_is_cut_leaves_the_way_by_the_other_and_comes_back(topology, g
     backbone.mend(topology)
     wait_for(gateway, "core", "0.0.0.0/0", ("north-out", "bgp"))
     for flow in flows.values():
-        # At most what was on its way until the link was known to be down, and BGP had said so.
+        # Only packets are lost that were sent before the link failure was detected and announced by BGP.
         assert flow.end() < 20 * 20
 
 

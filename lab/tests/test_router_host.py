@@ -1,4 +1,4 @@
-"""A router's host: daemons in its namespace use the router's addresses on the router's links."""
+"""Tests the host of a router. Daemons in the host's namespace use the router's addresses on the router's links."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def router(gateway, topology):
 
 @pytest.fixture
 def daemons(topology, router):
-    """Programs of the router and of Alice that end with the test."""
+    """Programs of the router and of Alice, which are ended with the test."""
     before = [len(host.processes) for host in [topology.alice, router]]
     yield
     for host, count in zip([topology.alice, router], before):
@@ -95,7 +95,7 @@ def test_host_reaches_neighbours_and_who_is_beyond_a_gateway(topology, router, t
 
 
 def member(host, interface, own, group, port):
-    """A UDP socket that hears a group on an interface, and sends to it there."""
+    """A UDP socket that receives from and sends to a multicast group on an interface."""
     made = host.open_socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
@@ -196,7 +196,7 @@ protocol ospf v2 {{
 
 
 def bird(host, folder, own, link, other):
-    """BIRD with OSPF on a link, which tells of the networks of another."""
+    """BIRD with OSPF on one link, which announces the networks of another link."""
     path = os.path.join(folder, f"{host.name}.conf")
     with open(path, "w", encoding="utf-8") as file:
         file.write(BIRD.format(own=own, link=link, other=other))
@@ -256,7 +256,7 @@ protocol bgp {
 
 
 def frr(host, folder):
-    """FRR's zebra and bgpd in a host; what asks them."""
+    """FRR's zebra and bgpd in a host, and a function that runs their commands."""
     os.chmod(folder, 0o777)
     for daemon in ["zebra", "bgpd"]:
         configured = os.path.join(folder, f"{daemon}.conf")
@@ -279,7 +279,7 @@ def test_bgp_of_frr_sees_links_and_addresses_and_exchanges_routes(topology, rout
     known = show("show ip route")
     for network, link in [("192.168.1.0/24", "inside1"), ("198.51.100.0/25", "outside"), ("192.168.100.0/24", "staff")]:
         assert f"C>* {network} is directly connected, {link}" in known
-    # What leads to Sluice is nobody's route.
+    # The route to Sluice does not appear in the daemon's routing table.
     assert "0.0.0.0/0" not in known
     heard = waiting.until(
         lambda: [text for text in [topology.alice.run("birdc", "-s", control, "show", "route")] if "198.51.100.0/25" in text],

@@ -1,4 +1,4 @@
-"""Hosts of two routers with the same addresses: they are isolated from each other."""
+"""Tests that the hosts of two routers with the same addresses are isolated from each other."""
 
 import os
 
@@ -50,7 +50,7 @@ def gateway(topology, binary, document):
 
 @pytest.fixture(scope="module")
 def hosts(gateway, topology):
-    """The host of each router."""
+    """The hosts of the routers."""
     return {name: Host(f"sluice-{name}", topology.folder, make=False) for name in NAMES}
 
 

@@ -1,5 +1,5 @@
-"""Access to the host of a router: filter rules with `out = "gateway"`, a real service that listens there, and
-connections that the host opens itself."""
+"""Tests access to the host of a router, with filter rules with `out = "gateway"`, a real service on the host, and
+connections that the host opens."""
 
 import socket
 
@@ -65,12 +65,12 @@ def hosts(gateway, topology):
 
 
 def counted(gateway):
-    """What the rules of the first router have counted."""
+    """The counters of the first router's rules."""
     return {row["name"].removeprefix(f"{ONE}/"): row["packets"] for row in gateway.show("filter")["rules"]}
 
 
 def is_refused(client, server, address, port):
-    """Whether a connection does not come about to a service that listens."""
+    """Whether a connection to a listening service is refused."""
     with server.listener(port), client.open_socket(socket.AF_INET, socket.SOCK_STREAM, timeout=1.5) as ours:
         try:
             ours.connect((address, port))
@@ -91,7 +91,7 @@ def test_service_of_the_host_is_reached_where_a_rule_lets_it_be(topology, gatewa
         exchange(ours, theirs)
     assert before["ssh"] + 1 == counted(gateway)["ssh"]
     assert is_refused(customer, hosts[ONE], "10.0.0.1", TELNET)
-    # By another interface no rule lets it in.
+    # No rule accepts the connection on another interface.
     assert is_refused(server, hosts[ONE], "198.51.100.2", SSH)
     assert counted(gateway)["closed"] >= before["closed"] + 2
     assert gateway.drops()["filter-drop"] >= 2
@@ -139,7 +139,7 @@ def test_commit_and_single_rules_are_in_force_for_connections_under_way(topology
         gateway.wait_for_drop("filter-drop", gateway.drops()["filter-drop"])
         exchange(own, far)
         gateway.command("filter", "insert", "--router", ONE, 'name = "again", action = "accept", to-port = 22, out = "gateway"')
-        # What was held up comes with the next packets.
+        # The dropped data arrives by retransmission.
         received = theirs.recv(100)
         assert b"not any more" == received
         exchange(ours, theirs)

@@ -1,4 +1,5 @@
-"""Routes follow link state: traffic over a cut link takes another path, without any daemon, and returns when the link is back."""
+"""Tests that routes follow the link state. Without any daemon, traffic over a cut link takes another path, and
+returns when the link is up again."""
 
 import pytest
 
@@ -9,7 +10,8 @@ from lab.topology import TwoWays
 
 pytestmark = pytest.mark.sluice
 
-# One of several ways, one with a backup, and one by way of another route.
+# Destinations of three routes: a multipath route, a route with a backup, and a route that resolves through another
+# route.
 SPREAD, BACKED, FOLLOWING = "192.0.2.1", "192.0.2.130", "203.0.113.1"
 
 
@@ -49,13 +51,13 @@ def whole(topology, gateway):
 
 
 def ways(gateway, destination):
-    """The interfaces that packets to a network leave by."""
+    """The output interfaces of packets to a network."""
     rows = gateway.show("routes")["routes"]
     return sorted(row["interface"] for row in rows if row["to"] == destination and row["used"])
 
 
 def unused(gateway, destination):
-    """What is not used of a route, and why."""
+    """The unused next hops of a route, each with the reason."""
     rows = gateway.show("routes", "--all")["routes"]
     return sorted((row["via"], row["unused"]) for row in rows if row["to"] == destination and not row["used"])
 
@@ -72,7 +74,7 @@ def test_flows_go_on_by_the_other_way_when_a_link_is_cut_and_come_back(topology,
     topology.cut("east")
     for address in [SPREAD, BACKED, FOLLOWING]:
         waiting.until(lambda address=address: reaches(topology.alice, address), f"{address} by the other way")
-    # Each of these is a flow of its own, and some of them went by the link that is cut.
+    # Each attempt is a separate flow, and some of these flows would have used the cut link.
     for _ in range(8):
         assert reaches(topology.alice, SPREAD)
     assert ["west"] == ways(gateway, "192.0.2.0/25")

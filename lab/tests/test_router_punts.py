@@ -1,5 +1,5 @@
-"""Limits on traffic to a router's host: by class, by multicast group, and changed while daemons run. Also, a machine
-that is managed through a device keeps this device."""
+"""Tests limits on traffic to a router's host, by class and by multicast group, and changes of the limits while
+daemons run. A device through which the machine is managed is not taken from the kernel."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ BURST = 5
 
 
 def hosted(**host):
-    """The standard configuration with a host for the router, limited so."""
+    """The standard configuration with a host for the router, and with these limits."""
     return configuration.changed(configuration.standard(), routers={"default": {"daemon": True, "host": host}})
 
 
@@ -54,7 +54,7 @@ def as_configured(gateway, document):
 
 @pytest.fixture
 def session(topology, router):
-    """Alice's session of BGP with the router."""
+    """Alice's BGP session with the router."""
     ours, theirs = connect(topology.alice, router, topology.alice.gateway, BGP)
     with ours, theirs:
         yield lambda: exchange(ours, theirs)
@@ -96,13 +96,13 @@ def test_flood_above_the_limit_of_its_class_is_dropped_and_routing_goes_on(topol
         for _ in range(10):
             wire.send(*[frame] * (flood // 10))
             session()
-    # What the device's own queue refused is not the gateway's.
+    # The gateway does not count packets that the queue of the device has dropped.
     waiting.until(lambda: dropped(gateway, "punt-policed-other") > before + flood // 10, "the flood to be dropped")
     assert 0 == dropped(gateway, "punt-policed-routing")
     gateway.apply(hosted())
     session()
     assert inode == os.stat("/run/netns/sluice-default").st_ino
-    # Fragments of echo requests are the host's to answer.
+    # The router's host answers fragmented echo requests.
     assert answered(alice.run("ping", "-n", "-c", "3", "-i", "0.1", "-s", "3000", "-w", "5", alice.gateway), 3)
 
 
@@ -112,14 +112,14 @@ def test_class_at_a_rate_of_nothing_does_not_come_to_the_host(topology, gateway,
     before = dropped(gateway, "punt-policed-other")
     output = alice.run("ping", "-n", "-c", "2", "-i", "0.1", "-s", "3000", "-W", "1", alice.gateway, check=False)
     assert "0 received" in output
-    # Each request is several fragments.
+    # Each request consists of several fragments.
     gateway.wait_for_drop("punt-policed-other", before + 3)
     session()
     assert answered(alice.run("ping", "-n", "-c", "2", "-i", "0.1", "-w", "5", alice.gateway), 2)
 
 
 def check(gateway, device, **keys):
-    """What `sluice check` says about a device in the gateway's namespace: its status and text."""
+    """Exit status and output of `sluice check` for a device in the gateway's namespace."""
     document = {"interfaces": {"a": {"device": device, **keys}}}
     words = [gateway.binary, "check", gateway.write(document, "device.toml")]
     result = subprocess.run(
@@ -131,7 +131,7 @@ def check(gateway, device, **keys):
 
 @pytest.fixture
 def spare(gateway):
-    """A device of the gateway's machine that has an address of its own."""
+    """A device of the gateway's machine with an address in the kernel."""
     host = gateway.host
     host.run("ip", "link", "add", "spare", "type", "veth", "peer", "name", "end")
     for words in ["address add 192.0.2.1/24 dev spare", "link set end up", "link set spare up"]:
@@ -144,7 +144,7 @@ def test_device_of_the_default_route_is_taken_only_where_it_is_told_so(gateway, 
     assert 0 == check(gateway, "spare")[0]
     spare.run("ip", "route", "add", "default", "via", "192.0.2.254")
     status, text = check(gateway, "spare")
-    assert status != 0 and "the default route of this machine leads over spare" in text and 'in-use = "take"' in text
+    assert status != 0 and "the default route of this machine uses spare" in text and 'in-use = "take"' in text
     assert 0 == check(gateway, "spare", **{"in-use": "take"})[0]
     assert 0 == check(gateway, "end")[0]
 
@@ -154,6 +154,6 @@ def test_device_that_somebody_is_logged_in_over_is_taken_only_where_it_is_told_s
         for end in connect(spare, spare, "192.0.2.1", SSH):
             sockets.enter_context(end)
         status, text = check(gateway, "spare")
-        assert status != 0 and "a session of SSH from 192.0.2.1 goes over spare" in text
+        assert status != 0 and "an SSH session from 192.0.2.1 uses spare" in text
         assert 0 == check(gateway, "spare", **{"in-use": "take"})[0]
         assert 0 == check(gateway, "end")[0]

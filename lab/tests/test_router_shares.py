@@ -1,4 +1,5 @@
-"""A flood of one virtual router does not affect another one: with separate devices, and with VLANs of one device."""
+"""Tests that a flood of one virtual router does not affect another router, with separate devices and with VLANs of
+one device."""
 
 import re
 import socket
@@ -15,11 +16,11 @@ from lab.wire import ICMP, IP, UDP, Dot1Q, Ether, Raw, Wire
 pytestmark = pytest.mark.sluice
 
 FLOODING, QUIET = Customers.NAMES
-# Packets a second that the flooding router may have; as many at once.
+# Rate limit of the flooding router in packets per second, and its burst.
 RATE = 50
 FLOOD, PART = 5000, 100
 SINK = 9000
-# Who sends with tags.
+# Address of the sender of tagged packets.
 TAGGED = "10.0.0.9"
 VLANS = {"green": 7, "yellow": 8}
 WEIGHTS = {"green": 10, "yellow": 30}
@@ -51,7 +52,7 @@ def document(topology):
         "control": {"socket": "/run/lab/control", "log": "debug"},
         "interfaces": interfaces,
         "routers": routers,
-        # Nobody behind the wire answers for it.
+        # The neighbour is static, because no host answers requests for its address.
         "neighbours": {"static": [
             {"address": TAGGED, "mac": topology.customers[QUIET].mac(), "interface": name} for name in VLANS
         ]},
@@ -69,7 +70,7 @@ def gateway(topology, binary, document):
 
 
 def router(gateway, name):
-    """What `show routers` says of a router, its drops by name."""
+    """The output of `show routers` for a router, with its drops by name."""
     row = gateway.show("routers", "--router", name)["routers"][0]
     return row | {"drops": {drop["name"]: drop["count"] for drop in row.get("drops", [])}}
 
@@ -80,7 +81,7 @@ def rate_limited(gateway, name):
 
 @pytest.fixture
 def sinks(topology):
-    """Where datagrams to each server end up."""
+    """The receiving sockets of both servers."""
     made = {}
     for name, server in topology.servers.items():
         made[name] = server.open_socket()
@@ -92,7 +93,7 @@ def sinks(topology):
 
 
 def arrived(sink, last):
-    """Datagrams that came, until the last one."""
+    """Number of received datagrams before the last datagram."""
     count = 0
     while sink.recv(100) != last:
         count += 1
@@ -118,15 +119,15 @@ def test_flood_above_a_routers_rate_is_its_own_loss(topology, gateway, sinks):
         for sent in range(PART, FLOOD + 1, PART):
             wire.send(*[frame] * PART)
             slow.sendto(b"slow", (topology.servers[QUIET].address, SINK))
-            # No faster than the device's own queue is emptied.
+            # Wait for the gateway, so that the queue of the device does not overflow.
             waiting.until(lambda sent=sent: received() >= sent, f"{sent} packets to have come", 30)
         slow.sendto(b"last", (topology.servers[QUIET].address, SINK))
     took = time.monotonic() - began
-    # Of the other router nothing is lost.
+    # The other router loses no packets.
     assert FLOOD // PART == arrived(sinks[QUIET], b"last")
     none_lost(ping)
     assert not {"rate-limited", "over-share"} & set(router(gateway, QUIET)["drops"])
-    # Of this one all that is above its rate, and no more.
+    # The flooding router loses only packets above its rate.
     refused = rate_limited(gateway, FLOODING) - limited
     assert FLOOD - RATE * (took + 1) - 1 <= refused < FLOOD
     sinks[FLOODING].settimeout(0.2)
@@ -136,13 +137,13 @@ def test_flood_above_a_routers_rate_is_its_own_loss(topology, gateway, sinks):
             got += sinks[FLOODING].recv(100) == b"flood"
         except TimeoutError:
             break
-    # What else its host has said counts as well.
+    # Other packets of the router's host are counted, too.
     others = received() - FLOOD
     assert 0 <= refused + got - FLOOD <= others
 
 
 def test_flood_of_one_vlan_leaves_anothers_echoes_alone(topology, gateway):
-    """The bound is loose: what a device's queue drops before anybody sees it is nobody's."""
+    """The bound is loose, because no counter includes packets that the queue of a device drops."""
     customer = topology.customers[QUIET]
     mac = customer.mac_of("10.0.0.1")
     with Wire(customer) as wire:
@@ -160,7 +161,7 @@ def test_flood_of_one_vlan_leaves_anothers_echoes_alone(topology, gateway):
             def is_answer(frame, number=number):
                 return ICMP in frame and (frame[ICMP].type, frame[ICMP].id, frame[ICMP].seq) == (0, VLANS["yellow"], number)
 
-            # Asked once more where it got lost, as who pings does.
+            # A lost request is repeated, as ping does.
             for _ in range(3):
                 wire.send(tagged("yellow", echo))
                 try:

@@ -1,4 +1,5 @@
-"""Virtual routers with the same addresses everywhere: they are isolated, and one can change without the other."""
+"""Tests virtual routers with equal addresses on all interfaces. The routers are isolated, and each can be changed
+without affecting the other."""
 
 import copy
 import os
@@ -19,7 +20,7 @@ NAMES = Customers.NAMES
 
 
 def router(name):
-    """A router of a customer: translated onto a pool, and denied one port."""
+    """A router of a customer, with translation to a pool and one denied port."""
     return {
         "routes": [{"to": "203.0.113.0/24", "action": "blackhole"}],
         "nat": {
@@ -156,7 +157,7 @@ def test_routes_and_neighbours_are_listed_by_router(gateway, topology):
 
 
 def linked(document):
-    """Red reaches a network of blue's provider over an inter-router link, translated there."""
+    """Red reaches a network of blue's provider over an inter-router link, with translation on this link."""
     changed = copy.deepcopy(document)
     changed["interfaces"]["red-blue"] = {"peer": "blue-red", "router": "red", "addresses": ["100.64.0.0/31"]}
     changed["interfaces"]["blue-red"] = {"peer": "red-blue", "router": "blue", "addresses": ["100.64.0.1/31"]}
@@ -187,7 +188,7 @@ def test_virtual_link_that_comes_while_packets_flow_leads_from_one_router_to_the
     assert "blue-server" == who(customer, f"http://{far}/who")
     took = customer.run("curl", "-sS", "--max-time", "20", "-o", "/dev/null", "-w", "%{size_download}", f"http://{far}/download")
     assert str(4 << 20) == took
-    # Each pass is a session of its own: translated in red, plain in blue.
+    # Each router has a separate session for the flow: with translation in red, and without in blue.
     rows = gateway.show("interfaces", "--router", "red")["interfaces"]
 
     def ends():
@@ -195,7 +196,7 @@ def test_virtual_link_that_comes_while_packets_flow_leads_from_one_router_to_the
         red, blue = rows["red-blue"], rows["blue-red"]
         return [red["sent"], red["received"]], [blue["received"], blue["sent"]]
 
-    # What left by one end came in at the other. Acknowledgements are fewer than segments.
+    # Packets sent at one end of the link are received at the other end. There are fewer acknowledgements than segments.
     waiting.until(lambda: ends()[0] == ends()[1], "both ends to agree")
     (acknowledgements, segments), _ = ends()
     assert acknowledgements > 100 and segments > (4 << 20) // 1460
@@ -252,7 +253,7 @@ def test_vlan_of_a_router_comes_and_goes_while_the_daemon_runs(gateway, topology
         )
         wire.send(ask)
         wire.send(echo)
-        # The kernel takes the tag out of what it shows.
+        # The kernel removes the tag of delivered frames.
         answer = wire.expect(lambda frame: ICMP in frame and frame[ICMP].type == 0 and frame[ICMP].id == 7)
         assert "10.0.0.9" == answer[IP].dst
         gateway.apply(document)

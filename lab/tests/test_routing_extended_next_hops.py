@@ -1,4 +1,5 @@
-"""IPv4 with IPv6 next hops negotiated by BGP (RFC 8950): two bgpd; the routes of the gateway's bgpd are sent by FPM."""
+"""Tests IPv4 with IPv6 next hops that two bgpd negotiate by BGP (RFC 8950). The routes of the gateway's bgpd are
+sent by FPM."""
 
 import re
 
@@ -50,7 +51,7 @@ route-map GLOBAL permit 10
 
 @pytest.fixture(scope="module")
 def topology(topology):
-    """No IPv4 address on the link between the gateway and the upstream router."""
+    """The topology without IPv4 addresses on the link between the gateway and the upstream router."""
     upstream = topology.upstream
     upstream.run("ip", "address", "delete", "198.51.100.1/25", "dev", "eth0")
     upstream.run("ip", "route", "flush", "203.0.113.0/24")
@@ -109,12 +110,12 @@ def wait_for(gateway, *expected, timeout=60):
 
 
 def wait_for_return(topology):
-    """Wait until the upstream router knows the way to the pool."""
+    """Wait until the upstream router has a route to the pool."""
     waiting.until(lambda: topology.upstream.run("ip", "route", "show", "203.0.113.16/28").strip(), "the way back", 60)
 
 
 def reaches(topology):
-    """A new session of alice goes to the server and back."""
+    """Whether a new session of alice reaches the server and its answer returns."""
     return answered(topology.alice.run(
         "ping", "-n", "-c3", "-i0.2", "-W5", topology.server.address, check=False
     ), 3)
@@ -133,7 +134,7 @@ def test_prefix_by_a_global_next_hop_of_ipv6_forwards_and_is_withdrawn(topology,
 
 
 def unnumbered(daemon, number, neighbour, interface):
-    """Have BGP find the neighbour by router advertisements of the link, in the place of the one that is named."""
+    """Let BGP find its neighbour by router advertisements on the link, in place of the configured neighbour."""
     return daemon.ask(
         "bgpd", "configure terminal", f"router bgp {number}", f"no neighbor {neighbour}",
         f"neighbor {interface} interface remote-as external", f"neighbor {interface} timers 1 3",

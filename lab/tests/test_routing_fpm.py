@@ -1,4 +1,5 @@
-"""Routes that FRR sends by FPM: they forward, change, survive the daemon for the grace period, and are removed."""
+"""Tests routes that FRR sends by FPM. The routes are used, change, survive the daemon for the grace period, and are
+removed."""
 
 import signal
 
@@ -19,7 +20,8 @@ GRACE = 12
 
 @pytest.fixture(scope="module")
 def topology():
-    """FRR is elsewhere: it reaches the gateway's host by a link of its own, and believes to be on the outside link too."""
+    """FRR runs on a separate host with a separate link to the gateway's host. FRR's configuration also contains the
+    outside link."""
     made = Topology()
     made.frr = Host("frr", made.folder)
     made.hosts.append(made.frr)
@@ -34,7 +36,7 @@ def topology():
 
 @pytest.fixture(scope="module")
 def document():
-    """Without a default route of IPv4."""
+    """The configuration without an IPv4 default route."""
     document = configuration.standard()
     document["routes"] = [{"to": "::/0", "via": "2001:db8:a::1"}]
     document["routers"] = {
@@ -66,7 +68,7 @@ def wait_gone(gateway, destination, timeout=30):
 
 
 def pings(host, address, *flags):
-    """How many of its pings were lost."""
+    """Number of lost pings."""
     output = host.run("ping", "-n", "-q", *flags, address, check=False, timeout=120)
     sent, received = counts(output)
     return sent - received
@@ -111,14 +113,14 @@ def test_static_route_comes_before_one_that_is_told_and_another_configuration_le
 
 def test_daemon_that_is_killed_and_started_again_loses_no_packet(topology, gateway, frr):
     wait_for(gateway, "0.0.0.0/0", UPSTREAM)
-    before = gateway.process.output.count("tells its routes")
+    before = gateway.process.output.count("sends routes")
     alice = topology.alice
     ping = alice.spawn("ping", "-n", "-q", "-i", "0.02", topology.server.address, label="ping")
     frr.kill()
-    gateway.process.wait_for_line("the daemon is gone")
+    gateway.process.wait_for_line("the daemon disconnected")
     frr.start()
     waiting.until(
-        lambda: gateway.process.output.count("tells its routes") > before, "FRR to tell its routes again", 30
+        lambda: gateway.process.output.count("sends routes") > before, "FRR to tell its routes again", 30
     )
     frr.configure(f"ip route 203.0.113.128/25 {UPSTREAM}")
     wait_for(gateway, "203.0.113.128/25", UPSTREAM)
@@ -158,13 +160,13 @@ def test_connections_that_say_nothing_and_hosts_that_are_not_named_keep_nobody_o
     idle = topology.frr.spawn("python3", "-c", IDLE, "10.255.0.2", "10.255.0.9", label="idle")
     idle.wait_for_line("connected")
     waiting.until(lambda: refused(gateway).get("not-named") == 6, "the refusals", 30)
-    before = gateway.process.output.count("tells its routes")
+    before = gateway.process.output.count("sends routes")
     frr.kill()
     frr.start()
     frr.configure(f"ip route 203.0.113.128/25 {UPSTREAM}")
-    waiting.until(lambda: gateway.process.output.count("tells its routes") > before, "FRR to tell its routes", 30)
+    waiting.until(lambda: gateway.process.output.count("sends routes") > before, "FRR to tell its routes", 30)
     wait_for(gateway, "203.0.113.128/25", UPSTREAM)
-    # Whoever goes on to say nothing is not waited for.
+    # The gateway closes the connections of peers that continue to send nothing.
     waiting.until(lambda: refused(gateway).get("silent") == 6, "the end of the silent ones", 60)
     idle.signal(signal.SIGTERM)
     assert "refused (6 not-named, 6 silent)" in gateway.command("show", "routers")

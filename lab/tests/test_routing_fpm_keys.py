@@ -1,4 +1,4 @@
-"""FPM peers with signed connections (TCP-MD5, RFC 2385): only a peer with the key can connect."""
+"""Tests FPM peers with signed connections (TCP-MD5, RFC 2385). Only a peer with the key can connect."""
 
 import os
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.sluice
 
 UPSTREAM = "198.51.100.1"
 
-# Connects with a key, or none where it is empty, and tells a route to 203.0.113.128/25.
+# A program that connects with a key, or without a key if it is empty, and sends a route to 203.0.113.128/25.
 TELLER = """
 import socket, struct, sys, time
 key, gateway = sys.argv[1].encode(), socket.inet_aton(sys.argv[2])

@@ -1,4 +1,5 @@
-"""Gateways outside the networks of the link, and IPv4 via IPv6 gateways: from the file and from the kernel."""
+"""Tests gateways outside the networks of the link, and IPv4 routes with IPv6 gateways, from the file and from the
+kernel."""
 
 import re
 
@@ -17,7 +18,8 @@ GATEWAY = "198.51.100.1"
 
 @pytest.fixture(scope="module")
 def topology(topology):
-    """The provider gives a single address; its router has another network, and reaches the address by the link."""
+    """The provider assigns a single address. The provider's router is in another network, and reaches the address
+    through the link."""
     topology.upstream.run("ip", "route", "add", OWN, "dev", "eth0")
     topology.upstream.run("ip", "route", "replace", "203.0.113.0/24", "via", OWN)
     return topology
@@ -48,7 +50,7 @@ def gateway(topology, binary, document):
 
 
 def reaches(topology):
-    """A new session of alice goes to the server and back."""
+    """Whether a new session of alice reaches the server and its answer returns."""
     return answered(topology.alice.run(
         "ping", "-n", "-c3", "-i0.2", "-W5", topology.server.address, check=False
     ), 3)

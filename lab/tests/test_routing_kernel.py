@@ -1,4 +1,5 @@
-"""Routes of a router's own namespace: routes of BIRD or `ip route` are used, and FRR in the namespace sends its routes by FPM."""
+"""Tests routes of a router's own namespace. Routes of BIRD and `ip route` are used, and FRR in the namespace sends
+its routes by FPM."""
 
 import ipaddress
 
@@ -18,7 +19,7 @@ OTHER = "198.51.100.7"
 
 @pytest.fixture(scope="module")
 def document():
-    """Without a default route of IPv4."""
+    """The configuration without an IPv4 default route."""
     return configuration.changed(
         configuration.standard(), routes=[{"to": "::/0", "via": "2001:db8:a::1"}], routers={"default": {"daemon": True}},
     )
@@ -38,7 +39,7 @@ def router(gateway, topology):
 
 
 def ways(gateway, destination):
-    """Where a route leads, and who told it."""
+    """Gateway, interface and source of each route to a destination."""
     rows = [row for row in gateway.show("routes")["routes"] if row["to"] == destination]
     return sorted((row.get("via"), row.get("interface"), row["kind"]) for row in rows)
 
@@ -80,7 +81,7 @@ def test_flow_that_goes_on_follows_a_route_that_changes_goes_and_comes_back(topo
 
     goes_on(0)
     flows = {session["forward"]["source-port"] for session in gateway.show("sessions")["sessions"]}
-    # Nobody is there.
+    # No host has this gateway address.
     router.run("ip", "route", "replace", "default", "via", OTHER)
     silent = stops("Host Unreachable")
     router.run("ip", "route", "replace", "default", "via", UPSTREAM)
@@ -131,7 +132,7 @@ def test_route_onto_a_link_and_routes_of_ipv6_are_taken_over(gateway, router):
     wait_for(gateway, "192.0.2.0/24", (None, "inside2", "boot"))
     wait_for(gateway, "2001:db8:ff::/48", ("2001:db8:a::1", "outside", "boot"))
     wait_for(gateway, "2001:db8:fe::/48", (None, None, "boot"))
-    # What the kernel made of the router's own addresses is not told twice.
+    # Routes that the kernel derives from the router's own addresses are not reported twice.
     assert [(None, "inside1", "connected")] == ways(gateway, "192.168.1.0/24")
 
 
@@ -150,7 +151,7 @@ def test_route_in_the_namespace_follows_an_interface_that_comes(gateway, router,
 
 def test_frr_in_the_namespace_tells_its_routes_by_fpm(topology, gateway, router, document):
     gateway.apply(configuration.changed(document, routers={"default": {"fpm": {"listen": "127.0.0.1:2620"}}}))
-    # FRR's are heard by FPM, and no longer the kernel's.
+    # The gateway uses FRR's routes from FPM, and no longer the kernel's routes.
     wait_for(gateway, "192.0.2.0/24")
     frr = Frr(router, "127.0.0.1")
     frr.start()

@@ -40,7 +40,7 @@ class Race:
         self.history = []
 
     def change(self, lines, compat):
-        """Change the table; returns when the gateway has read all of it."""
+        """Change the table, and return when the gateway has read all changes."""
         mark = f"172.16.{self.marks // 250}.{self.marks % 250}"
         self.marks += 1
         compatible(self.router, compat)
@@ -51,16 +51,17 @@ class Race:
         batch(self.router, [f"route delete blackhole {mark}"])
 
     def differences(self):
-        """The addresses for which both choose other next hops."""
+        """The addresses for which kernel and gateway choose different next hops."""
         both = ((address, self.kernel.route(address), self.sluice.route(address)) for address in Changes.SAMPLES)
         return [(address, kernel, sluice) for address, kernel, sluice in both
                 if kernel != sluice and not self.is_own_to_linux(address, sluice)]
 
     def is_own_to_linux(self, address, sluice):
-        """Whether a difference is one of IPv6 in Linux alone.
+        """Whether a difference is specific to IPv6 in Linux.
 
-        Of several next hops it may take one by its hash that is dead, and go on to shorter prefixes. And where a route names
-        a next-hop object, it may show another one that does: then the next hop that it takes has to be one of the gateway's.
+        If the hash selects a dead next hop, Linux may continue with shorter prefixes. For a route with a next-hop
+        object, Linux may show another route with such an object; the next hop that Linux uses must then be a next hop
+        of the gateway.
         """
         if ":" not in address:
             return False
@@ -71,7 +72,7 @@ class Race:
 
     @staticmethod
     def covering(address):
-        """The prefixes that hold an address."""
+        """The prefixes that contain an address."""
         return [prefix for family in Changes.PREFIXES for prefix in family if ip_address(address) in ip_network(prefix)]
 
     def table(self, address):
@@ -80,14 +81,15 @@ class Race:
         return "".join(self.router.run(*show, prefix) for prefix in self.covering(address))
 
     def settle(self):
-        """Wait until both agree; where they don't, an error that shows how it came."""
+        """Wait until kernel and gateway agree. The error of a timeout shows the preceding changes."""
         try:
             waiting.until(lambda: not self.differences(), "the gateway to choose as the kernel does", 5)
         except waiting.Timeout:
             raise AssertionError(self.report(self.differences())) from None
 
     def report(self, differences):
-        """What both choose, the routes to what differs, and how they came."""
+        """The choices of kernel and gateway for differing addresses, the routes to these addresses, and the
+        preceding changes."""
         lines = [f"step {len(self.history)}"]
         for address, kernel, sluice in differences:
             covering = self.covering(address)
@@ -102,7 +104,7 @@ class Race:
 
 @pytest.fixture
 def race(gateway, router):
-    # Round robin and neighbours have no part in the kernel's choice where it forwards.
+    # With forwarding enabled, the kernel's choice does not depend on round robin or on the state of neighbours.
     router.setting("net.ipv6.conf.all.forwarding=1")
     return Race(router, gateway.document["control"]["socket"])
 
@@ -117,6 +119,6 @@ def test_gateway_chooses_the_next_hops_of_the_kernel(race, links):
         race.change([line for step in steps for line in step], chosen.randrange(2))
         race.settle()
         found.update(str(race.kernel.route(address)) for address in Changes.SAMPLES)
-    # The random table was one.
+    # The random table contained enough different routes.
     assert {"None", "blackhole", "unreachable", "prohibit"} < found
     assert len(found) > 50

@@ -1,4 +1,5 @@
-"""Routes by source, compared with the kernel: after random changes the gateway selects the next hop of `ip rule from`."""
+"""Compares routes by source with the kernel. After random changes the gateway must select the next hop of `ip rule
+from`."""
 
 import json
 import random
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.sluice
 
 ROUNDS, QUESTIONS = 6, 25
 
-# By family: networks of sources and of destinations, gateways by their interfaces, and an interface that packets come in by.
+# For each family: networks of sources and of destinations, gateways by interface, and an input interface of packets.
 WORLDS = {
     4: {
         "from": ["192.168.1.0/24", "192.168.0.0/16", "192.168.1.128/25", "192.168.2.2/32", "10.7.0.0/16"],
@@ -54,7 +55,7 @@ def document():
 
 
 def drawn(chance, world):
-    """Routes, at most one for each pair of source and destination."""
+    """Random routes, at most one for each pair of source and destination."""
     pairs = {(chance.choice([None, *world["from"]]), chance.choice(world["to"])) for _ in range(chance.randrange(1, 12))}
     return [
         {"to": to, **({"from": source} if source else {}),
@@ -64,7 +65,8 @@ def drawn(chance, world):
 
 
 def lay(kernel, family, world, routes, before):
-    """The same in Linux: a table for each source, with the networks of interfaces in it, and the longest source first."""
+    """Install the routes in Linux, with a table for each source. Each table contains the networks of the interfaces,
+    and the longest source prefix has precedence."""
     ip = ["ip", f"-{family}"]
     for source, table in before:
         kernel.run(*ip, "rule", "delete", "from", source, "table", table)
@@ -88,7 +90,7 @@ def lay(kernel, family, world, routes, before):
 
 
 def by_kernel(kernel, family, source, target):
-    """Gateway and interface; nothing where it leads nowhere."""
+    """Gateway and interface that the kernel selects, or `None` without a route."""
     output = kernel.run("ip", "-j", f"-{family}", "route", "get", target, "from", source, "iif", "inside1", check=False)
     try:
         found = json.loads(output)[0]
@@ -118,5 +120,5 @@ def test_gateway_chooses_what_the_kernel_does(gateway, kernel, document, family)
             expected = by_kernel(kernel, family, source, target)
             assert expected == by_gateway(gateway, source, target), (source, target, routes)
             ways.add(expected)
-    # Each gateway, the links themselves, and nowhere.
+    # The results include each gateway, connected networks, and missing routes.
     assert len(ways) > len(world["via"]) + 1

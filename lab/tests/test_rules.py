@@ -1,4 +1,5 @@
-"""Rules other than for pools: one to one, exemptions, protocols without ports; and forwarded ports as seen by inside hosts."""
+"""Tests rules without pools (one-to-one mappings, exemptions, protocols without ports), and forwarded ports as seen
+by inside hosts."""
 
 import socket
 import threading
@@ -34,7 +35,8 @@ def reachable(topology, gateway):
 
 
 def _peer(server, client, port, to):
-    """Who a TCP server hears of when a client connects to an address, and by which address the client reached it."""
+    """The client's address as seen by a TCP server, and the server address as seen by the client, after a client
+    connects to an address."""
     listener = server.listener(port)
     with client.open_socket(kind=socket.SOCK_STREAM) as connection:
         connection.connect(to)
@@ -74,7 +76,7 @@ def test_destination_that_is_exempt_sees_inside_addresses(topology):
         assert (topology.alice.address, asking.getsockname()[1]) == peer
         listening.sendto(b"answer", peer)
         assert (b"answer", (EXEMPT, 7004)) == asking.recvfrom(100)
-    # TCP there is translated.
+    # TCP connections to this address are translated.
     peer, _ = _peer(topology.server, topology.alice, 7005, (EXEMPT, 7005))
     assert peer[0] in POOL
 

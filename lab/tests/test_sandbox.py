@@ -1,4 +1,4 @@
-"""The lab itself: all processes that it starts end with it, even if it is killed."""
+"""Tests the lab itself. All processes that it starts end with it, even if it is killed."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import pytest
 
 from lab import paths, waiting
 
-# Holds a topology with a program in it until it is ended from outside.
+# A script that runs a topology with a program until the script is killed.
 HOLD = """
 import signal
 import time
@@ -28,7 +28,7 @@ while True:
 
 
 def _processes(marker):
-    """Processes whose command line holds a marker."""
+    """Processes that have a marker in their command line."""
     found = []
     for number in filter(str.isdigit, os.listdir("/proc")):
         try:

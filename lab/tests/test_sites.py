@@ -1,5 +1,5 @@
-"""Subscriber sites with a complete carrier network: an access switch, private DHCP servers with the same addresses in two
-groups, the operator's DHCP server, and terminals with their own clients."""
+"""Tests subscriber sites in a complete carrier network: an access switch, private DHCP servers with the same
+addresses in two groups, the operator's DHCP server, and terminals with DHCP clients."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def lab(topology, services, binary):
 
 @pytest.fixture
 def connections(lab):
-    """A connection of each terminal to the server, which is used once more in the end."""
+    """A connection of each terminal to the server. All connections are used again after the tests."""
     made = {name: call(host, lab.topology.operator, 7700 + k) for k, (name, host) in enumerate(lab.topology.terminals.items())}
     for ends in made.values():
         exchange(*ends)
@@ -74,7 +74,7 @@ def test_operator_sees_three_addresses_with_a_virtual_mac_each_and_no_tags(lab):
     assert not any(Dot1Q in frame for frame in frames)
     sites = lab.sites().values()
     assert {(site["mac"], site["public"]) for site in sites} == {(frame.src, frame[IP].src) for frame in asked()}
-    # Locally administered, and no group's.
+    # The MAC addresses are locally administered unicast addresses.
     assert all(int(site["mac"][:2], 16) & 3 == 2 for site in sites)
     told = lab.topology.operator.run("ip", "neighbour", "show", "dev", "eth0")
     assert all(f"{site['public']} lladdr {site['mac']}" in told for site in sites), told
@@ -104,7 +104,7 @@ def test_two_sites_with_one_private_address_are_two_hosts_outside(lab):
         hosts = [lab.topology.terminals[name] for name in pairs[0]]
         both = [call(host, operator, 7778, local=40_001, listener=listener) for host in hosts]
         peers = [theirs.getpeername() for _, theirs in both]
-        # Nobody else of its site has the port.
+        # No other terminal of the site uses the port.
         assert [(lab.sites()[lab.topology.site_of(name).name]["public"], 40_001) for name in pairs[0]] == peers
         for ends in both * 2:
             exchange(*ends)
@@ -138,7 +138,7 @@ def test_released_lease_ends_its_terminal_alone(lab, connections):
     lab.clients["anna"].release()
     waiting.until(lambda: lab.lease_of("anna") is None, "the lease to be gone")
     waiting.until(lambda: 1 == lab.sites()[lab.topology.site_of("anna").name]["terminals"], "one terminal to be left")
-    # It goes on as if nothing had happened.
+    # The terminal continues to use its released address.
     anna.run("ip", "address", "add", f"{address}/16", "dev", "eth0")
     anna.run("ip", "route", "replace", "default", "via", "10.0.0.1")
     before = lab.gateway.drops().get("terminal-unknown", 0)
@@ -195,11 +195,11 @@ def test_private_server_that_is_killed_and_comes_back_is_noticed_by_no_session(l
 
 def test_operators_server_that_is_killed_and_comes_back_is_noticed_by_no_session(lab, connections):
     before = {name: site["public"] for name, site in lab.sites().items()}
-    # A lease that ends and is there again at once would be noticed by whoever sends in between.
-    ended = lambda: lab.gateway.process.output.count(" no more: ")
+    # Count ended leases, because a lease that ends and is immediately granted again interrupts sessions.
+    ended = lambda: lab.gateway.process.output.count(" no longer has ")
     gone = ended()
     lab.operator.kill()
-    # Of 60 s a lease is renewed from the sixth on, and rebound from the twelfth: until then nobody answers.
+    # A lease of 60 s is renewed from the sixth second on, and rebound from the twelfth. Until then no server answers.
     waiting.until(lambda: all(site["expires"] < 46 for site in lab.sites().values()), "renewals to fail", 30)
     for ends in connections.values():
         exchange(*ends)
@@ -244,7 +244,7 @@ def test_gateway_that_starts_again_has_all_leases_at_once(lab):
     lab.operator.kill()
     lab.gateway.stop()
     lab.gateway.start()
-    # Nobody can be asked: what is known is what was kept.
+    # No server can be reached, so the daemon uses its stored leases.
     lab.wait_public(*lab.topology.sites)
     assert before == {name: (site["public"], site["mac"]) for name, site in lab.sites().items()}
     for name in lab.topology.terminals:

@@ -1,4 +1,5 @@
-"""Subscriber sites with ISC dhcpd for the private addresses of one group, and Kea for those of the other."""
+"""Tests subscriber sites with ISC dhcpd for the private addresses of one group, and Kea for the addresses of the
+other group."""
 
 import pytest
 
@@ -65,12 +66,12 @@ def test_dhcpd_that_is_killed_and_comes_back_is_noticed_by_no_session(lab):
 
 
 def test_terminal_that_moves_to_another_site_is_of_that(lab):
-    """Its server leases it the same address, which is another site's from then on."""
+    """The server leases the same address to the terminal. The address then belongs to the other site."""
     anna, homes = lab.topology.terminals["anna"], [site.host for site in lab.topology.sites[:2]]
     other = lab.topology.sites[1]
     lab.clients["anna"].kill()
     anna.run("ip", "address", "flush", "dev", "eth0")
-    # The cable is plugged in elsewhere.
+    # Move the terminal's link to the other site.
     homes[0].run("ip", "link", "set", "anna", "netns", homes[1].name)
     homes[1].run("ip", "link", "set", "anna", "up", "master", "br0")
     lab.clients["anna"].start().wait_bound()

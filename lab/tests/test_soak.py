@@ -1,4 +1,4 @@
-"""A short soak test: random traffic beside a real client."""
+"""A short soak test, with random traffic in parallel with a real client."""
 
 import os
 import subprocess

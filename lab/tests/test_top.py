@@ -1,4 +1,4 @@
-"""`sluice top` with the running daemon, with and without a terminal."""
+"""Tests `sluice top` with the running daemon, with and without a terminal."""
 
 import fcntl
 import json
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.sluice, pytest.mark.usefixtures("gateway", "services")
 
 @pytest.fixture
 def traffic(topology):
-    """Echo requests and their answers, 100 a second each way."""
+    """Echo requests and their answers, 100 per second in each direction."""
     ping = topology.alice.spawn("ping", "-n", "-i", "0.01", "-c", "3000", topology.server.address)
     ping.wait_for_line("icmp_seq=5 ")
     yield
@@ -38,7 +38,7 @@ def test_top_once_shows_the_traffic_and_predicts_more(gateway, traffic):
 
 
 class Terminal:
-    """A program with a terminal of its own, of 24 lines of 80."""
+    """A program with its own terminal of 24 lines and 80 columns."""
 
     def __init__(self, host, *command):
         self.ours, theirs = pty.openpty()

@@ -1,4 +1,5 @@
-"""Tunnels of every type: between two Sluices, to Linux if it supports the type, and as decoded by tshark."""
+"""Tests tunnels of every type, between two Sluice gateways, with Linux if it supports the type, and with tshark as
+the decoder."""
 
 import copy
 import os
@@ -13,7 +14,7 @@ from lab.topology import Offices
 
 pytestmark = pytest.mark.sluice
 
-# Type, identifier, family of the outer packets, and the bytes that they are longer by.
+# Type, identifier, family of the outer packets, and encapsulation overhead in bytes.
 TUNNELS = [
     ("vxlan", 42, 4, 50), ("vxlan", 43, 6, 70), ("gre", None, 4, 24), ("gre", 7, 4, 28), ("gre", None, 6, 44),
     ("ipip", None, 4, 20), ("ipip", None, 6, 40),
@@ -27,7 +28,8 @@ def end(number, family):
 
 
 def configuration(side):
-    """An office's gateway: each tunnel leads to a network of the other office, and one more to Linux."""
+    """Configuration of an office's gateway. Each tunnel leads to a network of the other office, and an additional
+    tunnel leads to Linux."""
     own, other = Offices.SIDES[side], 3 - Offices.SIDES[side]
     interfaces = {
         "lan": {
@@ -87,7 +89,7 @@ def gateways(topology, binary):
 
 @pytest.fixture
 def host(topology, gateways):
-    """The left office's host."""
+    """The host of the left office."""
     return topology.offices["left"]
 
 
@@ -122,7 +124,8 @@ def test_ends_are_shown_with_their_interface_and_their_neighbour(host, gateways)
 def test_path_that_takes_less_than_the_tunnel_is_found_out_and_the_sender_is_told(host, gateways):
     for number, (_, _, _, overhead) in enumerate(TUNNELS, 1):
         fits = NARROW - overhead
-        # As much as the tunnel takes by its configuration: what is between drops it, and the next one is answered.
+        # The packet has the configured MTU of the tunnel. The network between the offices drops it, and the gateway
+        # answers the next packet with an error.
         long = ["-M", "do", "-s", str(1500 - overhead - 28), "-c1"]
         waiting.until(
             lambda number=number, long=long, fits=fits:
@@ -131,12 +134,12 @@ def test_path_that_takes_less_than_the_tunnel_is_found_out_and_the_sender_is_tol
         )
         host.run("ip", "route", "flush", "cache")
         assert "1 received" in ping(host, number, "-M", "do", "-s", str(fits - 28), "-c1"), number
-        # What may be cut is.
+        # Packets that may be fragmented are fragmented.
         assert "1 received" in ping(host, number, "-M", "dont", "-s", "1472", "-c1"), number
     cores = gateways["left"].show("cores")["cores"]
     lowered = sum(counter["count"] for core in cores for counter in core["counters"]
                   if counter["name"] == "path-mtus-lowered")
-    # One for each family: the path is the same for all.
+    # The path MTU is lowered once for each family, because all tunnels use the same path.
     assert 2 <= lowered
 
 
@@ -181,7 +184,7 @@ def test_what_leaves_is_read_by_tshark_as_what_it_is(topology, gateways, host):
                 assert wanted in chains, (wanted, chains)
     assert {"42", "43"} == {row["vxlan.vni"] for row in rows} - {""}
     assert {"0x00000007"} == {row["gre.key"] for row in rows} - {""}
-    # Of four headers outside and inside, all that are of IPv4 have the host's code point.
+    # All outer and inner IPv4 headers have the code point of the host's packets.
     assert {"18"} == {point for row in rows for point in row["ip.dsfield.dscp"].split(",")} - {""}
     seen.stop()
 
@@ -208,7 +211,7 @@ def test_linux_is_the_other_end_of_a_vxlan(topology, gateways, host, family):
             assert answered(host.run("ping", "-c3", "-i0.2", "-w9", *words), 3), words
         for target in ["10.1.1.2", "10.77.0.1", "2001:db8:1:1::2", "2001:db8:77::1"]:
             assert answered(linux.run("ping", "-c3", "-i0.2", "-w9", target), 3), target
-        # What is of another network is nobody's.
+        # Packets with another network identifier belong to no tunnel.
         before = gateway.drops().get("unknown-tunnel", 0)
         linux.run("ip", "link", "add", "stranger", "type", "vxlan", "id", "999", "dstport", "8472",
                   "local", end(3, family), "remote", end(1, family), "dev", "eth0")

@@ -1,4 +1,4 @@
-"""Two providers: load sharing of hosts, and the effect on flows when a provider fails beyond its link."""
+"""Tests two providers: load sharing of hosts, and the effect on flows when a provider fails beyond its link."""
 
 import contextlib
 import re
@@ -34,7 +34,8 @@ def own(name):
 
 @pytest.fixture(scope="module")
 def document():
-    """Answers of the server are looked for by either uplink; its address is that of the interface."""
+    """A configuration in which both uplinks probe the server. The address of an uplink is the address of its
+    interface."""
     names = list(Providers.LINKS)
     interfaces = {name: {"device": name, "addresses": [f"{own(name)}/24"]} for name in names}
     uplinks = {
@@ -64,7 +65,7 @@ def gateway(topology, binary, document):
 
 
 class Echo:
-    """A server that sends back what it hears, behind the address that it was sent from."""
+    """A server that answers with the sender's address, followed by the received data."""
 
     def __init__(self, host):
         self.listener = host.listener(PORT)
@@ -99,7 +100,7 @@ def connected(topology, address, timeout=5.0):
 
 
 def seen(made):
-    """The outside address of a connection, which works."""
+    """The outside address of a connection, after a check that the connection works."""
     made.sendall(b"who am I?")
     return made.recv(64).decode().strip()
 
@@ -112,7 +113,7 @@ def provider(topology, address):
 
 
 def states(gateway):
-    """State by uplink."""
+    """The state of each uplink."""
     return {row["name"]: row.get("cause", "up") for row in gateway.show("uplinks")["uplinks"]}
 
 
@@ -122,7 +123,7 @@ def wait_for(gateway, timeout=10.0, **wanted):
 
 @contextlib.contextmanager
 def cut(topology, name):
-    """A provider loses its way to the world; its link to the gateway stays."""
+    """A provider loses its connection to the Internet, but its link to the gateway stays up."""
     host = topology.providers[name]
     host.run("iptables", "-w", "-I", "FORWARD", "-j", "DROP")
     yield
@@ -131,7 +132,7 @@ def cut(topology, name):
 
 @pytest.fixture
 def healthy(gateway, echo):
-    """Both uplinks are up before a test."""
+    """Wait until both uplinks are up before a test."""
     wait_for(gateway, fibre="up", cable="up")
 
 
@@ -155,9 +156,10 @@ def test_failure_behind_the_link_moves_new_flows_and_leaves_those_of_the_other_p
         assert (own("cable"), own("fibre")) == (seen(kept), seen(lost))
         with cut(topology, "fibre"):
             wait_for(gateway, fibre="no-answer", cable="up")
-            gateway.process.wait_for_line("uplink fibre: down, no host answers by it")
+            gateway.process.wait_for_line("uplink fibre: down, no host answers through the uplink")
             assert {"cable"} == {provider(topology, address) for address in Providers.HOSTS}
-            # A connection of the other provider goes on; one whose outside address is gone can't.
+            # Connections through the other provider continue. Connections with an outside address of the failed
+            # provider can't continue.
             assert own("cable") == seen(kept)
             lost.settimeout(1.0)
             with pytest.raises(OSError):
@@ -234,7 +236,7 @@ def bgp(own_as, identifier, peers, networks=()):
 
 @pytest.fixture
 def with_bgp(topology, gateway, document):
-    """Each provider announces a network of its own by BGP, and BFD watches over the neighbours."""
+    """Each provider announces its own network by BGP, and BFD monitors the neighbours."""
     health = {name: {"route": announced, "successes": 1} for name, (_, _, announced) in Providers.LINKS.items()}
     uplinks = {name: {**uplink, "health": health[name]} for name, uplink in document["uplinks"].items()}
     fpm = {"listen": "127.0.0.1:2620"}
@@ -264,7 +266,7 @@ def test_neighbour_that_bfd_finds_gone_takes_its_uplink_down_in_a_second(topolog
     began = time.monotonic()
     host.run("iptables", "-w", "-I", "INPUT", "-j", "DROP")
     wait_for(gateway, timeout=5.0, cable="no-route", fibre="up")
-    # BGP alone would have waited for three minutes.
+    # Without BFD, BGP would detect the failure only after three minutes.
     assert time.monotonic() - began < 3
     assert {"fibre"} == {provider(topology, address) for address in Providers.HOSTS}
     host.run("iptables", "-w", "-D", "INPUT", "-j", "DROP")

@@ -1,4 +1,4 @@
-"""Packets that must not be forwarded: each is dropped with its named reason, without other effects."""
+"""Tests packets that must not be forwarded. Each packet is dropped with a named reason, without other effects."""
 
 import socket
 
@@ -36,7 +36,7 @@ BAD = {
 
 
 def _check_nothing_arrives(topology, frame_of):
-    """Send a frame, then a good one: only the good one arrives."""
+    """Send the frame, then a valid frame, and check that only the valid frame arrives."""
     mac = topology.alice.mac_of(topology.alice.gateway)
     with Wire(topology.alice) as alice, Wire(topology.server) as server:
         marker = IP(src=ALICE, dst=SERVER) / UDP(sport=7201, dport=7201) / Raw(b"marker")
@@ -62,7 +62,7 @@ def test_bad_packet_reaches_nobody(topology, name):
 
 @pytest.mark.sluice
 def test_source_that_is_not_on_the_link_is_refused_where_validation_is_strict(topology, gateway):
-    """BCP 38: alice pretends to be bob."""
+    """Alice sends packets with bob's source address (BCP 38)."""
     original = gateway.document
     changed = {**original, "interfaces": {**original["interfaces"]}}
     changed["interfaces"]["inside1"] = {**original["interfaces"]["inside1"], "source-validation": "strict"}
@@ -77,7 +77,7 @@ def test_source_that_is_not_on_the_link_is_refused_where_validation_is_strict(to
 
 
 def test_udp_without_checksum_stays_without(topology):
-    """RFC 768: 0 says that the sender computed none; a translation adds none."""
+    """A checksum of 0 means that the sender has computed no checksum (RFC 768). Translation adds no checksum."""
     mac = topology.alice.mac_of(topology.alice.gateway)
     with topology.server.open_socket() as listening, Wire(topology.server) as server, Wire(topology.alice) as alice:
         listening.bind(("", 7202))
@@ -89,7 +89,7 @@ def test_udp_without_checksum_stays_without(topology):
 
 
 def test_udp_over_ipv6_without_checksum_is_forwarded_without(topology):
-    """RFC 6936, 5: what stands between tunnels passes it on."""
+    """Middleboxes forward such datagrams, because tunnels use them (RFC 6936, 5)."""
     mac = topology.alice.mac_of(topology.alice.gateway)
     with Wire(topology.server) as server, Wire(topology.alice) as alice:
         datagram = IPv6(src=ALICE6, dst=SERVER6) / UDP(sport=7203, dport=7202, chksum=0) / Raw(b"plain")

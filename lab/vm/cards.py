@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-# The kernel drivers that give user space access to a card, by method of binding.
+# The kernel drivers that give user space access to a card, by binding method.
 WAYS = {"vfio": "vfio-pci", "uio": "uio_pci_generic"}
 
 
@@ -13,12 +13,12 @@ class Kind:
     name: str
     device: str
     options: dict = field(default_factory=dict)
-    # Pairs of queues, and whether a hash that can be set chooses among them.
+    # Number of queue pairs, and whether a configurable hash selects the queue.
     queues: int = 1
     hashes: bool = False
-    # How it can be bound. Behind an IOMMU virtio has to be of version 1.
+    # The possible binding methods. Behind an IOMMU, virtio must have version 1.
     ways: tuple = ("vfio", "uio")
-    # The kernel's own driver, where the kernel of the tests has one.
+    # The kernel's own driver, if the kernel of the tests has one for this kind.
     kernel_driver: str = ""
 
     @property
@@ -46,7 +46,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Card:
-    """A card in a guest, and the tap that it is connected to. `bus` is where it is plugged in: the root where not given."""
+    """A card in a guest, and its tap. `bus` is the PCI bus of the card; the default is the root bus."""
 
     name: str
     kind: Kind
@@ -55,25 +55,25 @@ class Card:
 
     @property
     def wire(self):
-        """The name of its tap: short, as names of interfaces are."""
+        """The name of the card's tap, within the length limit of interface names."""
         return "wire-" + self.mac[-5:].replace(":", "")
 
     def backend(self):
-        """QEMU's end of the wire."""
+        """QEMU's options for the backend of the card, which uses the tap."""
         queues = {"queues": str(self.kind.queues)} if self.kind.queues > 1 else {}
         return {"type": "tap", "id": self.wire, "ifname": self.wire, "script": "no", "downscript": "no", **queues}
 
     def device(self, iommu):
-        """The device, as QEMU is told it."""
+        """The device option of QEMU."""
         behind = {"iommu_platform": "on"} if iommu and self.kind.virtio and "disable-modern" not in self.kind.options else {}
         bus = {"bus": self.bus} if self.bus else {}
-        # No ROM, because the guest does not boot from the network.
+        # The card has no ROM, because the guest does not boot from the network.
         own = {"driver": self.kind.device, "id": self.name, "netdev": self.wire, "mac": self.mac, "romfile": ""}
         return {**own, **self.kind.options, **behind, **bus}
 
 
 def pair(kind, number, buses=("", "")):
-    """Two cards of a kind, inside and outside, the `number`th of a guest."""
+    """An inside card and an outside card of a kind, as pair number `number` of a guest."""
     kind = KINDS[kind]
     sides = zip(("in", "out"), (1, 2), buses)
     return [Card(f"{kind.name}-{side}", kind, f"52:54:00:00:{number:02x}:{last:02x}", bus) for side, last, bus in sides]

@@ -1,4 +1,5 @@
-"""A guest: a virtual machine of QEMU under pure emulation, with a shell, and cards connected to the lab's hosts."""
+"""A guest is a virtual machine of QEMU under pure emulation, with a shell, and with cards connected to the lab's
+hosts."""
 
 import json
 import os
@@ -17,19 +18,19 @@ from lab.vm.cards import WAYS
 # Emulation is slow, and other guests or tests may run concurrently.
 BOOT = 180
 COMMAND = 120
-# A kernel that begins under emulation can hang for good before anything of the test runs; then another one is begun.
+# A kernel can hang while it boots under emulation. In this case, another guest is started before the test runs.
 BOOTS = 3
 HANGS = ("soft lockup", "rcu_preempt kthread starved")
 
 
 def _option(words):
-    """A table as QEMU's command line has it; the value of its first key comes first, without the key."""
+    """A table in the format of QEMU's command line. The value of the first key comes first, without its key."""
     first, *others = words.items()
     return ",".join([first[1], *(f"{key}={value}" for key, value in others)])
 
 
 class GuestProcess:
-    """A program that runs in a guest beside the test, with its output, like `lab.process.Process`."""
+    """A program that runs in a guest in parallel with the test, and its output, like `lab.process.Process`."""
 
     def __init__(self, guest, command, number):
         self.guest, self.command = guest, command
@@ -50,7 +51,7 @@ class GuestProcess:
 
     @property
     def number(self):
-        """Its number in the guest."""
+        """The process identifier in the guest."""
         return int(self.guest.sh(f"cat {self.place}/pid"))
 
     @property
@@ -58,7 +59,7 @@ class GuestProcess:
         return self.guest.sh(f"[ -s {self.place}/status ] || echo runs") != ""
 
     def _until(self, condition, what, timeout):
-        """Wait in the guest until a condition of its shell is true."""
+        """Wait until a condition of the guest's shell is true."""
         self.guest.sh(f"end=$(( $(date +%s) + {int(timeout) + 1} )); until {condition} || [ $(date +%s) -ge $end ]; do usleep 50000; done",
                       timeout=timeout + COMMAND)
         if not self.guest.true(condition):
@@ -80,7 +81,7 @@ class GuestProcess:
         self.guest.sh(f"kill -{int(number)} $(cat {self.place}/pid)")
 
     def stop(self, timeout=10.0):
-        """End it in order, by force where it does not; return its exit status."""
+        """Terminate the program, kill it if it does not end, and return its exit status."""
         self.guest.sh(f"kill -TERM $(cat {self.place}/pid) 2>/dev/null")
         try:
             return self.wait(timeout)
@@ -90,20 +91,21 @@ class GuestProcess:
 
 
 class Guest:
-    """A virtual machine. Its cards' taps are made here and given to hosts with `attach`.
+    """A virtual machine. The taps of its cards are created by this class, and moved to hosts with `attach`.
 
-    `image` are kernel and initramfs; `machine` is QEMU's type; `ports` are names of PCIe slots that cards can be plugged into while it
-    runs; `append` goes to the kernel's command line, `extra` to QEMU's before the cards.
+    `image` contains kernel and initramfs, and `machine` is the machine type of QEMU. `ports` contains names of PCIe
+    slots into which cards can be plugged while the guest runs. `append` is added to the kernel's command line, and
+    `extra` to QEMU's command line before the cards.
     """
 
-    # Those that run.
+    # The running guests.
     alive = []
 
     def __init__(self, name, folder, image, cards=(), *, iommu=False, machine="q35", ports=(), memory=768, cpus=2, cpu="Nehalem", append="",
                  extra=()):
         self.name, self.cards, self.iommu = name, {card.name: card for card in cards}, iommu
         self.folder = os.path.join(folder, name)
-        # The console of one that had the name before would look like this one's.
+        # Remove the console of an earlier guest with this name, which could be mistaken for the console of this guest.
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
         self.processes = []
@@ -119,7 +121,8 @@ class Guest:
         words = ["console=ttyS0", "quiet", "panic=-1", *(["intel_iommu=on", "iommu=pt"] if iommu else []), append]
         command = [
             "qemu-system-x86_64", "-name", name, "-nodefaults", "-display", "none", "-no-reboot",
-            # The fallback to emulation would not be taken where the processor's own means begin and then fail.
+            # KVM is not used with a fallback to emulation, because QEMU does not fall back if KVM starts and fails
+            # later.
             "-accel", "tcg,thread=multi", "-cpu", cpu, "-smp", str(cpus), "-m", str(memory),
             "-M", machine + (",kernel-irqchip=split" if iommu else ""),
             "-kernel", kernel, "-initrd", initramfs, "-append", " ".join(words).strip(),
@@ -127,7 +130,7 @@ class Guest:
             "-qmp", f"unix:{self.folder}/qmp,server=on,wait=off",
         ]
         if iommu:
-            # Before the cards. DPDK wants more bits of an address than there are by default.
+            # The IOMMU must precede the cards. DPDK needs more address bits than the default.
             command += ["-device", "intel-iommu,intremap=on,caching-mode=on,aw-bits=48"]
         for place, port in enumerate(ports, 1):
             command += ["-device", f"pcie-root-port,id={port},chassis={place},slot={place}"]
@@ -160,7 +163,7 @@ class Guest:
         return made
 
     def wait(self):
-        """Wait until its shell answers."""
+        """Wait until the guest's shell answers."""
         for left in reversed(range(BOOTS)):
             if self._boots(last=left == 0):
                 break
@@ -173,12 +176,12 @@ class Guest:
         return self
 
     def _boots(self, last):
-        """Wait until its kernel has begun: false where that hangs, unless it was the last try."""
+        """Wait until the guest's kernel has booted. Returns false if it hangs, unless this was the last attempt."""
 
         def ended():
             if not self.process.running:
                 raise self._gone(f"QEMU ended with {self.process.popen.returncode}")
-            # A new one begins with no console.
+            # The console file of a new guest may not exist yet.
             console = self.console if os.path.exists(self.console_path) else ""
             return "init: up" in console or not last and any(hang in console for hang in HANGS)
 
@@ -189,7 +192,7 @@ class Guest:
         return "init: up" in self.console
 
     def sh(self, command, check=False, timeout=COMMAND):
-        """Run a command of the guest's shell to its end; returns its output."""
+        """Run a command of the guest's shell to its end, and return its output."""
         output, status = self.call(command, timeout)
         if check and status != 0:
             raise AssertionError(f"{self.name}: {command} ended with {status}:\n{output}")
@@ -200,10 +203,10 @@ class Guest:
         return self.call(condition)[1] == 0
 
     def call(self, command, timeout=COMMAND):
-        """Run a command of the guest's shell to its end; its output and its status."""
+        """Run a command of the guest's shell to its end, and return its output and its exit status."""
         with self.lock:
             self.number += 1
-            # A command with a syntax error ends its own shell, not the one that reads commands.
+            # The command runs in a subshell, so that a syntax error does not end the shell that reads commands.
             line = f"(eval {shlex.quote(command)}) </dev/null; printf '\\n@@%s@@ %s\\n' {self.number} $?\n"
             self.shell.sendall(line.encode())
             end = re.compile(rb"\r?\n@@%d@@ (\d+)\r?\n" % self.number)
@@ -217,17 +220,17 @@ class Guest:
                 if not data:
                     raise self._gone(f"it ended during {command}")
                 self.received += data
-            # What an earlier command wrote after its time stands before.
+            # Late output of an earlier command precedes the output of this command.
             output = re.split(rb"\n@@\d+@@ \d+\r?\n", self.received[: found.start()])[-1]
             self.received = self.received[found.end():]
             return output.decode(errors="replace").replace("\r", "").removesuffix("\n"), int(found.group(1))
 
     def run(self, *command, check=True, timeout=COMMAND):
-        """Run a program to its end; returns its output: as a host does."""
+        """Run a program to its end and return its output, as `Host.run` does."""
         return self.sh(shlex.join(str(word) for word in command), check, timeout)
 
     def spawn(self, *command, label=None, names=False):
-        """Start a program that runs beside the test: as a host does."""
+        """Start a program that runs in parallel with the test, as `Host.spawn` does."""
         del label, names
         process = GuestProcess(self, [str(word) for word in command], len(self.processes))
         self.processes.append(process)
@@ -240,7 +243,7 @@ class Guest:
         self.sh(f"printf %s {shlex.quote(text)} >{path}", check=True)
 
     def qmp(self, execute, **arguments):
-        """A command to QEMU; returns its answer."""
+        """Send a command to QEMU, and return its answer."""
         with self.lock:
             if self.monitor is None:
                 self.monitor = self._connect("qmp").makefile("rw", encoding="utf-8")
@@ -255,7 +258,7 @@ class Guest:
             return answer["return"]
 
     def address(self, card):
-        """The PCI address of a card that is plugged in."""
+        """The PCI address of a plugged-in card."""
 
         def devices(bus):
             for device in bus["devices"]:
@@ -290,7 +293,7 @@ class Guest:
                 + ("echo $address >/sys/bus/pci/drivers_probe; " if driver else "") + "done")
 
     def driver(self, card):
-        """The kernel's driver that has a card; empty where none has."""
+        """The kernel driver of a card; empty if the card has no driver."""
         return self.sh(f"basename $(readlink /sys/bus/pci/devices/{self.address(card)}/driver) 2>/dev/null")
 
     def set_link(self, card, up):
@@ -298,7 +301,7 @@ class Guest:
         self.qmp("set_link", name=card.name, up=up)
 
     def unplug(self, card):
-        """Begin to remove a card: the guest's kernel gets the request."""
+        """Send the request to remove a card to the guest's kernel."""
         self.qmp("device_del", id=card.name)
 
     def wait_unplugged(self, card, timeout=30):
@@ -313,7 +316,7 @@ class Guest:
         waiting.until(gone, f"{card.name} to be out", timeout)
 
     def plug(self, card):
-        """Plug in a card, whether it was removed before or is new."""
+        """Plug in a new card, or a card that was removed before."""
         if card.name not in self.cards:
             raise LookupError(f"{card.name} has no wire: name it among the guest's cards")
         self.qmp("device_add", **card.device(self.iommu))
@@ -330,7 +333,7 @@ class Guest:
         return self.sh("dmesg | grep -E 'DMAR.*(fault|DMA Write)'").splitlines()
 
     def keep(self, folder):
-        """Keep diagnostic files: its console, the output of its programs, the end of its kernel's log."""
+        """Keep diagnostic files: the console, the output of the programs, and the end of the kernel's log."""
         os.makedirs(folder, exist_ok=True)
         for path in (self.console_path, self.process.log):
             shutil.copy(path, os.path.join(folder, f"{self.name}-{os.path.basename(path)}"))
@@ -342,7 +345,7 @@ class Guest:
                 file.write(text)
 
     def stop(self):
-        """Kill it."""
+        """Kill the guest."""
         if self not in Guest.alive:
             return
         Guest.alive.remove(self)
@@ -351,6 +354,6 @@ class Guest:
         for connection in (self.shell, self.monitor):
             if connection:
                 connection.close()
-        # Those that no host was given.
+        # Delete the taps that were not moved to a host.
         for card in self.cards.values():
             subprocess.run(["ip", "link", "delete", card.wire], stderr=subprocess.DEVNULL, check=False)

@@ -1,4 +1,5 @@
-"""The hash with which virtio selects a queue: key and table as set in the emulated device, and a computation of the hash."""
+"""The hash with which virtio selects a queue. The module reads key and table from the emulated device, and computes
+the hash."""
 
 import ipaddress
 import os
@@ -7,13 +8,13 @@ from dataclasses import dataclass
 
 from lab import waiting
 
-# After the name of the part of a device's saved state: its version, three flags, the kinds of packets that are hashed, entries of the
-# table, the queue of what is not hashed. Then the key and the table.
+# Format after the name of the section in a device's saved state: version, three flags, hashed packet types, number of
+# table entries, and queue of unhashed packets. The key and the table follow.
 HEAD = ">I???IHH"
 KEY_BYTES = 40
-# The devices' states are the end of what QEMU saves; before them is the memory.
+# QEMU saves the states of the devices last, after the memory.
 END_BYTES = 8 << 20
-# VIRTIO_NET_RSS_HASH_TYPE_: IPv4, TCPv4, UDPv4, IPv6, TCPv6, UDPv6.
+# The flags VIRTIO_NET_RSS_HASH_TYPE_ of IPv4, TCPv4, UDPv4, IPv6, TCPv6 and UDPv6.
 ALL_TYPES = 0x3F
 
 
@@ -27,14 +28,14 @@ class Hashing:
     table: tuple
 
     def queue(self, source, source_port, destination, destination_port):
-        """The queue of a packet of TCP or UDP."""
+        """The queue of a TCP or UDP packet."""
         addresses = b"".join(ipaddress.ip_address(address).packed for address in (source, destination))
         value = toeplitz(self.key, addresses + struct.pack(">HH", source_port, destination_port))
         return self.table[value % len(self.table)]
 
 
 def toeplitz(key, data):
-    """The Toeplitz hash: for each set bit of the input, the 32 bits of the key that begin there, combined by exclusive or."""
+    """The Toeplitz hash: the exclusive or of the 32 key bits at the position of each set bit of the input."""
     bits = int.from_bytes(key, "big")
     width = 8 * len(key)
     value = 0

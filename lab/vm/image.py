@@ -17,7 +17,7 @@ import time
 from lab import paths
 
 FOLDER = os.path.join(paths.TARGET, "vm")
-# Seconds after which an initramfs that no run has asked for is removed: guests of another run may start from it until then.
+# Seconds after the last use of an initramfs until it is removed. Until then, guests of another run may start from it.
 UNUSED = 3600
 INIT = os.path.join(os.path.dirname(__file__), "init")
 PLUGINS = [
@@ -48,8 +48,8 @@ class Kernel:
             self.dependencies = {name: needs.split() for name, needs in (line.split(":", 1) for line in file)}
 
     def files(self, modules):
-        """Paths, below the folder of modules, of these modules and of those that they need. A module that this kernel has not
-        is left out: it may be built in."""
+        """Paths of these modules and their dependencies below the module folder. A missing module is omitted,
+        because it may be built in."""
         wanted = {name.replace("-", "_") for name in modules}
         found = set()
         for path, needs in self.dependencies.items():
@@ -59,7 +59,8 @@ class Kernel:
 
 
 class Archive:
-    """A cpio archive of the format `newc`, as the kernel unpacks it. Folders above a file come by themselves."""
+    """A cpio archive in the format `newc`, which the kernel unpacks. The parent folders of a file are added
+    automatically."""
 
     def __init__(self):
         self.parts, self.known = [], set()
@@ -106,7 +107,7 @@ def _missing(what):
 
 
 def _libraries(programs):
-    """What the loader would load for programs, as its own table has it: name and file."""
+    """Name and file of each library that the dynamic loader loads for the programs."""
     output = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
     if missing := re.findall(r"(\S+) => not found", output):
         _missing(", ".join(sorted(set(missing))))
@@ -114,7 +115,7 @@ def _libraries(programs):
 
 
 def _plugins():
-    """The folder where DPDK looks for its drivers, and the files there that a guest needs."""
+    """The folder from which DPDK loads its drivers, and the files in this folder that a guest needs."""
     found = sorted(glob.glob("/usr/lib/*/dpdk/pmds-*"))
     if not found:
         _missing("DPDK")
@@ -125,13 +126,14 @@ def _plugins():
 
 
 def _tree(sluice, kernel, tools, modules, more):
-    """What goes into the archive, as what is added by which call: all but the stripped program itself."""
+    """The content of the archive except for the stripped program. Each entry contains the method of `Archive` and
+    its arguments."""
     folder, plugins = _plugins()
     programs = [shutil.which(tool) or _missing(tool) for tool in [*TOOLS, *tools]]
     libraries, loader = _libraries([sluice, _busybox(), *programs, *plugins, *more])
     place = os.path.dirname(os.path.dirname(folder)).lstrip("/")
-    # A library lies in one place, and the folder of plug-ins has a link to it, as Debian has: a second file would be loaded
-    # a second time, and register its drivers twice.
+    # A library exists only once, and the plug-in folder contains a link to it, as in Debian. A second file would be
+    # loaded a second time, and register its drivers twice.
     for plugin in plugins:
         name = os.path.basename(plugin).rsplit(".", 1)[0]
         libraries[name] = plugin
@@ -147,7 +149,7 @@ def _tree(sluice, kernel, tools, modules, more):
     applets = subprocess.run([_busybox(), "--list"], capture_output=True, text=True, check=True).stdout.split()
     for applet in applets:
         yield "link", f"usr/bin/{applet}", "busybox"
-    # Where the kernel looks for it.
+    # The kernel runs modprobe from this path.
     yield "link", "usr/sbin/modprobe", "../bin/busybox"
     for path in more:
         yield "file", path.lstrip("/"), path
@@ -156,13 +158,13 @@ def _tree(sluice, kernel, tools, modules, more):
         yield "file", f"{place}/{name}", os.path.join(kernel.modules, name)
     yield "file", "init", INIT
     yield "link", "var/run", "../run"
-    # The root, too: plug-ins in a folder that everybody may write to are not loaded.
+    # The list includes the root, because plug-ins are not loaded from a folder with write permission for all users.
     for path in [".", "dev", "proc", "sys", "run", "tmp", "root"]:
         yield "folder", path
 
 
 def _key(entries, sluice):
-    """A name for an archive of these entries, as the files are now."""
+    """A name for an archive of these entries with the current content of the files."""
     state = []
     for entry in [*entries, ("file", "sluice", sluice), ("file", "image", __file__)]:
         status = os.stat(entry[2]) if entry[0] == "file" else None
@@ -185,10 +187,12 @@ def _write(path, entries, sluice, kernel):
 
 
 def build(sluice, kernel="cloud", tools=(), modules=(), more=()):
-    """Kernel and initramfs for a program `sluice`; built where there is none of the same parts yet. `tools` are more programs, `modules`
-    more of the kernel's modules, `more` other files, which lie in the guest where they lie here."""
+    """Kernel and initramfs for a program `sluice`. The initramfs is built if none with the same content exists.
+    `tools` are additional programs, `modules` are additional kernel modules, and `more` are other files, which keep
+    their paths in the guest."""
     os.makedirs(FOLDER, exist_ok=True)
-    # Of two runs at a time one builds it, and the other waits: also for the list of modules, which is one of the parts.
+    # Of two simultaneous runs, one builds the initramfs, and the other waits for it and for the list of modules, which
+    # is part of the content.
     with open(os.path.join(FOLDER, "building"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kernel = Kernel(kernel)

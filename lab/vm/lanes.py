@@ -1,5 +1,5 @@
-"""Lanes: a client and a server with two cards of a guest between them, inside and outside of a translation. Every lane has the same
-addresses; in the gateway each is a separate virtual router."""
+"""A lane consists of a client, a server, and two cards of a guest between them, on the inside and the outside of a
+translation. All lanes have the same addresses. In the gateway, each lane is a separate virtual router."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ POOL = "203.0.113.16/28"
 
 
 class Lane:
-    """Client and server at two cards of a guest."""
+    """A client and a server, connected to two cards of a guest."""
 
     def __init__(self, guest, name, inside, outside):
         self.guest, self.name, self.inside, self.outside = guest, name, inside, outside
@@ -28,12 +28,12 @@ class Lane:
         self.attach()
 
     def remove(self):
-        """End client and server."""
+        """Remove the client and the server."""
         self.client.remove()
         self.server.remove()
 
     def attach(self):
-        """Give the wires to client and server, with addresses."""
+        """Move the taps to the client and the server, and assign addresses."""
         self.guest.attach(self.inside, self.client)
         self.guest.attach(self.outside, self.server)
         for host, address, network6, routes in [
@@ -46,8 +46,9 @@ class Lane:
                 host.run("ip", "-6" if ":" in via else "-4", "route", "add", to, "via", via)
 
     def ping(self, *options, address=SERVER, count=5, seconds=30, check=True):
-        """Ping the server, or somebody else, from the client until `count` are answered; what ping wrote."""
-        # By -W, ping would wait no longer than two round trips for the last answer once one has come.
+        """Ping the server, or another host, from the client until `count` requests are answered. Returns the output
+        of ping."""
+        # With -W, ping waits no longer than two round trips for the last answer after it has received an answer.
         return self.client.run("ping", "-n", "-c", count, "-i", "0.05", "-w", seconds, *options, address, check=check)
 
     def ping_unanswered(self, count):
@@ -57,7 +58,7 @@ class Lane:
 
 
 def interfaces(lane, **more):
-    """A lane's interfaces, for the table of a configuration."""
+    """The interfaces of a lane for a configuration."""
     sides = [(lane.inside, ["10.0.0.1/24", "2001:db8:1::1/64"]), (lane.outside, ["198.51.100.2/25", "2001:db8:a::2/64"])]
     return {
         card.name: {"device": lane.guest.address(card), "router": lane.name, "addresses": addresses, **more} for card, addresses in sides
@@ -65,7 +66,7 @@ def interfaces(lane, **more):
 
 
 def router(lane):
-    """A router that translates what its clients send onto a pool."""
+    """A router that translates packets of its clients to a pool."""
     return {
         "routes": [{"to": "203.0.113.0/24", "action": "blackhole"}],
         "nat": {"source": [{"from": "10.0.0.0/24", "out": lane.outside.name, "pool": lane.name}]},
@@ -73,7 +74,7 @@ def router(lane):
 
 
 def document(lanes, system=None, pool=None, **more):
-    """The configuration of a gateway of these lanes; `more` is for every interface."""
+    """The configuration of a gateway with these lanes. `more` is added to every interface."""
     interfaces_of = {}
     for lane in lanes:
         interfaces_of |= interfaces(lane, **more)
@@ -100,27 +101,28 @@ class GuestSluice(Sluice):
 
     @staticmethod
     def prepared(document):
-        # A guest's hugepages are its own, and its cards need them.
+        # A guest has its own hugepages, which its cards need.
         return document
 
     def start(self):
-        # Asking again and again would take the processor from the start itself.
+        # Wait for the log, because frequent polling would slow down the start.
         self.process = self.host.spawn(self.binary, "run", "-c", self.write())
         self.process.wait_for_line("answers at", 120)
 
     def command(self, *words, check=True, timeout=120):
-        # Emulation is slow.
+        # The timeout is long, because emulation is slow.
         return super().command(*words, check=check, timeout=timeout)
 
     def links(self):
-        """State of link by interface."""
+        """The link state of each interface."""
         return {row["name"]: row["link"] for row in self.show("interfaces")["interfaces"]}
 
     def finish(self):
-        """End it, and hold it to what it has to say of itself: every packet and every buffer accounted for. Returns what it wrote."""
+        """End Sluice, and check in its final report that every packet and every buffer is accounted for. Returns its
+        output."""
         output = self.stop()
         assert "the devices are closed" in output, output
-        assert "packet buffers were lost" not in output, output
+        assert "packet buffers leaked" not in output, output
         rows = [{key: int(value) for key, value in row.groupdict().items() if key != "name"} for row in self.COUNTERS.finditer(output)]
         assert len(rows) == len(self.document["interfaces"]), output
         total = {key: sum(row[key] for row in rows) for key in rows[0]}
@@ -133,7 +135,8 @@ class GuestSluice(Sluice):
 
 @contextlib.contextmanager
 def running(guest, document, lanes=()):
-    """Sluice in a guest, for as long as the block lasts; it must end well. What hosts of the lanes know of neighbours is forgotten."""
+    """Context in which Sluice runs in a guest. Sluice must end without an error. The neighbour caches of the lanes'
+    hosts are flushed."""
     for host in [host for lane in lanes for host in (lane.client, lane.server)]:
         host.run("ip", "neighbour", "flush", "all")
     gateway = GuestSluice(guest, document)
@@ -149,7 +152,7 @@ def running(guest, document, lanes=()):
 
 
 class Files:
-    """A web server of a host: one file to fetch, and the digest of what is sent to it."""
+    """A web server of a host. It serves one file, and answers an upload with the digest of the received data."""
 
     def __init__(self, host, port=80, megabytes=4):
         content = os.urandom(megabytes << 20)
@@ -185,7 +188,7 @@ class Files:
 
 
 def request(host, address, method="GET", body=None, port=80):
-    """A request from a host to a `Files`; the body of the answer."""
+    """Send a request from a host to a `Files` server, and return the body of the response."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     connection = http.client.HTTPConnection(address, port)
     connection.sock = host.open_socket(family, socket.SOCK_STREAM, timeout=30)

@@ -2,21 +2,19 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::kernel::command::run;
-use crate::process::{await_some, end};
+use serde_json::{Value, json};
+
+use crate::process::{await_some, command, end, of, run};
 use crate::rows::Failure;
 
 /// Maximum time until the daemon has started.
 const START: Duration = Duration::from_secs(60);
 
-/// Adds the name of the file or process that an error concerns to the error message.
-pub fn of<E: std::fmt::Display>(what: impl ToString) -> impl FnOnce(E) -> Failure {
-    let what = what.to_string();
-    move |source| format!("{what}: {source}").into()
-}
+/// Folder of the daemon's files if /run is private.
+pub const FOLDER: &str = "/run/sluice-bench";
 
 /// A running `sluice` daemon; dropping this value stops it.
 #[derive(Debug)]
@@ -35,32 +33,61 @@ pub fn socket(folder: &Path) -> PathBuf {
 
 /// Path of `sluice`: the path given, or by default `sluice` in the folder of the running executable.
 pub fn program(named: Option<&PathBuf>) -> PathBuf {
-    let beside = || {
-        let own = std::env::current_exe().ok()?;
-        own.parent().map(|folder| folder.join("sluice"))
-    };
+    let beside = || Some(std::env::current_exe().ok()?.parent()?.join("sluice"));
     named.cloned().or_else(beside).unwrap_or_else(|| "sluice".into())
 }
 
+/// A configuration with one worker and this number of IPv4 sessions. The control socket is in the folder; `more` are
+/// further tables.
+pub fn configuration(core: usize, sessions: u32, folder: &Path, more: Value) -> Value {
+    let mut all = json!({
+        "system": {"name": "bench", "workers": [core]},
+        "sessions": {"ipv4": sessions, "ipv6": 1024},
+        "control": {"socket": socket(folder), "log": "warn"},
+    });
+    if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
+        all.extend(more);
+    }
+    all
+}
+
+/// Rows of a listing of `sluice show`.
+pub fn listing(text: &str) -> Result<Vec<Value>, Failure> {
+    Ok(match serde_json::from_str(text)? {
+        Value::Array(rows) => rows,
+        Value::Object(fields) => {
+            let lists = fields.into_iter().filter_map(|(_, value)| value.as_array().cloned());
+            lists.flatten().collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// Whether a listing of routes contains a route to each of these networks.
+pub fn has_routes(routes: &[Value], networks: &[&str]) -> bool {
+    networks
+        .iter()
+        .all(|&network| routes.iter().any(|route| route["to"] == network))
+}
+
 impl Daemon {
-    /// Starts the daemon on the given cores. The configuration must place the control socket at [`socket`] of the
-    /// folder; `prefix` is prepended to commands that run in the daemon's environment.
+    /// Starts the daemon on the given cores, and waits until it has routes to these networks: after the start a link
+    /// counts as down for a moment, and its routes appear when it is up. The configuration must place the control socket
+    /// at [`socket`] of the folder; `prefix` is prepended to commands that run in the daemon's environment.
     pub fn start(
         prefix: &str,
-        cores: &[usize],
+        cores: [usize; 2],
         program: &Path,
         folder: &Path,
-        configuration: &str,
+        configuration: &Value,
+        networks: &[&str],
     ) -> Result<Self, Failure> {
         fs::create_dir_all(folder).map_err(of(folder.display()))?;
         let (file, log) = (folder.join("gateway.toml"), folder.join("log"));
-        fs::write(&file, configuration).map_err(of(file.display()))?;
+        fs::write(&file, toml::to_string(configuration)?).map_err(of(file.display()))?;
         let output = File::create(&log).map_err(of(log.display()))?;
-        let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
-        let line = format!("{prefix} taskset -c {}", cores.join(","));
-        let mut words = line.split_whitespace();
-        let child = Command::new(words.next().unwrap_or_default())
-            .args(words)
+        let [one, other] = cores;
+        let child = command(&format!("{prefix} taskset -c {one},{other}"))
             .arg(program)
             .args(["run", "-c"])
             .arg(&file)
@@ -75,43 +102,32 @@ impl Daemon {
             folder: folder.into(),
             child,
         };
-        daemon.wait()?;
+        daemon.wait(networks)?;
         Ok(daemon)
     }
 
-    fn wait(&mut self) -> Result<(), Failure> {
-        let mut error = String::new();
-        let answers = await_some(START, || {
+    fn wait(&mut self, networks: &[&str]) -> Result<(), Failure> {
+        let mut missing = format!("no routes to {networks:?}");
+        let routes = await_some(START, || {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(format!("sluice does not run: {status}: {}", self.last_words()).into());
             }
-            let shown = self.show("cores");
-            Ok(shown.map_err(|of| error = of.to_string()).ok())
+            match self.show("routes") {
+                Ok(routes) => return Ok(has_routes(&routes, networks).then_some(())),
+                Err(error) => missing = error.to_string(),
+            }
+            Ok(None)
         })?;
-        answers.ok_or_else(|| format!("sluice does not run: {error}; {}", self.last_words()))?;
-        Ok(())
+        Ok(routes.ok_or_else(|| format!("sluice does not run: {missing}; {}", self.last_words()))?)
     }
 
-    /// Waits until the daemon has a route to a network. After the start a link counts as down for a moment, and its
-    /// routes appear when it is up.
-    pub fn await_route(&self, network: &str) -> Result<(), Failure> {
-        let wanted = format!("\"to\":\"{network}\"");
-        let failed = |error: &dyn std::fmt::Display| format!("sluice does not run: {error}");
-        let routes = await_some(START, || {
-            let routes = self.show("routes").map_err(|error| failed(&error))?;
-            Ok(routes.contains(&wanted).then_some(()))
-        })?;
-        Ok(routes.ok_or_else(|| failed(&format!("no route to {network}; {}", self.last_words())))?)
-    }
-
-    /// Output of `sluice show WHAT --json`.
-    pub fn show(&self, what: &str) -> Result<String, Failure> {
-        let (program, socket) = (self.program.display(), socket(&self.folder));
-        run(&format!(
-            "{} {program} show {what} --json --socket {}",
-            self.prefix,
+    /// Rows of `sluice show WHAT --json`.
+    pub fn show(&self, what: &str) -> Result<Vec<Value>, Failure> {
+        let (prefix, program, socket) = (&self.prefix, self.program.display(), socket(&self.folder));
+        listing(&run(&format!(
+            "{prefix} {program} show {what} --json --socket {}",
             socket.display()
-        ))
+        ))?)
     }
 
     pub fn process(&self) -> u32 {
@@ -148,8 +164,27 @@ mod tests {
     fn program_that_ends_is_told_with_its_last_words() {
         let folder = tempfile::tempdir().expect("a folder");
         let core = sluice_dpdk::eal::allowed_cores()[0];
-        let failed = Daemon::start("env", &[core], Path::new("/bin/false"), folder.path(), "");
+        let failed = Daemon::start(
+            "env",
+            [core; 2],
+            Path::new("/bin/false"),
+            folder.path(),
+            &json!({}),
+            &[],
+        );
         let error = failed.expect_err("it ends at once").to_string();
         assert!(error.starts_with("sluice does not run: exit status: 1"), "{error}");
+    }
+
+    #[test]
+    fn listing_is_a_list_or_the_list_in_an_object() {
+        let [plain, named] = [
+            r#"[{"to": "0.0.0.0/0"}]"#,
+            r#"{"routes": [{"to": "0.0.0.0/0"}], "next": null}"#,
+        ]
+        .map(|text| listing(text).expect("a listing"));
+        assert_eq!(plain, named);
+        assert!(has_routes(&plain, &["0.0.0.0/0"]) && !has_routes(&plain, &["0.0.0.0/0", "10.0.0.0/8"]));
+        assert!(listing("no listing").is_err());
     }
 }

@@ -5,6 +5,7 @@ mod cores;
 mod daemon;
 mod filter;
 mod frames;
+mod inside;
 mod inspect;
 mod kernel;
 mod loss;
@@ -17,6 +18,7 @@ mod process;
 mod report;
 mod result;
 mod rig;
+mod role;
 mod router;
 mod rows;
 mod subscribers;
@@ -26,6 +28,7 @@ mod vm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use cores::CoresArguments;
@@ -33,10 +36,7 @@ use filter::FilterArguments;
 use frames::FramesArguments;
 use inspect::InspectArguments;
 use kernel::KernelArguments;
-use kernel::generator::GeneratorArguments;
 use loss::LossArguments;
-use loss::relay::RelayArguments;
-use loss::transfers::TransfersArguments;
 use nat_lookup::NatLookupArguments;
 use nat_path::NatPathArguments;
 use paper::PaperArguments;
@@ -57,6 +57,9 @@ struct Arguments {
     /// Write the rows as JSON to this file instead of target/bench/NAME.json.
     #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Set in the process that runs inside private namespaces.
+    #[arg(long, global = true, hide = true)]
+    inside: bool,
     #[command(subcommand)]
     bench: Bench,
 }
@@ -94,15 +97,9 @@ enum Bench {
     /// List the names of the benchmarks, for scripts/bench.
     #[command(hide = true)]
     List,
-    /// Packet generator of `kernel`, controlled by lines on its input.
+    /// Another process of `kernel`, `vm` or `loss`, controlled by lines on its input.
     #[command(hide = true)]
-    Generate(GeneratorArguments),
-    /// Lossy link of `loss`, controlled by lines on its input.
-    #[command(hide = true)]
-    Relay(RelayArguments),
-    /// Server or client of the file transfers of `loss`.
-    #[command(hide = true)]
-    Transfers(TransfersArguments),
+    Role,
 }
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -110,19 +107,16 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match &arguments.bench {
-        Bench::Generate(generator) => kernel::generator::run(generator),
-        // The process inside the namespaces sends its rows to the process outside.
-        Bench::Kernel(kernel) if kernel.inside => kernel::inside::run(kernel, arguments.quick),
-        Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
-        Bench::Relay(relay) => loss::relay::run(relay),
-        Bench::Transfers(transfers) => loss::transfers::run(transfers),
-        Bench::Loss(loss) if loss.inside => loss::inside::run(loss, arguments.quick),
-        Bench::Loss(loss) => measure(&arguments, "loss", |run| loss::run(loss, run)),
-        Bench::Vm(vm) if vm.inside => vm::inside::run(vm, arguments.quick),
-        Bench::Vm(vm) => measure(&arguments, "vm", |run| vm::run(vm, run)),
-        // The process of a single run sends its figures to the process that collects all runs.
-        Bench::Subscribers(subscribers) if subscribers.inside.is_some() => subscribers::inside(subscribers),
-        Bench::Subscribers(subscribers) => measure(&arguments, "subscribers", |run| subscribers::run(run, subscribers)),
+        Bench::Role => role::run(),
+        Bench::Kernel(kernel) => enclosed(&arguments, "kernel", kernel::estimate, kernel, kernel::run),
+        Bench::Loss(loss) => enclosed(&arguments, "loss", loss::estimate, loss, loss::run),
+        Bench::Vm(vm) => enclosed(&arguments, "vm", vm::estimate, vm, vm::run),
+        Bench::Subscribers(subscribers) => {
+            let inside = arguments.inside;
+            measure(&arguments, "subscribers", |run| {
+                subscribers::run(run, subscribers, inside)
+            })
+        }
         Bench::Report(report) => report::run(report),
         Bench::List => {
             benches().for_each(|name| println!("{name}"));
@@ -157,15 +151,54 @@ fn benches() -> impl Iterator<Item = String> {
         .map(|command| command.get_name().to_owned())
 }
 
+/// Arguments of a benchmark with these options.
+#[cfg(test)]
+fn parsed<A: clap::Args>(words: &[&str]) -> A {
+    let command = A::augment_args(clap::Command::new("bench").no_binary_name(true));
+    let matches = command.try_get_matches_from(words).expect("valid options");
+    A::from_arg_matches(&matches).expect("valid options")
+}
+
 /// Whether a command line is valid for this program.
 #[cfg(test)]
 fn understands<'w>(words: impl IntoIterator<Item = &'w str>) -> bool {
     Arguments::try_parse_from(words).is_ok()
 }
 
+/// Runs a benchmark inside private namespaces, after stating how long it takes. `kernel` also needs a large enough
+/// connection tracking table.
+fn enclosed<A>(
+    arguments: &Arguments,
+    name: &str,
+    estimate: fn(&A, bool) -> Duration,
+    own: &A,
+    bench: fn(&A, &mut Run<'_>) -> Outcome,
+) -> Outcome {
+    if arguments.inside {
+        inside::furnish()?;
+        return measure(arguments, name, |run| bench(own, run));
+    }
+    if let minutes @ 1.. = estimate(own, arguments.quick).as_secs().div_ceil(60) {
+        eprintln!("sluice-bench: this takes about {minutes} minutes; keep the machine quiet");
+    }
+    let _widened = match name {
+        "kernel" => Some(kernel::prepare()?),
+        _ => None,
+    };
+    measure(arguments, name, |run| {
+        inside::enter(run, std::env::args_os().skip(1).collect())
+    })
+}
+
 /// Runs a benchmark: prints each row as soon as it is measured, then all rows as a table, and writes the rows to a JSON
-/// file.
+/// file. Inside private namespaces, passes the rows to the process outside.
 fn measure(arguments: &Arguments, name: &str, bench: impl FnOnce(&mut Run<'_>) -> Outcome) -> Outcome {
+    if arguments.inside {
+        return bench(&mut Run {
+            quick: arguments.quick,
+            row: &mut |row| inside::row(&row),
+        });
+    }
     let mut measured = result::Measured::begin(name);
     let mut take = |row: Row| {
         eprintln!("{}", row.text());

@@ -2,7 +2,10 @@
 
 use std::process::Command;
 
-use crate::kernel::command::run;
+use sluice_dpdk::{Driver, Plan, PortPlan};
+
+use crate::process::{command as of_line, run};
+use crate::rig::Source;
 use crate::rows::Failure;
 
 /// Network namespaces, which are deleted when this value is dropped.
@@ -16,7 +19,10 @@ impl Namespaces {
         for name in names {
             run(&format!("ip netns add {name}"))?;
             made.0.push(name);
-            set(name, "net.ipv6.conf.default.disable_ipv6=1")?;
+            run(&format!(
+                "{} sysctl -q -w net.ipv6.conf.default.disable_ipv6=1",
+                within(name)
+            ))?;
             run(&format!("ip -n {name} link set lo up"))?;
         }
         Ok(made)
@@ -31,16 +37,38 @@ impl Drop for Namespaces {
     }
 }
 
-/// Prefix of a command that runs in the given namespace on the given core.
-pub fn command(host: &str, core: usize) -> Command {
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", host, "taskset", "-c", &core.to_string()]);
-    command
+/// Prefix of commands that run in the given namespace.
+pub fn within(host: &str) -> String {
+    format!("ip netns exec {host}")
 }
 
-/// Set a kernel setting in a namespace.
-pub fn set(host: &str, setting: &str) -> Result<(), Failure> {
-    run(&format!("ip netns exec {host} sysctl -q -w {setting}")).map(drop)
+/// Beginning of a command that runs in the given namespace on the given core.
+pub fn command(host: &str, core: usize) -> Command {
+    of_line(&format!("{} taskset -c {core}", within(host)))
+}
+
+/// Opens interfaces of this process's namespace for one worker on a core. `waiting` is the maximum
+/// number of waiting frames of a process that forwards frames of other hosts.
+pub fn open(
+    interfaces: &[impl AsRef<str>],
+    driver: Driver,
+    core: usize,
+    waiting: Option<usize>,
+) -> Result<Source, Failure> {
+    let port = |name: &str| -> Result<_, Failure> {
+        Ok(PortPlan {
+            driver: Some(driver),
+            promiscuous: waiting.is_some(),
+            ..PortPlan::new(name, name.parse()?)
+        })
+    };
+    let ports = interfaces.iter().map(|name| port(name.as_ref()));
+    let mut plan = Plan::new(ports.collect::<Result<_, _>>()?, 1);
+    if let Some(waiting) = waiting {
+        plan.parked = waiting;
+        plan.buffers = (2 * waiting as u32 + plan.buffers).next_power_of_two() - 1;
+    }
+    Ok(Source::alone(&plan, core)?.1)
 }
 
 /// Creates a veth pair between two namespaces and sets both ends up, without veth's simulated offloads; each end has
@@ -50,8 +78,8 @@ pub fn wire(ends: [(&str, &str, String); 2]) -> Result<(), Failure> {
         .each_ref()
         .map(|(host, name, options)| format!("{name} netns {host} {options}"));
     run(&format!("ip link add {left} type veth peer name {right}"))?;
-    let mut ends = ends.iter();
-    ends.try_for_each(|(host, name, _)| bring_up(&format!("ip netns exec {host}"), name))
+    ends.iter()
+        .try_for_each(|(host, name, _)| bring_up(&within(host), name))
 }
 
 /// Sets an interface up and disables its offloads; `prefix` is the command prefix of its namespace.

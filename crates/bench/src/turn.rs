@@ -10,6 +10,6 @@ pub fn turn() -> (&'static Eal, MutexGuard<'static, u32>) {
     static EAL: OnceLock<&'static Eal> = OnceLock::new();
     static TURN: Mutex<u32> = Mutex::new(0);
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let eal = EAL.get_or_init(|| crate::placement::queues::start(2).expect("memory"));
+    let eal = EAL.get_or_init(|| crate::rig::queues::start(2).expect("memory"));
     (eal, turn)
 }

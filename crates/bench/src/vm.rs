@@ -10,36 +10,27 @@
 //! The folder `lab` contains the script that builds the guest (`lab/vm-image`). All components run in private
 //! namespaces, which are removed at the end.
 
-pub mod card;
-pub mod clock;
-pub mod counted;
-pub mod gateway;
-pub mod guest;
-pub mod inside;
-pub mod rounds;
-pub mod search;
-pub mod shell;
-pub mod trial;
+mod card;
+mod clock;
+mod counted;
+mod gateway;
+mod guest;
+mod inside;
+mod rounds;
+mod search;
+mod shell;
+mod trial;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+pub use inside::{estimate, run};
 
 use crate::kernel::frame::MOST_NETWORKS;
 use crate::kernel::machine::Cores;
-use crate::kernel::outside::{self};
 use crate::rig::lanes;
-use crate::rows::{Failure, Run};
-
-/// Parts of the benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// Packets per second, and CPU time.
-    Time,
-    /// Instructions per packet.
-    Instructions,
-}
+use crate::rows::Failure;
 
 /// What to compare.
 #[derive(Args, Clone, Debug)]
@@ -73,7 +64,7 @@ pub struct VmArguments {
         value_name = "PART",
         default_value = "time,instructions"
     )]
-    only: Vec<Part>,
+    only: Vec<guest::Clock>,
     /// Number of rounds, each with every case in random order; by default 7, or 1 with --quick.
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
@@ -94,9 +85,6 @@ pub struct VmArguments {
     /// slb-out).
     #[arg(long, value_name = "COMMAND", default_value = "", hide_default_value = true)]
     linux: String,
-    /// Set in the process that runs inside the namespaces.
-    #[arg(long, hide = true)]
-    pub inside: bool,
 }
 
 impl VmArguments {
@@ -106,24 +94,17 @@ impl VmArguments {
     }
 
     fn cards(&self, quick: bool) -> Vec<card::Card> {
+        let usual = [card::Card::Virtio, card::Card::E1000e];
         match (self.cards.is_empty(), quick) {
             (false, _) => self.cards.clone(),
-            (true, true) => vec![card::Card::Virtio],
-            (true, false) => vec![card::Card::Virtio, card::Card::E1000e],
+            (true, true) => usual[..1].to_vec(),
+            (true, false) => usual.to_vec(),
         }
     }
 
     fn cases(&self) -> Vec<gateway::Case> {
         let wanted = |case: &gateway::Case| self.cases.is_empty() || self.cases.contains(case);
         gateway::Case::value_variants().iter().copied().filter(wanted).collect()
-    }
-
-    fn clocks(&self) -> Vec<guest::Clock> {
-        let clock = |part: &Part| match part {
-            Part::Time => guest::Clock::Time,
-            Part::Instructions => guest::Clock::Instructions,
-        };
-        self.only.iter().map(clock).collect()
     }
 
     fn rounds(&self, quick: bool) -> usize {
@@ -133,13 +114,4 @@ impl VmArguments {
     fn window(&self, quick: bool) -> Duration {
         Duration::from_millis(self.window.unwrap_or(if quick { 700 } else { 1_500 }).max(100))
     }
-}
-
-pub fn run(arguments: &VmArguments, run: &mut Run<'_>) -> Result<(), Box<dyn std::error::Error>> {
-    let seconds = inside::estimate(arguments, run.quick).as_secs();
-    eprintln!(
-        "sluice-bench: this takes about {} minutes; keep the machine quiet",
-        seconds.div_ceil(60)
-    );
-    outside::enter(run, std::env::args_os().skip(1).collect())
 }

@@ -24,7 +24,7 @@ pub struct Chain {
 /// A step of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Text of the step in lists.
+    /// Description of the step for lists.
     pub text: String,
     /// Action of the step.
     pub action: StepAction,
@@ -37,7 +37,7 @@ pub enum StepAction {
     Count(String),
     /// Packets that match continue at a chain.
     Classify(Box<Selection>, String),
-    /// Packets above a rate are dropped, or continue at a chain. All steps with the same policer name share a rate.
+    /// Packets above a rate are dropped, or continue at a chain. Steps with the same policer name share one rate.
     Police(Option<String>, PoliceRate, Option<String>),
     /// Send a copy of each packet on an interface.
     Mirror(InterfaceIndex),

@@ -1,4 +1,4 @@
-//! The configuration as the daemon uses it. References are resolved, defaults are filled in, and everything is
+//! The configuration as the daemon uses it: references are resolved, defaults are filled in, and all values are
 //! validated.
 
 mod interface;
@@ -27,7 +27,7 @@ impl<T> Valid<T> {
         Self(value)
     }
 
-    /// Takes the value out, so that it can be changed. The value then no longer counts as validated.
+    /// Returns the value so that it can be changed. The returned value no longer counts as validated.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -70,7 +70,7 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Numbering of interfaces, routers and ports.
     pub numbering: Numbering,
-    /// Interfaces by number. At the start of the process, this is the order of the file.
+    /// Interfaces by number. At the start of the process, the numbers follow the order of the file.
     pub interfaces: Vec<Interface>,
     /// Virtual routers by number.
     pub routers: Vec<Router>,
@@ -82,18 +82,18 @@ pub struct Config {
     pub neighbours: Vec<Neighbour>,
     /// Pools in the order of the file.
     pub pools: Vec<Pool>,
-    /// Source rules in the order of the file. If several rules match, the most specific one applies.
+    /// Source rules in the order of the file. If several rules match, the most specific rule applies.
     pub source: Vec<SourceRule>,
-    /// Destination rules in the order of the file. If several rules match, the most specific one applies.
+    /// Destination rules in the order of the file. If several rules match, the most specific rule applies.
     pub destination: Vec<DestinationRule>,
     /// Sets of hosts over which destination rules balance flows.
     pub host_sets: Vec<HostSet>,
-    /// Rules of the packet filters: first those of the default router, then those of the other routers, each in the
-    /// order of the file. The filters' settings are in `document`.
+    /// Rules of the packet filters: first the rules of the default router, then the rules of the other routers, each in
+    /// the order of the file. The filters' settings are in `document`.
     pub filter: Vec<FilterRule>,
     /// Element sets to which filter rules refer.
     pub filter_sets: Vec<FilterSet>,
-    /// Chains of the routers that have any.
+    /// Chains of all routers that have chains.
     pub chains: Vec<RouterChains>,
     /// Inspection, if configured. The settings of inspection are in `document`.
     pub inspection: Option<Inspection>,
@@ -166,7 +166,7 @@ impl Config {
         }
     }
 
-    /// Texts of [`Config::filter`], in its order.
+    /// Rules of [`Config::filter`] as written, in the same order.
     pub fn filter_texts(&self) -> Vec<schema::FilterRule> {
         let rules = self.document.filter.iter().flat_map(|filter| &filter.rules);
         let mut texts: Vec<_> = rules.cloned().collect();
@@ -249,7 +249,7 @@ pub enum Way {
     Recursive(IpAddr),
     /// The destination is directly on the link of an interface.
     Link(InterfaceIndex),
-    /// The packet is not forwarded, with this action.
+    /// The packet is not forwarded. The value is the action of the route.
     Nowhere(schema::RouteAction),
 }
 

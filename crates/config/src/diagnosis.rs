@@ -1,4 +1,4 @@
-//! Problems with their place in a file, formatted as text for operators and as data for programs.
+//! Problems with their positions in a file, formatted as text for operators and as data for programs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::snippet::{LineStarts, Snippet};
 use crate::text::{escaped, shortened};
 
-/// A problem with its place.
+/// A problem with its position in a text.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{problem}")]
 pub struct Located {
@@ -46,7 +46,7 @@ pub struct Diagnosis {
     found: Vec<Located>,
 }
 
-/// A problem as data, in the form in which the control API returns it.
+/// A problem as data, as the control API returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Complaint {
@@ -97,7 +97,7 @@ impl Diagnosis {
         complaints.collect()
     }
 
-    /// Text for a terminal with this many columns: each problem with its lines of the file and a hint. Long lines and
+    /// Text for a terminal with `width` columns: each problem with its lines of the file and a hint. Long lines and
     /// messages are shortened, and control characters are escaped.
     pub fn render(&self, width: usize, colour: bool) -> String {
         let theme = if colour {
@@ -127,7 +127,7 @@ impl Diagnosis {
 
     fn left_out(&self) -> Option<String> {
         let more = self.found.len().checked_sub(SHOWN).filter(|&more| more > 0)?;
-        Some(format!("{more} more problems are not shown"))
+        Some(format!("{more} further problems are not shown"))
     }
 }
 
@@ -158,11 +158,11 @@ fn line_of(message: impl std::fmt::Display) -> String {
     escaped(&shortened(&message.to_string(), LONGEST)).into_owned()
 }
 
-/// Computes lines and columns of problems that are ordered by place.
+/// Computes lines and columns of problems. The problems must be ordered by position.
 struct Places<'t> {
     text: &'t str,
     lines: LineStarts,
-    /// Byte offset and column of the last problem. Characters are counted from there.
+    /// Byte offset and column of the previous problem, from which characters are counted.
     last: (usize, usize),
 }
 
@@ -189,7 +189,7 @@ impl<'t> Places<'t> {
     }
 }
 
-/// A problem with its lines, for the renderer.
+/// A problem with its excerpt of the file, for the renderer.
 #[derive(Debug)]
 struct Shown<'a> {
     located: &'a Located,

@@ -8,31 +8,37 @@ use toml::{Table, Value};
 use crate::config::Config;
 use crate::schema;
 
-/// Keys that can't be changed at run time, with the reason. `*` stands for any name. A key in the list stands also for
-/// all keys below it.
+/// Keys that can't be changed at run time, with the reason. `*` stands for any name. An entry also applies to all keys
+/// below its key.
 const FIXED: &[(&str, &str)] = &[
-    ("system.workers", "workers are pinned to their cores at start"),
-    ("system.model", "workers get their parts at start"),
-    ("system.stages", "workers get their parts at start"),
-    ("system.roles", "workers get their parts at start"),
-    ("system.ring", "rings between workers are made at start"),
-    ("system.idle", "workers choose how they wait at start"),
-    ("system.shards", "a session stays in its shard for life"),
+    ("system.workers", "workers are pinned to cores at start"),
+    ("system.model", "workers are assigned to stages at start"),
+    ("system.stages", "workers are assigned to stages at start"),
+    ("system.roles", "workers are assigned to stages at start"),
+    ("system.ring", "the rings between workers are created at start"),
+    ("system.idle", "the idle mode of workers is set at start"),
+    ("system.shards", "a session can't move to another shard"),
     (
         "system.steering",
-        "a session stays in its shard for life, and devices are told at start",
+        "a session can't move to another shard, and devices are configured for steering at start",
     ),
-    ("system.hugepages", "packet buffers are taken at start"),
-    ("system.busy-poll", "workers choose how they wait at start"),
-    ("system.watchdog", "the watch begins at start"),
-    ("sessions.ipv4", "the memory of the session table is taken at start"),
-    ("sessions.ipv6", "the memory of the session table is taken at start"),
-    ("nat.spare-addresses", "the memory of port leases is taken at start"),
-    ("nat.subscriber-prefix", "a subscriber stays in its shard for life"),
-    ("nat.subscribers", "the memory of the table is taken at start"),
-    ("nat.port-blocks", "the memory of the table is taken at start"),
-    ("nat.quarantined-ports", "the memory of the table is taken at start"),
-    ("nat.unsolicited-syns", "the room where they wait is made at start"),
+    ("system.hugepages", "packet buffers are allocated at start"),
+    ("system.busy-poll", "the idle mode of workers is set at start"),
+    ("system.watchdog", "the watchdog is started with the workers, at start"),
+    ("sessions.ipv4", "the memory of the session table is allocated at start"),
+    ("sessions.ipv6", "the memory of the session table is allocated at start"),
+    (
+        "nat.spare-addresses",
+        "the memory for the ports of pools is allocated at start",
+    ),
+    ("nat.subscriber-prefix", "a subscriber can't move to another shard"),
+    ("nat.subscribers", "the memory of the table is allocated at start"),
+    ("nat.port-blocks", "the memory of the table is allocated at start"),
+    ("nat.quarantined-ports", "the memory of the table is allocated at start"),
+    (
+        "nat.unsolicited-syns",
+        "the table of unsolicited SYNs is allocated at start",
+    ),
     ("interfaces.*.device", "devices are opened at start"),
     ("interfaces.*.bond", "devices are opened at start"),
     ("interfaces.*.parent", "devices are opened at start"),
@@ -45,41 +51,53 @@ const FIXED: &[(&str, &str)] = &[
     ("interfaces.*.mtu", "packet buffers are sized when the device is opened"),
     (
         "interfaces.*.tunnel",
-        "neighbours of an interface are known by its number: give the new one another name",
+        "neighbour entries refer to the number of the existing tunnel: choose another name for the new tunnel",
     ),
-    ("bridges.*.interfaces", "devices are told at start to take every frame"),
-    ("neighbours.ipv4", "the memory of the table is taken at start"),
-    ("neighbours.ipv6", "the memory of the table is taken at start"),
-    ("neighbours.parked", "the memory of the table is taken at start"),
-    ("neighbours.parked-each", "the table is made at start"),
+    ("bridges.*.interfaces", "devices are set to promiscuous mode at start"),
+    ("neighbours.ipv4", "the memory of the table is allocated at start"),
+    ("neighbours.ipv6", "the memory of the table is allocated at start"),
+    ("neighbours.parked", "the memory of the table is allocated at start"),
+    ("neighbours.parked-each", "the table is created at start"),
     ("neighbours.reachable", "the timers of neighbours are set at start"),
     ("neighbours.retransmit", "the timers of neighbours are set at start"),
     ("neighbours.requests", "the timers of neighbours are set at start"),
-    ("fragments.packets", "the memory of the table is taken at start"),
-    ("fragments.parked", "the memory of the table is taken at start"),
-    ("fragments.timeout", "the table is made at start"),
-    ("applications", "what they are found out with is made at start"),
-    ("subscribers", "sites get their numbers and tables at start"),
-    ("inspection.flows", "the memory of inspected flows is taken at start"),
-    ("inspection.window", "the memory of inspected flows is taken at start"),
+    ("fragments.packets", "the memory of the table is allocated at start"),
+    ("fragments.parked", "the memory of the table is allocated at start"),
+    ("fragments.timeout", "the table is created at start"),
+    ("applications", "application identification is set up at start"),
+    ("subscribers", "the numbers and tables of sites are assigned at start"),
+    (
+        "inspection.flows",
+        "the memory of inspected flows is allocated at start",
+    ),
+    (
+        "inspection.window",
+        "the memory of inspected flows is allocated at start",
+    ),
     (
         "inspection.reassembly-bytes",
-        "the memory of inspected flows is taken at start",
+        "the memory of inspected flows is allocated at start",
     ),
-    ("inspection.messages", "parsers are made at start"),
-    ("inspection.decoders", "parsers are made at start"),
-    ("inspection.alerts", "the queues of alerts are made at start"),
-    ("inspection.fragments", "the memory of fragments is taken at start"),
-    ("inspection.fragment-bytes", "the memory of fragments is taken at start"),
-    ("inspection.eve", "queues and outputs of records are made at start"),
+    ("inspection.messages", "parsers are allocated at start"),
+    ("inspection.decoders", "parsers are allocated at start"),
+    ("inspection.alerts", "the queues of alerts are created at start"),
+    ("inspection.fragments", "the memory of fragments is allocated at start"),
+    (
+        "inspection.fragment-bytes",
+        "the memory of fragments is allocated at start",
+    ),
+    (
+        "inspection.eve",
+        "the queues and outputs of records are created at start",
+    ),
     ("control.socket", "the socket is opened at start"),
-    ("control.log", "the log begins at start"),
-    ("control.trace-limit", "the memory of traces is taken at start"),
-    ("control.capture-limit", "the memory of captures is taken at start"),
+    ("control.log", "the log is opened at start"),
+    ("control.trace-limit", "the memory of traces is allocated at start"),
+    ("control.capture-limit", "the memory of captures is allocated at start"),
 ];
 
 /// Tables that can't be added or removed as a whole, with the reason. Keys within the listed tables may change.
-const FIXED_AS_A_WHOLE: &[(&str, &str)] = &[("inspection", "what flows are inspected with is made at start")];
+const FIXED_AS_A_WHOLE: &[(&str, &str)] = &[("inspection", "the inspection engine is set up at start")];
 
 /// How a key differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,7 +159,7 @@ impl Difference {
         self.changes.iter().filter(|change| change.fixed.is_some())
     }
 
-    /// Whether a key or any key below it differs.
+    /// Whether the configurations differ in a key or in any key below this key.
     pub fn touches(&self, key: &str) -> bool {
         self.changes.iter().any(|change| {
             change
@@ -166,8 +184,8 @@ pub fn difference(old: &Config, new: &Config) -> Difference {
             .collect::<Vec<_>>()
     };
     let (old_devices, new_devices) = (devices(old), devices(new));
-    // Interfaces can be added and removed as a whole, but the parameters with which a device was opened can't change.
-    // The device must be closed before another interface can use it, which requires two commits.
+    // Interfaces can be added and removed as a whole, but the parameters with which a device was opened can't change. A
+    // device must be closed before another interface can use it, so moving a device requires two commits.
     let is_live = |path: &[&str]| match path {
         ["interfaces", name] => {
             let (before, after) = (&old.document.interfaces, &new.document.interfaces);
@@ -299,9 +317,9 @@ pool = "public"
     fn difference_of_capacity_needs_a_restart() {
         let new = BASE.to_owned() + "[sessions]\nipv4 = 5000\n[system]\nshards = 4\n[nat]\nspare-addresses = 9\n";
         let expected = [
-            "nat.spare-addresses changed: the memory of port leases is taken at start",
-            "sessions.ipv4 changed: the memory of the session table is taken at start",
-            "system.shards added: a session stays in its shard for life",
+            "nat.spare-addresses changed: the memory for the ports of pools is allocated at start",
+            "sessions.ipv4 changed: the memory of the session table is allocated at start",
+            "system.shards added: a session can't move to another shard",
         ];
         assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));
     }
@@ -311,8 +329,8 @@ pool = "public"
         let new = BASE.to_owned()
             + "[neighbours]\nreachable = \"9s\"\n[fragments]\ntimeout = \"9s\"\n[control]\nlog = \"warn\"\n";
         let expected = [
-            "control.log changed: the log begins at start",
-            "fragments.timeout changed: the table is made at start",
+            "control.log changed: the log is opened at start",
+            "fragments.timeout changed: the table is created at start",
             "neighbours.reachable changed: the timers of neighbours are set at start",
         ];
         assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));
@@ -352,7 +370,7 @@ pool = "public"
                  [[inspection.signatures]]\nfile = \"a\"\ndialect = \"snort3\"\n"
             )
         };
-        let whole = "what flows are inspected with is made at start";
+        let whole = "the inspection engine is set up at start";
         assert_eq!(vec![format!("inspection added: {whole}")], changes(BASE, &with("")));
         assert_eq!(vec![format!("inspection removed: {whole}")], changes(&with(""), BASE));
         let keys = "flows = 100\nwindow = 512\nreassembly-bytes = 2_097_152\nmessages = 64\ndecoders = 1\nalerts = 16\nfragments = 1\n\
@@ -367,7 +385,7 @@ pool = "public"
         let new = BASE.to_owned()
             + "[subscribers.sites.homes]\ninterface = \"inside\"\ntags = \"7\"\ndhcp = \"inside\"\npool = \"public\"\n\
                [subscribers.dhcp.inside]\nserver = \"192.0.2.7\"\nleases = \"f\"\nformat = \"kea\"\n";
-        let why = "sites get their numbers and tables at start";
+        let why = "the numbers and tables of sites are assigned at start";
         assert_eq!(vec![format!("subscribers added: {why}")], changes(BASE, &new));
         let more = new.replace("\"7\"", "\"7-8\"").replace("192.0.2.7", "192.0.2.6");
         let expected = [
@@ -430,7 +448,8 @@ tunnel = { type = "gre", local = "192.0.2.1", remote = "198.51.100.9" }
             vec!["interfaces.far.tunnel.id added", "interfaces.far.tunnel.remote changed"],
             changes(&old, &moved)
         );
-        let why = "neighbours of an interface are known by its number: give the new one another name";
+        let why = "neighbour entries refer to the number of the existing tunnel: choose another name for the new \
+             tunnel";
         assert_eq!(
             vec![format!("interfaces.far.tunnel.type changed: {why}")],
             changes(&old, &old.replace("gre", "ipip"))

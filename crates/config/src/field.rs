@@ -16,14 +16,15 @@ macro_rules! header_fields {
             /// Part of the datagram: whole packet, first or later fragment.
             fragment: Option<Part> {
                 field: Fragment, "a part";
-                guide: "`whole`, `first` or `later`; a later fragment has no ports, so rules with ports don't match it";
+                guide: "`whole`, `first` or `later`; later fragments have no ports, so rules with ports don't match \
+them";
                 request: {}
                 import: {}
             }
             /// Differentiated services code points.
             dscp: OneOrMore<Dscp> {
                 field: Dscp, "a code point";
-                guide: "`ef`, `af11`, … or a number from 0 to 63; one or a list";
+                guide: "`ef`, `af11`, … or a number from 0 to 63; a single value or a list";
                 request: { Dscp, "DSCP", "With --match: DSCP, such as ef [default: 0]." }
                 import: {
                     refused: "code points";
@@ -33,13 +34,13 @@ macro_rules! header_fields {
             }
             /// ECN code points.
             ecn: OneOrMore<Ecn> {
-                field: Ecn, "a code point of congestion";
-                guide: "`not-ect`, `ect0`, `ect1`, `ce` (RFC 3168); one or a list";
+                field: Ecn, "an ECN code point";
+                guide: "`not-ect`, `ect0`, `ect1`, `ce` (RFC 3168); a single value or a list";
                 request: {
                     Ecn, "ECN", "With --match: ECN, such as ect0 [default: not-ect]."
                 }
                 import: {
-                    refused: "congestion";
+                    refused: "ECN code points";
                     iptables: ["ecn"], "--ecn-ip-ect" => values::ecn;
                     nft: ["ip", "ip6"], "ecn" => values::ecn;
                 }
@@ -47,11 +48,12 @@ macro_rules! header_fields {
             /// Length of the packet in bytes, from its IP header on.
             length: Option<Numbers> {
                 field: Length, "a length";
-                guide: "length in bytes from the IP header on: `40` or `\"0-128\"`";
+                guide: "length of the packet in bytes, including the IP header: `40` or `\"0-128\"`";
                 request: {
                     u16,
                     "BYTES",
-                    "With --match: length in bytes from the IP header on [default: the headers alone]."
+                    "With --match: length of the packet in bytes, including the IP header [default: the length of its \
+headers]."
                 }
                 import: {
                     refused: "lengths";
@@ -62,14 +64,15 @@ macro_rules! header_fields {
             /// Outer VLAN ID of the received frame.
             vlan: Option<Numbers> {
                 field: Vlan, "a VLAN";
-                guide: "the outer tag of the received packet: `7` or `\"100-199\"`";
+                guide: "the outer VLAN tag of the received packet: `7` or `\"100-199\"`";
                 request: { u16, "VLAN", "With --match: outer VLAN ID of the received frame." }
                 import: {}
             }
             /// TTL or hop limit of the received packet.
             ttl: Option<Numbers> {
                 field: Ttl, "a TTL";
-                guide: "TTL of IPv4, hop limit of IPv6 of the received packet, before it is decremented: `255` or `\"0-1\"`. When a session is revalidated, it is 64";
+                guide: "TTL (IPv4) or hop limit (IPv6) of the received packet, before the gateway decrements it: \
+`255` or `\"0-1\"`. To revalidate sessions, the value 64 is used";
                 request: { u8, "TTL", "With --match: TTL or hop limit of the received packet [default: 64]." }
                 import: {
                     refused: "TTLs";

@@ -17,7 +17,10 @@ pub fn bytes(file: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > MOST_BYTES {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 256 MiB")),
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "the file is longer than 256 MiB",
+        )),
         false => Ok(bytes),
     }
 }
@@ -30,14 +33,18 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnosis> {
     let (bytes, at, what) = match String::from_utf8(bytes) {
         Ok(text) => match text.find('\0') {
             None => return Ok(text),
-            Some(at) => (text.into_bytes(), at, "a byte 0: the file is not text"),
+            Some(at) => (
+                text.into_bytes(),
+                at,
+                "the file contains a zero byte, so it is not text",
+            ),
         },
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
-            (error.into_bytes(), at, "bytes that are no UTF-8")
+            (error.into_bytes(), at, "the file contains bytes that are not UTF-8")
         }
     };
-    // Only the line of the error is shown, so the rest of the file is not decoded.
+    // Only the line of the error is shown, so the lines after it are not decoded.
     let end = bytes[at..]
         .iter()
         .position(|&byte| byte == b'\n')

@@ -19,7 +19,8 @@ pub struct FilterRule {
     /// Name of the rule, or its number counted from 1. For routers other than the default router, the router's name and
     /// a slash precede the name.
     pub name: String,
-    /// Router to whose packets the rule applies. `None` for all packets, if only the default router has a filter.
+    /// Router of the packets to which the rule applies. `None` for all packets, if only the default router has a
+    /// filter.
     pub router: Option<RouterIndex>,
     /// Whether this is the default rule, which applies to packets for which no other rule of the router has a verdict.
     pub is_default: bool,
@@ -74,12 +75,12 @@ pub struct Selection {
     pub fields: Vec<(Field, Vec<(u32, u32)>)>,
     /// MAC addresses of the source and of the destination.
     pub macs: [MacSelection; 2],
-    /// Input interfaces, as ranges from a first to a last one.
+    /// Input interfaces, as ranges from a first to a last index.
     pub incoming: Vec<(InterfaceIndex, InterfaceIndex)>,
-    /// Output interfaces, as ranges from a first to a last one.
+    /// Output interfaces, as ranges from a first to a last index.
     pub outgoing: Vec<(InterfaceIndex, InterfaceIndex)>,
-    /// Whether the rule applies to packets to the gateway itself. If `outgoing` is empty, the rule applies only to
-    /// packets to the gateway itself.
+    /// Whether the rule applies to packets to the gateway itself. A rule with `gateway` and an empty `outgoing` does
+    /// not apply to forwarded packets.
     pub gateway: bool,
     /// Mark of the session, which earlier rules may have set.
     pub mark: Option<OrNot<Mark>>,
@@ -159,7 +160,7 @@ impl Selection {
         named.map_or(&[], |(_, values)| values)
     }
 
-    /// Number of hyperrectangles that the selection consists of, in both address families.
+    /// Number of hyperrectangles of the selection, in both address families.
     pub fn combinations(&self) -> u64 {
         let of = |six: bool| {
             let (Some(sources), Some(destinations)) = (

@@ -13,11 +13,11 @@ const UNIT: u64 = 64;
 /// Number of additional pool addresses from which a subscriber may get ports with soft pairing.
 const OTHERS: u64 = 8;
 
-/// Minimum size of one part of the reserve, as a fraction of the table.
+/// Divisor of the table: a part of the reserve has at least 1/16 of all sessions.
 const PARTS: u64 = 16;
 
-/// Division of a table with `all` sessions. Returns the sessions reserved for each shard, the number of parts in the
-/// reserve that shards share, and the sessions per part. The reserve allows any shard to use half of the table.
+/// Divides a table with `all` sessions. Returns the sessions reserved for each shard, the number of parts in the
+/// reserve that shards share, and the sessions per part. With the reserve, any shard can use half of the table.
 pub fn divided(system: &System, all: u32) -> (u64, u64, u64) {
     let all = u64::from(all);
     let own = all.div_ceil(u64::from(system.shards()).max(1));
@@ -32,7 +32,7 @@ pub fn divided(system: &System, all: u32) -> (u64, u64, u64) {
 pub struct HostShare {
     /// Maximum number of IPv4 sessions, over all pools.
     pub sessions_ipv4: u64,
-    /// IPv6 sessions.
+    /// Maximum number of IPv6 sessions, over all pools.
     pub sessions_ipv6: u64,
     /// Maximum share in each pool.
     pub pools: Vec<PoolShare>,
@@ -43,13 +43,13 @@ pub struct HostShare {
 pub struct PoolShare {
     /// Name of the pool.
     pub pool: String,
-    /// Sessions.
+    /// Maximum number of sessions.
     pub sessions: u64,
-    /// Outside ports for TCP.
+    /// Maximum number of outside ports for TCP.
     pub tcp: u64,
-    /// Outside ports for UDP.
+    /// Maximum number of outside ports for UDP.
     pub udp: u64,
-    /// Maximum share of one host at a time when no other host uses the tables.
+    /// Maximum number of identifiers for ICMP queries.
     pub icmp: u64,
 }
 
@@ -79,7 +79,7 @@ pub fn host_share(config: &Config) -> HostShare {
     }
 }
 
-/// Outside ports for TCP and UDP, and identifiers for ICMP.
+/// Maximum numbers of outside ports for TCP and UDP, and of identifiers for ICMP queries.
 fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
     let reserved: u64 = pool.reserved.iter().map(|range| u64::from(range.count())).sum();
     let all = u64::from(pool.ports.last() - pool.ports.first()) + 1 - reserved;
@@ -124,9 +124,9 @@ fn shared(pool: &Pool, size: u64, shards: u64) -> Option<u64> {
     })
 }
 
-/// Number of ports of an address that any shard can use if shards share every second unit of `size` ports: all shared
-/// ports, and the shard's own ports. `count` counts the usable ports between the first and last port of a unit. `None`
-/// if some shard has no complete unit of its own; shards then share no ports.
+/// Number of ports of an address that one shard can use: its own ports and all shared ports. The ports are divided into
+/// units of `size` ports, and every second unit is shared. `count` counts the usable ports between the first and last
+/// port of a unit. `None` if a shard has no complete unit of its own, in which case shards share no ports.
 pub fn within_reach(ports: PortRange, size: u64, shards: u64, count: impl Fn((u64, u64)) -> u64) -> Option<u64> {
     let (first, last) = (u64::from(ports.first()), u64::from(ports.last()));
     let whole = ((last + 1) / size).saturating_sub(first.div_ceil(size));

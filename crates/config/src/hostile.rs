@@ -66,7 +66,7 @@ fn is_readable(error: &ImportError) {
     assert!(text.len() < 4096, "{} bytes", text.len());
 }
 
-/// Produce all forms of a diagnosis.
+/// Format a diagnosis in all supported forms, and check the results.
 fn render(diagnosis: &Diagnosis) {
     let complaints = diagnosis.complaints();
     assert_eq!(diagnosis.found().len(), complaints.len());
@@ -85,7 +85,8 @@ fn render(diagnosis: &Diagnosis) {
     assert!(lines.len() <= RENDERED && !is_acted_on(&lines), "{lines:?}");
 }
 
-/// The text without colour codes. Colour codes are never part of the file.
+/// Removes the renderer's colour codes from a text. Colour codes of the file remain, because the renderer has escaped
+/// them.
 fn uncoloured(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();

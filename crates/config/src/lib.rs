@@ -6,9 +6,9 @@
 //!          └──► Diagnosis ◄──────┘    what is wrong, where, and what to write instead
 //! ```
 //!
-//! [`schema`] is the file as written, [`config`] the same content with all references resolved and all defaults filled
-//! in. Other crates need not validate the configuration again. [`difference()`] determines which changes a running
-//! process can apply.
+//! [`schema`] is the file as written. [`config`] is the content of the file with all references resolved and all
+//! defaults filled in. Other crates need not validate the configuration again. [`difference()`] determines which
+//! changes a running process can apply.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ pub mod host_share;
 #[doc(hidden)]
 pub mod hostile;
 pub mod import;
-mod limits;
+pub mod limits;
 pub mod memory;
 mod numbering;
 mod problem;
@@ -48,7 +48,7 @@ pub use validate::{Checked, Inserted, Machine, Weight, check, check_numbered, ch
 /// Parse a text without validating its values.
 ///
 /// # Errors
-/// Returns all syntax errors, unknown and missing keys, and values of the wrong form.
+/// Returns all syntax errors, unknown and missing keys, and values of the wrong type.
 pub fn parse(name: &str, text: &str) -> Result<schema::Document, Diagnosis> {
     read::read(text)
         .map(|(document, _)| document)
@@ -62,11 +62,11 @@ pub struct Fault {
     pub key: Vec<String>,
     /// Description of the fault.
     pub what: String,
-    /// What to do about the problem.
+    /// What to do about the fault.
     pub hint: Option<String>,
 }
 
-/// Converts faults to a diagnosis with the places of their keys in the text.
+/// Converts faults to a diagnosis with the positions of their keys in the text.
 pub fn place(name: &str, text: &str, faults: Vec<Fault>) -> Diagnosis {
     let places = read::read(text).ok().map(|(_, places)| places);
     let located = |fault: Fault| {

@@ -44,7 +44,7 @@ pub struct EntryBytes {
     pub held_port: u64,
     /// An entry of a ring between workers.
     pub ring: u64,
-    /// A packet buffer of the usual size.
+    /// A packet buffer of the default size.
     pub buffer: u64,
     /// An inspected flow, without the windows of its streams.
     pub inspected_flow: u64,
@@ -72,7 +72,7 @@ pub struct EntryBytes {
 }
 
 impl Default for EntryBytes {
-    /// Upper bounds, taken from the project's memory budget for sessions.
+    /// Upper bounds that follow the memory budget for sessions.
     fn default() -> Self {
         Self {
             session_ipv4: 160,
@@ -104,7 +104,7 @@ impl Default for EntryBytes {
 /// A table of fixed capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Name of the table: the plural of its entries.
+    /// Name of the table: the plural of the word for its entries.
     pub name: &'static str,
     /// Configuration table and key that set the capacity.
     pub key: [&'static str; 2],
@@ -114,7 +114,7 @@ pub struct Table {
     pub bytes: Bytes,
 }
 
-/// Tables whose capacity the configuration sets.
+/// Tables with a capacity that the configuration sets.
 pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
     let mut tables = of_every_gateway(document, entry);
     if let Some(inspection) = &document.inspection {
@@ -123,14 +123,14 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
     if let Some(applications) = &document.applications {
         let each = entry.sought.saturating_mul(workers(document).max(1).into());
         tables.push(table(
-            "sessions whose application is looked for",
+            "sessions in application identification",
             ["applications", "flows"],
             applications.flows,
             each,
         ));
         let fixed = entry.recogniser.saturating_add(applications.memory.into());
         tables.push(table(
-            "memories of nDPI",
+            "memory areas of nDPI",
             ["applications", "memory"],
             workers(document).max(1),
             fixed,
@@ -221,7 +221,7 @@ fn of_every_gateway(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             in_shards(document, entry.port_block),
         ),
         table(
-            "ports that wait",
+            "quarantined ports",
             ["nat", "quarantined-ports"],
             document.nat.quarantined_ports,
             in_shards(document, entry.held_port),
@@ -241,7 +241,7 @@ fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryByte
         in_shards(document, entry.inspected_flow.saturating_add(4 * window)),
     ));
     tables.push(table(
-        "blocks of streams",
+        "blocks of stream data",
         ["inspection", "reassembly-bytes"],
         inspection.reassembly_bytes / 2048,
         in_shards(document, entry.block),
@@ -256,7 +256,7 @@ fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryByte
     if let Some(eve) = &inspection.eve {
         if transactions.iter().any(|&kind| eve.writes(kind)) {
             tables.push(table(
-                "what flows said",
+                "messages for rule evaluation",
                 ["inspection", "messages"],
                 inspection.messages,
                 in_shards(document, entry.record),
@@ -273,7 +273,7 @@ fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryByte
         }
     }
     tables.push(table(
-        "datagrams put together",
+        "reassembled datagrams",
         ["inspection", "fragments"],
         inspection.fragments,
         entry.assembly.saturating_mul(workers(document).max(1).into()),
@@ -314,8 +314,8 @@ fn workers(document: &Document) -> u32 {
     u32::try_from(workers).unwrap_or(u32::MAX)
 }
 
-/// Number of packets in rings between workers for which buffers are planned: those that two workers send to each
-/// worker. If more rings are full, devices have no buffer for received packets, and count the drops.
+/// Number of packets in rings between workers for which buffers are reserved: the content of two full rings for each
+/// worker. If more rings are full, devices have no buffers for received packets and count the dropped packets.
 pub fn in_rings(document: &Document) -> u32 {
     let workers = workers(document);
     let full = 2.min(workers.saturating_sub(1));
@@ -329,7 +329,7 @@ fn rings(document: &Document, entry: &EntryBytes) -> Table {
     let entries = pairs.saturating_mul(document.system.ring.into());
     let buffers = u64::from(in_rings(document)).saturating_mul(entry.buffer);
     Table {
-        name: "packets in rings",
+        name: "packets in the rings between workers",
         key: ["system", "ring"],
         entries,
         bytes: Bytes(entries.saturating_mul(entry.ring).saturating_add(buffers)),

@@ -4,15 +4,15 @@
 /// State of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// Used by the item with this name.
+    /// The item with this name uses the number.
     Of(String),
-    /// Unused and available for a new item.
+    /// The number is unused and available for a new item.
     Free,
-    /// Unused, but in quarantine, because references to its previous item may still exist.
+    /// The number is unused but in quarantine, because references to its previous item may still exist.
     Rests,
 }
 
-/// Numbers of one kind, counted from 0.
+/// Numbers of all items of one type, counted from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers(pub Vec<Number>);
 
@@ -48,7 +48,7 @@ impl Numbers {
             .position(|number| matches!(number, Number::Of(known) if known == name))
     }
 
-    /// Name of each number, if it is in use.
+    /// Name of each number, if the number is in use.
     pub fn names(&self) -> impl Iterator<Item = Option<&str>> {
         self.0.iter().map(|number| match number {
             Number::Of(name) => Some(name.as_str()),
@@ -64,7 +64,7 @@ pub struct Numbering {
     pub interfaces: Numbers,
     /// Virtual routers. The first entry is the default router.
     pub routers: Numbers,
-    /// Interfaces that have their own device, which makes them ports.
+    /// Interfaces with their own device, which are also ports.
     pub ports: Numbers,
 }
 

@@ -33,7 +33,8 @@ pub use self::tunnel::TunnelProblem;
 pub use self::uplink::UplinkProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
-/// A problem. [`std::fmt::Display`] is its message, and [`Problem::hint`] its remedy. Message and remedy are declared at the variant.
+/// A problem. [`std::fmt::Display`] formats the message, and [`Problem::hint`] returns the remedy. Message and remedy
+/// are declared at the variant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Diagnostic)]
 pub enum Problem {
     /// The text is not TOML, or a value has the wrong type.
@@ -59,7 +60,7 @@ pub enum Problem {
     #[diagnostic(help("add `{0} = …`"))]
     MissingKey(String),
     /// A number or time is out of range.
-    #[error("{what} of {value} is out of range")]
+    #[error("{value} is out of range for {what}")]
     #[diagnostic(help("write a value in the range {range}"))]
     OutOfRange {
         /// Name of the quantity.
@@ -70,14 +71,14 @@ pub enum Problem {
         range: String,
     },
     /// The number of workers is zero.
-    #[error("no worker would move packets")]
+    #[error("without a worker, no packets are processed")]
     #[diagnostic(help("write a number such as 1, or cores such as [2, 3]"))]
     NoWorkers,
     /// There are more workers than cores.
-    #[error("{workers} workers need as many cores, and this machine has {cores}")]
-    #[diagnostic(help("use fewer, or leave the key out for one"))]
+    #[error("{workers} workers need one core each, but this machine has only {cores} cores")]
+    #[diagnostic(help("write a smaller number of workers, or remove the key for a single worker"))]
     TooManyWorkers {
-        /// Number as written.
+        /// Number of workers as written.
         workers: usize,
         /// Number of cores in the machine.
         cores: usize,
@@ -93,7 +94,7 @@ pub enum Problem {
     },
     /// A core is listed twice.
     #[error("core {0} is named twice")]
-    #[diagnostic(help("each worker has a core of its own"))]
+    #[diagnostic(help("each worker needs a different core"))]
     DuplicateCore(u16),
     /// A problem of pipeline stages.
     #[error("{0}")]
@@ -137,7 +138,7 @@ pub enum Problem {
     Subscribers(SubscribersProblem),
     /// The number of shards is not a power of two.
     #[error("{0} shards: the number must be a power of two")]
-    #[diagnostic(help("the nearest is {}", _0.max(&1).checked_next_power_of_two().unwrap_or(1 << 15)))]
+    #[diagnostic(help("the nearest power of two is {}", _0.max(&1).checked_next_power_of_two().unwrap_or(1 << 15)))]
     ShardsNotPowerOfTwo(u16),
     /// Some workers would own no shard.
     #[error("{shards} shards are fewer than {workers} workers")]
@@ -149,8 +150,8 @@ pub enum Problem {
         workers: usize,
     },
     /// A table exceeds the available memory.
-    #[error("{entries} {table} take {needed}, and this machine has {available} free")]
-    #[diagnostic(help("at most {fits} fit"))]
+    #[error("{entries} {table} need {needed} of memory, but this machine has only {available} free")]
+    #[diagnostic(help("the free memory is sufficient for at most {fits}"))]
     MemoryExceeded {
         /// Name of the table.
         table: &'static str,
@@ -164,7 +165,7 @@ pub enum Problem {
         fits: u64,
     },
     /// All tables together exceed the available memory.
-    #[error("all tables together take {needed}, and this machine has {available} free")]
+    #[error("all tables together need {needed} of memory, but this machine has only {available} free")]
     #[diagnostic(help(
         "lower `sessions.ipv4`, `sessions.ipv6` or `system.ring`; `sluice check` prints the memory of each table"
     ))]
@@ -176,7 +177,7 @@ pub enum Problem {
     },
     /// A timeout is below the minimum of a standard.
     #[error("`{what}` of {value} is below the minimum of {minimum} ({standard})")]
-    #[diagnostic(help("hosts rely on the minimum; raise it, or remove it"))]
+    #[diagnostic(help("hosts rely on this minimum: write a longer timeout, or remove the key"))]
     TimeoutBelowMinimum {
         /// Name of the timeout.
         what: &'static str,
@@ -192,7 +193,7 @@ pub enum Problem {
     #[diagnostic(help("add a table such as [interfaces.inside] with `device = \"eth1\"`"))]
     NoInterfaces,
     /// The name of an interface or pool has invalid characters or an invalid length.
-    #[error("`{0}` cannot be a name")]
+    #[error("`{0}` is not a valid name")]
     #[diagnostic(help("names have 1 to 32 letters, digits, `-`, `_` and `.`"))]
     Name(String),
     /// An interface has no device.
@@ -201,27 +202,27 @@ pub enum Problem {
     NothingBehind(String),
     /// An interface has several devices.
     #[error("interface `{0}` has more than one of `device`, `bond`, `parent`, `peer` and `tunnel`")]
-    #[diagnostic(help("keep one of them"))]
+    #[diagnostic(help("keep one of these keys, and remove the others"))]
     SeveralBehind(String),
     /// `vlan` is set without the parent interface.
-    #[error("`vlan` without `parent`")]
+    #[error("`vlan` needs `parent`")]
     #[diagnostic(help("add `parent = \"…\"`, the interface that carries the tagged frames"))]
     VlanWithoutParent,
     /// A key that applies only to tagged interfaces is set on an interface without tags.
-    #[error("`{0}` without `vlan`")]
-    #[diagnostic(help("remove it: frames of this interface have no tags"))]
+    #[error("`{0}` needs `vlan`")]
+    #[diagnostic(help("remove the key: frames of this interface have no VLAN tags"))]
     OnlyOnVlan(&'static str),
     /// A subinterface has no tags.
-    #[error("`parent` without `vlan`")]
+    #[error("`parent` needs `vlan`")]
     #[diagnostic(help("add `vlan = \"100\"`"))]
     ParentWithoutVlan,
     /// The parent of a subinterface is a subinterface itself.
     #[error("`{0}` is itself a VLAN of another interface")]
-    #[diagnostic(help("name the interface with the device, and write both tags: `vlan = \"100.200\"`"))]
+    #[diagnostic(help("write the interface that has the device as `parent`, and both tags: `vlan = \"100.200\"`"))]
     ParentIsVlan(String),
     /// Another subinterface has the same tags.
-    #[error("VLAN {tags} of `{parent}` belongs to interface `{other}` already")]
-    #[diagnostic(help("each VLAN is one interface"))]
+    #[error("VLAN {tags} of `{parent}` already belongs to interface `{other}`")]
+    #[diagnostic(help("write other VLAN tags, or remove one of the two interfaces"))]
     DuplicateTags {
         /// Tags as written.
         tags: Tags,
@@ -232,11 +233,11 @@ pub enum Problem {
     },
     /// The key is not valid on a subinterface.
     #[error("`{0}` belongs to the device and cannot be set on a VLAN")]
-    #[diagnostic(help("set it on the parent"))]
+    #[diagnostic(help("write the key in the table of the parent interface"))]
     NotOnVlan(&'static str),
     /// A device is used twice.
-    #[error("device `{device}` belongs to interface `{other}` already")]
-    #[diagnostic(help("several networks on one link: more `addresses`, or VLANs with `parent`"))]
+    #[error("device `{device}` already belongs to interface `{other}`")]
+    #[diagnostic(help("for several networks on one link, add `addresses`, or add VLANs with `parent`"))]
     DuplicateDevice {
         /// Device as written.
         device: Device,
@@ -249,7 +250,7 @@ pub enum Problem {
     EmptyBond,
     /// The device can't be a member of a bond.
     #[error("device `{0}` cannot be a member of a bond")]
-    #[diagnostic(help("members are kernel interfaces and PCI cards"))]
+    #[diagnostic(help("members of a bond must be kernel interfaces or PCI cards"))]
     NotBondable(Device),
     /// No interface has this name.
     #[error("there is no interface `{name}`")]
@@ -262,11 +263,11 @@ pub enum Problem {
     },
     /// The MTU is too small for IPv6.
     #[error("an MTU of {0} is too small for IPv6")]
-    #[diagnostic(help("IPv6 needs 1280 (RFC 8200, 5); raise it, or remove the IPv6 addresses"))]
+    #[diagnostic(help("raise the MTU to at least 1280 bytes (RFC 8200, 5), or remove the IPv6 addresses"))]
     MtuTooSmallForIpv6(u16),
     /// The MTU of a VLAN exceeds that of its parent.
-    #[error("an MTU of {mtu} is larger than {parent_mtu}, that of `{parent}`")]
-    #[diagnostic(help("lower it, or raise that of the parent"))]
+    #[error("an MTU of {mtu} exceeds the MTU of the parent `{parent}`, {parent_mtu}")]
+    #[diagnostic(help("lower this MTU, or raise the MTU of the parent interface"))]
     MtuAboveParent {
         /// MTU as written.
         mtu: u16,
@@ -276,26 +277,26 @@ pub enum Problem {
         parent_mtu: u16,
     },
     /// An interface has more receive queues than there are workers.
-    #[error("{queues} queues are more than the workers that read them")]
-    #[diagnostic(help("at most {workers}, the number of `system.workers`: each reads one"))]
+    #[error("{queues} receive queues exceed the number of workers")]
+    #[diagnostic(help("write at most {workers} queues (`system.workers`): each queue needs its own worker"))]
     MoreQueuesThanWorkers {
-        /// Number as written.
+        /// Number of queues as written.
         queues: u16,
         /// Number of workers.
         workers: usize,
     },
     /// The address is not valid for an interface or host.
     #[error("`{address}` is {reason} and cannot be used here")]
-    #[diagnostic(help("write an address that one host can have"))]
+    #[diagnostic(help("write the unicast address of a host"))]
     UnusableAddress {
         /// Address as written.
         address: IpAddr,
-        /// Kind of the address.
+        /// Kind of address that is not valid for a host.
         reason: &'static str,
     },
     /// Another interface has the same address.
-    #[error("address `{address}` belongs to interface `{other}` already")]
-    #[diagnostic(help("an address belongs to one interface"))]
+    #[error("address `{address}` already belongs to interface `{other}`")]
+    #[diagnostic(help("an address can belong to only one interface"))]
     DuplicateAddress {
         /// Address as written.
         address: IpAddr,
@@ -304,7 +305,7 @@ pub enum Problem {
     },
     /// The networks of two links overlap.
     #[error("the network of `{address}` overlaps that of `{other_address}` on interface `{other}`")]
-    #[diagnostic(help("hosts of one network are on one link; split it by longer prefixes"))]
+    #[diagnostic(help("a network can be on only one link: split the network with longer prefixes"))]
     OverlappingLinks {
         /// Address as written.
         address: InterfaceAddress,
@@ -321,17 +322,17 @@ pub enum Problem {
     #[error("hosts cannot configure addresses automatically in `{0}`")]
     #[diagnostic(help("use a /64 (RFC 4862, 5.5.3), or set `autonomous = false`"))]
     NotAutonomous(Prefix),
-    /// An IPv6 network or address is given where IPv4 is required.
-    #[error("`{0}` is not IPv4")]
-    #[diagnostic(help("translation is between IPv4 addresses; IPv6 is routed as it is"))]
+    /// An IPv6 network or address is specified, but IPv4 is required.
+    #[error("`{0}` is not an IPv4 address or prefix")]
+    #[diagnostic(help("write IPv4: NAT translates only IPv4, and IPv6 is routed untranslated"))]
     NotIpv4(String),
     /// The preferred lifetime exceeds the valid lifetime.
     #[error("`preferred-lifetime` is longer than `valid-lifetime`")]
-    #[diagnostic(help("lower it (RFC 4861, 4.6.2)"))]
+    #[diagnostic(help("lower `preferred-lifetime` to at most `valid-lifetime` (RFC 4861, 4.6.2)"))]
     PreferredBeyondValid,
     /// An IPv6 route has an IPv4 gateway.
-    #[error("a gateway `{via}` cannot serve a route to `{to}`")]
-    #[diagnostic(help("give an IPv6 gateway"))]
+    #[error("a route to `{to}` cannot use the IPv4 gateway `{via}`")]
+    #[diagnostic(help("write an IPv6 gateway"))]
     FamiliesDiffer {
         /// The gateway.
         via: IpAddr,
@@ -339,27 +340,27 @@ pub enum Problem {
         to: Prefix,
     },
     /// A neighbour is not on any interface's link.
-    #[error("`{address}` is on the link of no interface")]
+    #[error("`{address}` is not in the network of any interface")]
     #[diagnostic(help("{}", beyond_links(links)))]
     NotAttached {
         /// Address as written.
         address: IpAddr,
-        /// Networks of the address family on links.
+        /// Networks on links, for the address family of the neighbour.
         links: Vec<String>,
     },
     /// A neighbour is on the link of another interface.
-    #[error("`{address}` is on the link of interface `{on}`, not `{interface}`")]
-    #[diagnostic(help("write `interface = \"{on}\"`, or remove it"))]
+    #[error("`{address}` is on the link of interface `{on}`, not on the link of `{interface}`")]
+    #[diagnostic(help("write `interface = \"{on}\"`, or remove the key `interface`"))]
     AttachedElsewhere {
         /// Address as written.
         address: IpAddr,
-        /// Interface on whose link the address is.
+        /// Interface with the link of the address.
         on: String,
         /// Interface as written.
         interface: String,
     },
     /// The interface of a link-local address is not specified.
-    #[error("`{0}` is link-local and could be on any interface")]
+    #[error("the link-local address `{0}` does not determine an interface")]
     #[diagnostic(help("add `interface = \"…\"`"))]
     LinkLocalNeedsInterface(IpAddr),
     /// A static neighbour has an address of the gateway itself.
@@ -367,8 +368,8 @@ pub enum Problem {
     #[diagnostic(help("write the address of the other host"))]
     OwnAddress(IpAddr),
     /// Two static neighbours have the same address.
-    #[error("there is a static neighbour `{0}` already")]
-    #[diagnostic(help("keep one of them"))]
+    #[error("there is already a static neighbour `{0}`")]
+    #[diagnostic(help("keep one of the two neighbours"))]
     DuplicateNeighbour(IpAddr),
     /// No pool has this name.
     #[error("there is no pool `{name}`")]
@@ -384,8 +385,8 @@ pub enum Problem {
     #[diagnostic(help("write `addresses = [\"198.51.100.0/28\"]`"))]
     EmptyPool(String),
     /// Addresses are in two pools, or twice in the same pool.
-    #[error("`{range}` overlaps pool `{other}`: {overlap}")]
-    #[diagnostic(help("each address belongs to one pool"))]
+    #[error("`{range}` has addresses in common with pool `{other}`: {overlap}")]
+    #[diagnostic(help("an address can belong to only one pool"))]
     PoolsOverlap {
         /// Range as written.
         range: AddressRange,
@@ -396,7 +397,7 @@ pub enum Problem {
     },
     /// A pool contains an address of an interface that is not an output interface of the pool's rules.
     #[error("`{address}` in pool `{pool}` is the address of interface `{interface}`")]
-    #[diagnostic(help("a pool may hold an address only of the interface that its rules lead `out` by"))]
+    #[diagnostic(help("exclude the address, or name this interface as `out` in all rules of the pool"))]
     PoolHoldsInsideAddress {
         /// The address.
         address: Ipv4Addr,
@@ -406,8 +407,8 @@ pub enum Problem {
         interface: String,
     },
     /// A pool contains the network or broadcast address of a link.
-    #[error("pool `{pool}` holds `{address}`, which is the network or broadcast address of interface `{interface}`")]
-    #[diagnostic(help("write a range without it in place of the prefix"))]
+    #[error("pool `{pool}` contains `{address}`, which is the network or broadcast address of interface `{interface}`")]
+    #[diagnostic(help("replace the prefix with a range that excludes this address"))]
     PoolHoldsBroadcast {
         /// The address.
         address: Ipv4Addr,
@@ -429,10 +430,10 @@ pub enum Problem {
     #[diagnostic(help("add a [[nat.source]] with `pool = \"{0}\"`, or remove the pool"))]
     UnusedPool(String),
     /// Two source rules are equally specific.
-    #[error("an earlier rule translates what comes from `{0}` and leaves by the same interface")]
-    #[diagnostic(help("keep one of them; a longer prefix or a named interface would be more specific"))]
+    #[error("an earlier rule already translates packets from `{0}` that leave by the same interface")]
+    #[diagnostic(help("remove one rule, or make one more specific by a longer prefix or a named interface"))]
     DuplicateSource(Prefix),
-    /// A forwarded port is in a pool from which it may also be allocated.
+    /// A pool may allocate a port that a destination rule forwards.
     #[error("port {ports} of `{address}` belongs to pool `{pool}`")]
     #[diagnostic(help("restrict the ports of the pool, such as `ports = \"16384-65535\"` in [nat.pools.{pool}]"))]
     ForwardsLentPort {
@@ -443,13 +444,13 @@ pub enum Problem {
         /// Name of the pool.
         pool: String,
     },
-    /// More ports than supported have their own timeouts.
-    #[error("{0} ports have timeouts of their own")]
-    #[diagnostic(help("at most 8 can"))]
+    /// The number of ports with their own timeouts exceeds the supported maximum.
+    #[error("{0} ports have their own timeouts")]
+    #[diagnostic(help("at most 8 ports can have their own timeouts"))]
     TooManyPorts(usize),
     /// Two destination rules are equally specific.
-    #[error("an earlier rule already matches {what} of `{address}`")]
-    #[diagnostic(help("each port has one rule; only a range within another may differ"))]
+    #[error("an earlier rule for `{address}` already matches {what}")]
+    #[diagnostic(help("remove one of the two rules; two port ranges may overlap only if one contains the other"))]
     DestinationsOverlap {
         /// Outside addresses.
         address: ipnet::Ipv4Net,
@@ -458,11 +459,11 @@ pub enum Problem {
     },
     /// `to-port` is set without `port`.
     #[error("`to-port` needs `port`")]
-    #[diagnostic(help("add `port`, or remove `to-port`: then each port stays"))]
+    #[diagnostic(help("add `port`; or remove `to-port` to leave the ports unchanged"))]
     TargetPortAlone,
     /// The networks of a static rule differ in size.
-    #[error("`{outside}` is not as large as `{inside}`")]
-    #[diagnostic(help("give both the same prefix length"))]
+    #[error("`{outside}` and `{inside}` have different sizes")]
+    #[diagnostic(help("write two prefixes of the same length"))]
     StaticSizes {
         /// Inside network.
         inside: Prefix,
@@ -482,18 +483,18 @@ pub enum Problem {
     },
     /// An earlier static rule uses the same outside addresses.
     #[error("an earlier rule maps addresses of `{0}` to other hosts")]
-    #[diagnostic(help("an outside address leads to one host"))]
+    #[diagnostic(help("an outside address can be translated to only one host"))]
     StaticsOverlap(Prefix),
-    /// An exemption has neither or both of `to` and `from`.
-    #[error("an exemption names either `to` or `from`")]
-    #[diagnostic(help("`to` is where packets go, `from` where they come from; write two rules for both"))]
+    /// An exemption has neither `to` nor `from`, or has both keys.
+    #[error("an exemption needs either `to` or `from`")]
+    #[diagnostic(help("`to` is the destination of packets and `from` their source: to exempt both, write two rules"))]
     ExemptEnds,
-    /// A key belongs to the other kind of exemption.
+    /// A key is valid only for exemptions with `to`, or only for exemptions with `from`.
     #[error("`{0}` has no effect with `{1}`")]
     #[diagnostic(help("remove `{0}`"))]
     ExemptKey(&'static str, &'static str),
     /// The target range of a destination rule exceeds port 65535.
-    #[error("{count} ports from {first} end behind 65535")]
+    #[error("{count} ports starting at {first} exceed the last port, 65535")]
     #[diagnostic(help("lower `to-port`"))]
     PortsOverflow {
         /// First inside port.
@@ -519,7 +520,7 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The known name that is most similar to the written name, if any is similar enough.
+/// The known name that is most similar to the written name. `None` if no known name is similar.
 pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
     known
         .iter()
@@ -543,7 +544,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("work", "budget"),
 ];
 
-/// The key that replaced a key of earlier versions. Otherwise the most similar key.
+/// The key that replaced a key of earlier versions, or else the most similar key.
 fn nearest_key<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
     let renamed = RENAMED.iter().filter(|(old, _)| *old == written);
     renamed
@@ -557,11 +558,11 @@ fn meant_key(written: &str, known: &[String]) -> String {
     meant(nearest_key(written, known).map_or(written, String::as_str), known)
 }
 
-/// The hint `did you mean …?` with the most similar known name, or a list of the known names if none is similar.
+/// The hint `did you mean …?` with the most similar known name, or a list of the known names if no name is similar.
 fn meant(written: &str, known: &[String]) -> String {
     match nearest(written, known) {
         Some(name) => format!("did you mean `{name}`?"),
-        None if known.is_empty() => "there are none".into(),
+        None if known.is_empty() => "no names are defined here".into(),
         None => format!(
             "there are {}",
             known
@@ -581,9 +582,9 @@ fn meant_or(written: &str, known: &[String], otherwise: String) -> String {
 /// Hint for a gateway that is not on any link.
 fn beyond_links(links: &[String]) -> String {
     match links {
-        [] => "no interface has an address of its family".into(),
+        [] => "no interface has an address of this address family".into(),
         links => format!(
-            "links are {}; name the `interface` of one beyond them, of a gateway with `onlink = true` or a route to it by that interface",
+            "the networks of interfaces are {}; for an address outside them, write its `interface`, and for a gateway also `onlink = true` or a route to the gateway",
             list(links)
         ),
     }

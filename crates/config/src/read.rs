@@ -1,7 +1,7 @@
-//! Parses a text to a [`Document`], and records the place of every value.
+//! Parses a text to a [`Document`], and records the position of every value.
 //!
-//! All errors of form are found in one run: after each error, the faulty entry is removed from a copy of the tree, and
-//! the rest is deserialised again.
+//! All syntax and type errors are found in one run: after each error, the faulty entry is removed from a copy of the
+//! tree, and the tree is deserialised again.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::diagnosis::Located;
 use crate::problem::Problem;
 use crate::schema::Document;
 
-/// Maximum number of errors of form that are reported for a file.
+/// Maximum number of syntax and type errors that are reported for a file.
 const MOST: usize = 20;
 
 /// One step of a path in the tree.
@@ -51,7 +51,7 @@ macro_rules! place {
 }
 pub(crate) use place;
 
-/// Places of all values in the text.
+/// Positions of all values in the text.
 pub(crate) struct Places<'t> {
     root: DeTable<'t>,
 }
@@ -83,7 +83,7 @@ impl Places<'_> {
     }
 }
 
-/// Parse a text. The returned errors concern only the form of the text; `validate` checks the values.
+/// Parse a text. The returned errors concern only syntax, keys and types; `validate` checks the values.
 pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
     let (root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -107,7 +107,8 @@ pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
         let error: toml::de::Error = error;
         let span = span_of(&error, text);
         let problem = form(error.message(), at(text, &span));
-        // A key that was removed because of its value, or that is misspelt, must not also be reported as missing.
+        // A key that was removed because of its invalid value must not also be reported as missing, and neither must a
+        // misspelt key.
         let follows = match &problem {
             Problem::MissingKey(key) => {
                 removed.contains(key) || found.iter().any(|located: &Located| located.problem.means(key))
@@ -177,8 +178,8 @@ fn take_out_of_array(array: &mut DeArray<'_>, span: &Range<usize>) -> Option<Opt
     Some(None)
 }
 
-/// Convert a deserialiser's message about a place in the text to a problem. Messages of the library are identified by
-/// their wording. Messages of this crate have a hint in their second line.
+/// Convert a deserialiser's message about a position in the text to a problem. Messages of the library are identified
+/// by their wording. Messages of this crate have a hint in their second line.
 fn form(message: &str, written: &str) -> Problem {
     let named = |text: &str| {
         text.split('`')
@@ -233,8 +234,8 @@ fn form(message: &str, written: &str) -> Problem {
     }
     if message.starts_with("string values must be quoted") {
         return Problem::Form {
-            what: "a text without quotes".into(),
-            hint: Some("put it in quotes".into()),
+            what: "the text has no quotes".into(),
+            hint: Some("put the text in quotes".into()),
         };
     }
     match message.rsplit_once(", expected ") {
@@ -256,9 +257,9 @@ fn form(message: &str, written: &str) -> Problem {
 /// Description of an invalid value. A short value is quoted.
 fn misfit(written: &str) -> String {
     if written.is_empty() || written.len() > 60 || written.contains('\n') {
-        "this value does not belong here".into()
+        "this value is not valid here".into()
     } else {
-        format!("`{written}` does not belong here")
+        format!("`{written}` is not a valid value here")
     }
 }
 

@@ -6,7 +6,8 @@ use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanConten
 
 use crate::text::escaped;
 
-/// Maximum number of characters that are shown of a line. Of a longer line, the characters around the span are shown.
+/// Maximum number of characters that are shown of a line. If a line is longer, the characters around the span are
+/// shown.
 const LONGEST: usize = 200;
 
 /// Number of characters shown before the span in a longer line.
@@ -25,7 +26,7 @@ impl LineStarts {
         Self(std::iter::once(0).chain(starts).collect())
     }
 
-    /// Line of a byte, counted from 0, and the offset at which it begins.
+    /// Line of a byte, counted from 0, and the offset at which the line begins.
     pub(crate) fn line(&self, at: usize) -> (usize, usize) {
         let line = self.0.partition_point(|&start| start <= at).saturating_sub(1);
         (line, self.0[line])
@@ -45,7 +46,7 @@ impl LineStarts {
 pub(crate) struct Snippet {
     name: String,
     text: String,
-    /// Range in `text`.
+    /// Range in `text` to which the problem refers.
     span: Range<usize>,
     /// First line of `text` in the file, counted from 0.
     first: usize,
@@ -60,7 +61,7 @@ impl Snippet {
         let mut end = text.floor_char_boundary(span.end.clamp(start, text.len()));
         let (line, _) = lines.line(start);
         let (mut last, last_start) = lines.line(end);
-        // If a span ends at a line end, it does not include the next line.
+        // If a span ends at a line end, the span does not include the next line.
         if last > line && last_start == end {
             last -= 1;
         }
@@ -79,7 +80,7 @@ impl Snippet {
             let Some((begin, content)) = lines.text(text, number) else {
                 break;
             };
-            // After the last line end, no further line begins.
+            // The text after the last line end is not a line.
             if number > last && begin == text.len() {
                 break;
             }
@@ -97,7 +98,7 @@ impl Snippet {
         snippet
     }
 
-    /// Add a line. Returns the range after the range is moved to the line's position in the excerpt.
+    /// Add a line of the file. Returns the range of `place` in the excerpt.
     fn push(&mut self, line: &str, place: Range<usize>) -> Range<usize> {
         let place = line.floor_char_boundary(place.start)..line.floor_char_boundary(place.end);
         let is_long = line.char_indices().nth(LONGEST).is_some();
@@ -135,7 +136,7 @@ impl Snippet {
         }
     }
 
-    /// Range in the excerpt.
+    /// Range in the excerpt to which the problem refers.
     pub(crate) fn span(&self) -> Range<usize> {
         self.span.clone()
     }
@@ -150,7 +151,7 @@ impl SourceCode for Snippet {
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let lines = self.text.as_str().read_span(span, before, after)?;
         let line = self.first + lines.line();
-        // Without context lines, the range is at the place that the heading states.
+        // If no preceding lines are requested, the heading must state the column in the file.
         let column = if before == 0 { self.column } else { lines.column() };
         let (name, count) = (self.name.clone(), lines.line_count());
         let contents = MietteSpanContents::new_named(name, lines.data(), *lines.span(), line, column, count);

@@ -1,4 +1,4 @@
-//! Subscribers as the daemon uses them: sites are numbered, references are resolved, and everything is validated.
+//! Subscribers as the daemon uses them: sites are numbered, references are resolved, and all values are validated.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -14,15 +14,15 @@ use crate::value::{SiteTags, Tags};
 /// group, then by S-tag, then by C-tag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscribers {
-    /// Prefix of virtual MACs, with at most three bytes. Empty if not configured.
+    /// Maximum number of terminals of all sites together.
     pub terminals: u32,
-    /// Whether messages from terminals may contain option 82. Option 82 in a message is replaced.
+    /// Prefix of virtual MACs, with at most three bytes. Empty if not configured.
     pub virtual_mac_prefix: Vec<u8>,
     /// Whether messages from terminals may contain option 82, which is then replaced.
     pub trust_option_82: bool,
     /// Groups in the order of the file, each with at least one site.
     pub groups: Vec<SiteGroup>,
-    /// Rows of consecutive sites, each with at least one site. No two rows match the same frame.
+    /// Rows of consecutive sites, each with at least one site. A frame matches at most one row.
     pub rows: Vec<SiteRow>,
     /// DHCP servers of terminals.
     pub servers: Vec<LeaseServer>,
@@ -45,7 +45,7 @@ pub struct SiteGroup {
     pub count: u32,
     /// Tags of the sites. `None` if the group is a single site without tags.
     pub tags: Option<SiteTags>,
-    /// Network of the terminals, if it identifies the site.
+    /// Network of the terminals, if the network identifies the site.
     pub prefix: Option<Ipv4Net>,
     /// DHCP server of the terminals, as index in [`Subscribers::servers`].
     pub server: usize,
@@ -64,7 +64,7 @@ pub enum SitesOutside {
     Pool(PoolIndex),
 }
 
-/// Consecutive sites whose frames differ only in the last tag.
+/// Consecutive sites with frames that differ only in the last tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteRow {
     /// Group, as index in [`Subscribers::groups`].
@@ -73,9 +73,9 @@ pub struct SiteRow {
     pub interface: InterfaceIndex,
     /// Number of the first site.
     pub first: u32,
-    /// Number of sites; 1 if they have no tags.
+    /// Number of sites; 1 for a site without tags.
     pub count: u32,
-    /// Frames of the first site. The last tag of each further site is the next number.
+    /// Frames of the first site. The last tag increases by one from site to site.
     pub frames: SiteFrames,
 }
 
@@ -117,7 +117,7 @@ pub struct PublicClient {
     pub interface: InterfaceIndex,
     /// Networks of the public addresses, at least one.
     pub prefixes: Vec<Ipv4Net>,
-    /// DHCP servers whose replies are accepted. If empty, all servers.
+    /// DHCP servers from which replies are accepted. If empty, the replies of all servers are accepted.
     pub servers: Vec<Ipv4Addr>,
     /// Client identifier of the sites.
     pub identifier: schema::ClientIdentifier,

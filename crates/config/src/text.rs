@@ -1,7 +1,7 @@
 //! Escapes texts from the network and from files for a terminal, a log or a JSON document.
 //!
 //! A host name in a lease, a server name or a rule message may contain escape sequences that manipulate a terminal,
-//! line ends that fake an additional row, and Unicode marks that reverse the text. Each matching character is replaced
+//! line ends that fake an additional row, and Unicode marks that reverse the text. Each of these characters is replaced
 //! by its JSON escape, such as `\u001b`. A JSON parser thus restores the exact value, and an operator sees which
 //! characters were sent.
 
@@ -49,7 +49,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 
 /// A text of several lines, in which every hidden character except line ends is escaped.
 ///
-/// The result for a JSON document is an equivalent document, since such characters occur only in strings.
+/// For a JSON document, the result is an equivalent document, since hidden characters occur only in JSON strings.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     without(text, is_hidden_in_lines)
 }
@@ -110,11 +110,11 @@ fn push(text: &mut String, character: char) {
     }
 }
 
-/// A writer for texts of several lines that applies [`escaped_lines`], and replaces invalid UTF-8 by U+FFFD.
+/// A writer for texts of several lines. It applies [`escaped_lines`], and replaces invalid UTF-8 by U+FFFD.
 #[derive(Debug)]
 pub struct EscapedOutput<W> {
     output: W,
-    /// First bytes of a character whose remaining bytes have not been written yet.
+    /// First bytes of a character, if its remaining bytes have not been written yet.
     begun: Vec<u8>,
 }
 

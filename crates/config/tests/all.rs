@@ -7,5 +7,6 @@ mod hostile;
 mod import;
 mod import_property;
 mod layers;
+mod limits;
 mod refusals;
 mod round_trip;

@@ -1,4 +1,4 @@
-//! Tests packet filter configurations that are rejected or that get advice, with places and reasons.
+//! Tests packet filter configurations that are rejected or that get advice, with positions and reasons.
 
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Checked, Diagnosis, Machine, check};
@@ -186,7 +186,7 @@ fn filter_signs_that_contradict_each_other_are_refused() {
         *wrong(&rule("from = \"!0.0.0.0/0\""))
     );
     assert_eq!(
-        ["4: 80: `to-port` belongs to tcp and udp, but the rule has protocol !udp"],
+        ["4: 80: `to-port` is only for tcp and udp, but the protocol of the rule is !udp"],
         *wrong(&rule("protocol = \"!udp\"\nto-port = 80"))
     );
     assert_eq!(
@@ -223,7 +223,7 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         *wrong(&rule("from = \"10.0.0.1\"\nto = \"2001:db8::1\""))
     );
     assert_eq!(
-        ["4: 80: `to-port` belongs to tcp and udp, but the rule has protocol icmp"],
+        ["4: 80: `to-port` is only for tcp and udp, but the protocol of the rule is icmp"],
         *wrong(&rule("protocol = \"icmp\"\nto-port = 80"))
     );
     assert_eq!(
@@ -243,7 +243,7 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         *wrong(&rule("new-mark = \"0x1\""))
     );
     assert_eq!(
-        ["4: \"set-mark\": set-mark needs its `new-mark`"],
+        ["4: \"set-mark\": the action set-mark needs the key `new-mark`"],
         *wrong("[filter]\n[[filter.rules]]\nname = \"x\"\n\naction = \"set-mark\"\n")
     );
     assert_eq!(
@@ -255,11 +255,11 @@ fn filter_with_impossible_values_is_refused_at_its_place() {
         *wrong(&rule("mark = \"0x11/0xf0\""))
     );
     assert_eq!(
-        ["3: 5000: a VLAN of 5000 is out of range"],
+        ["3: 5000: 5000 is out of range for a VLAN"],
         *wrong(&rule("vlan = 5000"))
     );
     assert_eq!(
-        ["3: \"0-256\": a TTL of 256 is out of range"],
+        ["3: \"0-256\": 256 is out of range for a TTL"],
         *wrong(&rule("ttl = \"0-256\""))
     );
 }
@@ -274,11 +274,17 @@ fn filter_groups_that_are_wrong_are_refused_by_name() {
             .map(|line| line[3..].to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(["[\"@a\"]: group `a` names itself"], *of("a = [\"@a\"]", ""));
-    let circle = of("a = \"@b\"\nb = \"@c\"\nc = \"@a\"", "");
-    assert_eq!(["\"@a\": group `a` names itself"], *circle);
     assert_eq!(
-        ["\"@web\": there is no group `web` of addresses"],
+        ["[\"@a\"]: group `a` contains itself, directly or through other groups"],
+        *of("a = [\"@a\"]", "")
+    );
+    let circle = of("a = \"@b\"\nb = \"@c\"\nc = \"@a\"", "");
+    assert_eq!(
+        ["\"@a\": group `a` contains itself, directly or through other groups"],
+        *circle
+    );
+    assert_eq!(
+        ["\"@web\": there is no group of addresses named `web`"],
         *of("wob = \"10.0.0.1\"", "to = \"@web\"")
     );
     assert_eq!(["[]: group `none` is empty"], *of("none = []", ""));
@@ -320,11 +326,11 @@ fn filter_sets_that_are_wrong_are_refused_at_their_place() {
     let with = |sets: &str, keys: &str| wrong(&format!("{sets}\n{}", rule(keys).replace("[filter]\n", "")));
     let one = "[filter.sets.a]\nsize = 1";
     assert_eq!(
-        ["1: 0: a size of 0 is out of range"],
+        ["1: 0: 0 is out of range for a size"],
         *with("[filter.sets.a]\nsize = 0", "")
     );
     assert_eq!(
-        ["4: [\"@a\", \"10.0.0.1\"]: set `a` is combined with other values"],
+        ["4: [\"@a\", \"10.0.0.1\"]: the list combines set `a` with other values"],
         *with(one, "from = [\"@a\", \"10.0.0.1\"]")
     );
     assert_eq!(
@@ -417,7 +423,7 @@ fn filter_sets_with_elements_of_another_type_are_refused_at_their_place() {
         *set("type = \"networks\"\nsize = 1\nelements = [\"10.0.0.1-10.0.0.3\"]")
     );
     assert_eq!(
-        ["2: 65537: a size of 65537 is out of range"],
+        ["2: 65537: 65537 is out of range for a size"],
         *set("type = \"ports\"\nsize = 65537")
     );
     let [reversed] = &set("type = \"ports\"\nelements = [\"9-1\"]")[..] else {
@@ -429,7 +435,7 @@ fn filter_sets_with_elements_of_another_type_are_refused_at_their_place() {
     );
     let ports = "[filter.sets.a]\ntype = \"ports\"\n[[filter.rules]]\n";
     assert_eq!(
-        ["3: \"@a\": there is no group `a` of addresses"],
+        ["3: \"@a\": there is no group of addresses named `a`"],
         *wrong(&format!("{ports}from = \"@a\"\naction = \"drop\""))
     );
     assert_eq!(
@@ -437,7 +443,7 @@ fn filter_sets_with_elements_of_another_type_are_refused_at_their_place() {
         *wrong(&format!("{ports}action = \"add-to-set\"\nset = \"a\""))
     );
     assert_eq!(
-        ["3: [\"@a\", 80]: set `a` is combined with other values"],
+        ["3: [\"@a\", 80]: the list combines set `a` with other values"],
         *wrong(&format!("{ports}to-port = [\"@a\", 80]\naction = \"drop\""))
     );
     let both = "[filter.ports]\na = 80\n[filter.sets.a]\ntype = \"ports\"";
@@ -450,7 +456,7 @@ fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
     assert_eq!([false, true, true], ["track = false", "track = true", ""].map(tracks));
     let applications = "application = \"TLS\"\n[applications]\ninterfaces = [\"lan\"]";
     assert_eq!(
-        ["3: false: `application` needs sessions, and `track` is off"],
+        ["3: false: `application` needs a session, but `track = false` creates no session"],
         *wrong(&rule(&format!("track = false\n{applications}")))
     );
     assert_eq!(
@@ -474,7 +480,10 @@ fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
 #[test]
 fn filter_code_points_of_congestion_belong_to_their_action() {
     let set = "[filter]\n[[filter.rules]]\naction = \"set-ecn\"\n";
-    assert_eq!(["2: \"set-ecn\": set-ecn needs its `new-ecn`"], *wrong(set));
+    assert_eq!(
+        ["2: \"set-ecn\": the action set-ecn needs the key `new-ecn`"],
+        *wrong(set)
+    );
     let rules = checked(&format!("{set}new-ecn = \"ect0\""))
         .unwrap()
         .config

@@ -50,7 +50,7 @@ fn header_field_of_a_class_is_that_of_its_rule() {
     }
 }
 
-/// The TTLs of each rule that results from an nftables chain with one condition.
+/// The TTLs of all rules that result from an nftables chain. The chain has one condition.
 fn ttls_of_nft(hook: &str, [header, name]: [&str; 2], op: &str, right: serde_json::Value) -> Vec<String> {
     let left = serde_json::json!({"payload": {"protocol": header, "field": name}});
     let listing = serde_json::json!({"nftables": [

@@ -74,7 +74,7 @@ fn megabytes_of_one_kind_are_told_in_a_few_lines() {
     for byte in [0, 0xff, 0x80, 0xe2] {
         hostile::text(&vec![byte; 1 << 20]);
     }
-    // A value that spans very many lines.
+    // A value that spans 100,000 lines.
     hostile::text(format!("[interfaces.a]\naddresses = 3\nmtu = [\n{}]\n", "1,\n".repeat(100_000)).as_bytes());
 }
 

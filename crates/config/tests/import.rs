@@ -139,19 +139,22 @@ fn iptables_conditions_without_counterpart_are_listed() {
         ("-m limit --limit 5/sec", "match `limit` has no counterpart"),
         (
             "-m set --match-set bad src",
-            "set `bad` is not listed: give the output of `ipset save`, too",
+            "set `bad` is not listed: add the output of `ipset save` as a further file",
         ),
         ("-m mark --mark 0x1", "match `mark` has no counterpart"),
-        ("-i eth+", "interfaces are named one by one, not as `eth+`"),
+        (
+            "-i eth+",
+            "the interface pattern `eth+` has no counterpart: each interface must be named",
+        ),
         (
             "-p sctp -m multiport --dports 99",
-            "ports of other protocols than tcp and udp are not looked at",
+            "ports can be matched only for tcp and udp",
         ),
-        ("-s 10.0.0.0/255.0.255.0", "a mask with gaps is no prefix"),
+        ("-s 10.0.0.0/255.0.255.0", "the mask is not contiguous"),
         ("-m conntrack --ctstate DNAT", "state `DNAT` has no counterpart"),
         (
             "-p tcp -m tcp --dport 99999",
-            "`99999` is not a number, or a range of them, up to 65535",
+            "`99999` is not a number or a range of numbers up to 65535",
         ),
         ("-m ttl --ttl-eq 256", "`256` is not a number from 0 to 255"),
         ("--frobnicate 7", "option `--frobnicate` has no counterpart"),
@@ -191,7 +194,7 @@ fn iptables_targets_become_actions() {
         (log, Vec::new()),
         with("-j LOG --log-prefix \"web in: \" --log-level 6")
     );
-    let host = "4: senders can't be told `icmp-host-unreachable`".to_owned();
+    let host = "4: the reply `icmp-host-unreachable` to senders has no counterpart".to_owned();
     assert_eq!(
         (None, vec![host]),
         with("-j REJECT --reject-with icmp-host-unreachable")
@@ -203,7 +206,7 @@ fn iptables_targets_become_actions() {
 #[test]
 fn iptables_reset_of_any_protocol_is_listed() {
     let imported = forward("ACCEPT", "-A FORWARD -j REJECT --reject-with tcp-reset");
-    assert_eq!(["4: a reset answers tcp alone"], *left(&imported));
+    assert_eq!(["4: a reset can be sent only for tcp"], *left(&imported));
 }
 
 #[test]
@@ -225,7 +228,7 @@ fn iptables_chains_are_made_flat() {
         .iter()
         .map(|note| (note.line, note.reason.as_str()))
         .collect();
-    assert_eq!([(Some(8), "no packet comes to it")], *notes);
+    assert_eq!([(Some(8), "no packet reaches this line")], *notes);
 }
 
 #[test]
@@ -234,7 +237,7 @@ fn iptables_chain_behind_a_line_that_is_listed_is_listed() {
     assert_eq!(
         [
             "4: match `limit` has no counterpart",
-            "5: nothing that is carried over leads to chain `sub`"
+            "5: no converted rule leads to chain `sub`"
         ],
         *left(&imported)
     );
@@ -281,7 +284,7 @@ fn iptables_state_of_one_way_is_sessions_where_that_is_the_way_back() {
     assert_eq!(NONE, *left(&forward("DROP", text)));
     let text = format!("{text}\n-A FORWARD -i eth2 -o eth0 -j ACCEPT");
     assert_eq!(
-        ["4: `sessions = true` lets all packets of a flow pass; here some don't"],
+        ["4: with `sessions = true`, all later packets of an accepted flow pass; here some don't"],
         *left(&forward("DROP", &text))
     );
 }
@@ -290,7 +293,7 @@ fn iptables_state_of_one_way_is_sessions_where_that_is_the_way_back() {
 fn iptables_state_of_new_packets_alone_is_listed_where_later_ones_do_not_pass() {
     let rule = "-A FORWARD -s 10.0.0.0/8 -m conntrack --ctstate NEW -j ACCEPT";
     assert_eq!(
-        ["4: `sessions = true` lets all packets of a flow pass; here some don't"],
+        ["4: with `sessions = true`, all later packets of an accepted flow pass; here some don't"],
         *left(&forward("DROP", rule))
     );
     assert_eq!(NONE, *left(&forward("DROP", &format!("{ESTABLISHED}\n{rule}"))));
@@ -303,7 +306,7 @@ fn iptables_state_behind_a_refusal_is_listed() {
         &format!("-A FORWARD -s 192.0.2.1/32 -j DROP\n{ESTABLISHED}\n-A FORWARD -i eth1 -j ACCEPT"),
     );
     assert_eq!(
-        ["5: `sessions = true` lets all packets of a flow pass; line 4 does not"],
+        ["5: with `sessions = true`, all later packets of an accepted flow pass; line 4 does not"],
         *left(&imported)
     );
 }
@@ -366,13 +369,13 @@ fn iptables_input_becomes_rules_about_the_gateway() {
     );
     assert_eq!(
         [
-            "4: what the host sends itself by the loopback interface does not come to Sluice",
-            "5: packets of a flow to the gateway, and errors about it, pass without a rule",
-            "6: a packet to the gateway belongs to a flow, or is asked about like one that opens it",
+            "4: packets that the host sends to itself through the loopback interface do not reach Sluice",
+            "5: not needed: later packets of a flow to the gateway, and ICMP errors about the flow, pass without a rule",
+            "6: not needed: a packet to the gateway either belongs to a flow or is evaluated like the first packet of a flow",
         ],
         *noted(&found)
     );
-    // Forwarded packets are still not filtered.
+    // The input chain does not cause any filtering of forwarded packets.
     let filter = found.document.filter.as_ref().unwrap();
     assert_eq!((Verdict::Accept, false), (filter.default, filter.sessions));
     assert_eq!(["eth0"], *found.document.interfaces.keys().collect::<Vec<_>>());
@@ -381,7 +384,7 @@ fn iptables_input_becomes_rules_about_the_gateway() {
 
 #[test]
 fn iptables_input_that_refuses_packets_of_flows_says_so() {
-    let of_flows = "not about answers to what the gateway's host has begun, nor about later packets of a flow that is let in: these pass";
+    let of_flows = "replies to flows of the gateway's host, and later packets of accepted flows, pass nevertheless";
     let found = input("DROP", "-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT");
     assert_eq!([format!("2: {of_flows}")], *noted(&found));
     let found = input(
@@ -391,7 +394,7 @@ fn iptables_input_that_refuses_packets_of_flows_says_so() {
     assert_eq!(
         [
             format!("4: {of_flows}"),
-            "5: packets of a flow to the gateway, and errors about it, pass without a rule".into()
+            "5: not needed: later packets of a flow to the gateway, and ICMP errors about the flow, pass without a rule".into()
         ],
         noted(&found)[..2]
     );
@@ -409,7 +412,7 @@ fn iptables_input_that_refuses_nothing_needs_no_rules() {
     let found = input("ACCEPT", "-A INPUT -i br0 -p tcp -m tcp --dport 22 -j ACCEPT");
     assert_eq!(None, found.document.filter);
     assert_eq!(
-        ["4: what is addressed to the gateway passes, as nothing is refused there"],
+        ["4: not needed: packets to the gateway pass, because the chain refuses no packets"],
         *noted(&found)
     );
 }
@@ -417,7 +420,7 @@ fn iptables_input_that_refuses_nothing_needs_no_rules() {
 #[test]
 fn iptables_input_of_an_interface_that_is_called_gateway_is_listed() {
     let found = input("DROP", "-A INPUT -i gateway -p tcp -m tcp --dport 22 -j ACCEPT");
-    let called = "an interface is called `gateway`, by which rules name the gateway itself";
+    let called = "an interface is named `gateway`, but in rules of Sluice `gateway` means the gateway itself";
     assert_eq!([format!("2: {called}"), format!("4: {called}")], *left(&found));
     assert_eq!(None, found.document.filter);
 }
@@ -444,7 +447,7 @@ fn iptables_output_is_listed() {
         "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT DROP [0:0]\n-A OUTPUT -o lo -j ACCEPT\nCOMMIT\n";
     assert_eq!(
         [
-            "4: what the gateway itself sends is not filtered; this chain has no counterpart",
+            "4: this chain has no counterpart, because packets that the gateway itself sends are not filtered",
             "5: chain `OUTPUT` of table filter has no counterpart"
         ],
         *left(&imported(&[text], &[]))
@@ -612,10 +615,7 @@ fn ipset_sets_that_rules_name_are_sets_of_the_filter() {
             .any(|note| note.starts_with("1 elements whose time is limited")),
         "{notes:?}"
     );
-    assert!(
-        notes.contains(&"no rule that is carried over names set `services`"),
-        "{notes:?}"
-    );
+    assert!(notes.contains(&"no converted rule uses set `services`"), "{notes:?}");
 }
 
 #[test]
@@ -668,33 +668,39 @@ fn ipset_sets_that_rules_cannot_say_are_listed() {
         ),
         (
             "-s 10.0.0.0/8 -m set --match-set banned src -j DROP",
-            "a rule looks into one set for each end, and names nothing beside it",
+            "a rule can match one set for the source and one for the destination, without other values beside the set",
         ),
         (
             "-m set --match-set banned src -m set --match-set bogons src -j DROP",
-            "a rule looks into one set for each end, and names nothing beside it",
+            "a rule can match one set for the source and one for the destination, without other values beside the set",
         ),
         (
             "-m set ! --match-set banned src -m set ! --match-set bogons dst -j DROP",
-            "neither of its ends says which family it is about",
+            "neither the source nor the destination of the rule determines the address family",
         ),
         (
             "-m set --match-set services dst -j DROP",
-            "it names ports or messages, and no protocol",
+            "the line names ports or ICMP types, but no protocol",
         ),
         (
             "-p sctp -m set --match-set services dst -j DROP",
-            "ports of other protocols than tcp and udp are not looked at",
+            "ports can be matched only for tcp and udp",
         ),
-        ("-m set --match-set banned both -j DROP", "`both` is no end of a packet"),
+        (
+            "-m set --match-set banned both -j DROP",
+            "`both` is neither src nor dst",
+        ),
         (
             "-m set --match-set banned src --return-nomatch -j DROP",
             "option `--return-nomatch` has no counterpart",
         ),
-        ("-j SET --add-set banned dst", "`add-to-set` adds source addresses"),
+        (
+            "-j SET --add-set banned dst",
+            "`add-to-set` can add only source addresses",
+        ),
         (
             "-j SET --add-set banned src --timeout 60",
-            "elements stay as long as their set says",
+            "an element can't have a different timeout than its set",
         ),
         ("-j SET --del-set banned src", "option `--del-set` has no counterpart"),
         (
@@ -710,7 +716,7 @@ fn ipset_sets_that_rules_cannot_say_are_listed() {
         "-A FORWARD -j sub\n-A sub -m set --match-set banned src -j RETURN\n-A sub -p tcp -j SET --add-set banned src\n-A sub -p tcp -j DROP",
     );
     assert_eq!(
-        ["7: its packets were in no set that a line before may have added them to"],
+        ["7: the line matches only packets outside a set, but an earlier line may add their source to this set"],
         *left(&imported)
     );
 }
@@ -722,7 +728,7 @@ fn ipset_listings_that_are_none_are_refused() {
         refused("create a hash:ip\nadd b 10.0.0.1")
     );
     assert_eq!(
-        "listing:2:1: `flush a` is no line of a listing",
+        "listing:2:1: `flush a` is not a valid line of a listing",
         refused("create a hash:ip\nflush a")
     );
     let imported = imported(&["create a hash:ip\nadd a here\nadd a 10.0.0.1,tcp:80\n"], &[]);
@@ -789,17 +795,17 @@ fn nft_sets_that_change_are_sets_of_the_filter() {
     for (rule, why) in [
         (
             drop(&[matching("ip", "saddr", "==", "marks")]),
-            "set `marks` changes while packets pass",
+            "set `marks` can change at run time",
         ),
         (
             add("add", ""),
-            "`add-to-set` prolongs the time of what is there, as `update` does",
+            "`add-to-set` renews the timeout of elements that are already in the set, which `update` does, but not `add`",
         ),
         (
             add("update", r#", "timeout": 9"#),
-            "elements stay as long as their set says",
+            "an element can't have a different timeout than its set",
         ),
-        (add("delete", ""), "packets take nothing out of sets"),
+        (add("delete", ""), "packets can't remove elements from sets"),
     ] {
         assert_eq!([format!("0: {why}")], *left(&imported(&[&listing(&[rule])], &[])));
     }
@@ -856,7 +862,7 @@ fn iptables_notrack_is_a_rule_without_a_session() {
     );
     assert_eq!(
         [
-            "3: chain `PREROUTING` of table raw has no counterpart but for `notrack`",
+            "3: except for `notrack`, chain `PREROUTING` of table raw has no counterpart",
             "4: target `CT` has no counterpart"
         ],
         *left(&others)
@@ -867,7 +873,7 @@ fn iptables_notrack_is_a_rule_without_a_session() {
 fn nat_masquerade_without_an_address_is_listed() {
     let rule = "-A POSTROUTING -s 10.0.0.0/8 -o eth0 -j MASQUERADE";
     assert_eq!(
-        ["4: the address of eth0 is not in the listing: give --address eth0=ADDRESS"],
+        ["4: the listing does not contain the address of eth0: add --address eth0=ADDRESS"],
         *left(&translated(rule, &[]))
     );
     let imported = translated(rule, &[("eth0", "203.0.113.1")]);
@@ -890,7 +896,10 @@ fn nat_rule_that_is_hidden_by_a_broader_one_is_listed() {
         .map(|note| (note.line, note.reason.as_str()))
         .collect();
     assert_eq!(
-        [(Some(5), "a line before it decides about all that it matches")],
+        [(
+            Some(5),
+            "not needed: an earlier line matches all packets that this line matches"
+        )],
         *notes
     );
     assert_eq!(2, imported.document.nat.source.len());
@@ -900,7 +909,7 @@ fn nat_rule_that_is_hidden_by_a_broader_one_is_listed() {
         &[],
     );
     assert_eq!(
-        ["5: line 4 hides some of it; here the most specific rule decides, whatever the order"],
+        ["5: line 4 matches some of these packets first; in Sluice the most specific rule applies, whatever the order"],
         *left(&imported)
     );
 }
@@ -916,7 +925,7 @@ fn nat_one_address_both_ways_is_static() {
     assert_eq!("10.0.0.0/28", imported.document.nat.one_to_one[0].inside.to_string());
     let half = translated("-A PREROUTING -d 198.51.100.0/28 -j NETMAP --to 10.0.0.0/28", &[]);
     assert_eq!(
-        ["4: `nat.static` translates both ways, and no line behind routing leads back"],
+        ["4: `nat.static` translates both directions, but no line after routing translates the opposite direction"],
         *left(&half)
     );
 }
@@ -961,15 +970,15 @@ fn nat_destinations_that_differ_in_meaning_are_listed() {
     for (rule, why) in [
         (
             "-p tcp --dport 80 -j DNAT --to-destination 10.0.0.1",
-            "or for what comes in by an interface",
+            "or an input interface",
         ),
         (
             "-d 203.0.113.0/24 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1",
-            "for one outside address",
+            "only one outside address",
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80:90 -j DNAT --to-destination 10.0.0.1:80",
-            "which is left open",
+            "how its ports are mapped",
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1-10.0.0.4",
@@ -981,7 +990,7 @@ fn nat_destinations_that_differ_in_meaning_are_listed() {
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
-            "names interfaces that packets come in by",
+            "must name its input interfaces",
         ),
         (
             "-i eth1 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
@@ -989,7 +998,7 @@ fn nat_destinations_that_differ_in_meaning_are_listed() {
         ),
         (
             "-d 203.0.113.1/32 -p tcp --dport 80 -s 192.0.2.1/32 -j DNAT --to-destination 10.0.0.1",
-            "where packets come from",
+            "source addresses",
         ),
     ] {
         let imported = translated(&format!("-A PREROUTING {rule}"), &[]);
@@ -1011,15 +1020,15 @@ fn garbage_is_refused_with_place_and_reason() {
         (nothing.as_str(), "listing:1:1: the file is empty"),
         (
             "hello",
-            "listing:1:1: neither a listing of iptables-save, ip6tables-save or `ipset save` nor one of `nft -j list ruleset`",
+            "listing:1:1: the file is not a listing of iptables-save, ip6tables-save, `ipset save` or `nft -j list ruleset`",
         ),
         (
             "*filter\n:FORWARD DROP [0:0]\n",
-            "listing:2:1: the table before has no COMMIT: is the listing whole?",
+            "listing:2:1: the previous table has no COMMIT: is the listing complete?",
         ),
         (
             "*filter\n:FORWARD FOO\nCOMMIT\n",
-            "listing:2:1: `:FORWARD FOO` declares no chain",
+            "listing:2:1: `:FORWARD FOO` is not a valid declaration of a chain",
         ),
         (
             "*filter\n-A FORWARD -j DROP\nCOMMIT\n",
@@ -1027,11 +1036,11 @@ fn garbage_is_refused_with_place_and_reason() {
         ),
         (
             "*filter\nwhat is this\nCOMMIT\n",
-            "listing:2:1: `what is this` is no line of a listing",
+            "listing:2:1: `what is this` is not a valid line of a listing",
         ),
         (
             "{}",
-            "listing:1:1: no `nftables` list: `nft -j list ruleset` writes one",
+            "listing:1:1: the file has no `nftables` list: write the file with `nft -j list ruleset`",
         ),
         (
             "{\"nftables\": [",
@@ -1043,7 +1052,7 @@ fn garbage_is_refused_with_place_and_reason() {
     }
     assert!(refused(&format!("{{\"nftables\": {deep}")).contains("recursion limit"));
     assert_eq!(
-        "listing:2:3: the file is not text",
+        "listing:2:3: the file is not UTF-8 text",
         text("listing", b"ab\ncd\xff").unwrap_err().to_string()
     );
 }
@@ -1051,7 +1060,10 @@ fn garbage_is_refused_with_place_and_reason() {
 #[test]
 fn chains_in_a_circle_are_refused() {
     let text = "*filter\n:FORWARD ACCEPT [0:0]\n:a - [0:0]\n:b - [0:0]\n-A a -j b\n-A b -g a\nCOMMIT\n";
-    assert_eq!("listing:6:1: `-A b -g a` makes a loop of chains", refused(text));
+    assert_eq!(
+        "listing:6:1: the jump `-A b -g a` closes a loop of chains",
+        refused(text)
+    );
 }
 
 #[test]
@@ -1101,6 +1113,6 @@ fn lines_that_refuse_answers_of_translated_connections_are_named() {
         vec![Some(7)],
         imported.notes.iter().map(|note| note.line).collect::<Vec<_>>()
     );
-    let says = |remark: &String| remark.starts_with("Answers to connections that are translated");
+    let says = |remark: &String| remark.starts_with("Replies of translated connections");
     assert!(imported.remarks.iter().any(says), "{:?}", imported.remarks);
 }

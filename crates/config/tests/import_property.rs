@@ -85,7 +85,7 @@ fn general(six: bool) -> BoxedStrategy<String> {
             "-m ttl --ttl-gt 63",
         ]),
     };
-    // Conditions that rarely have an equivalent.
+    // Conditions that can rarely be converted.
     let rare = words(&[
         "! -o eth0",
         "-m conntrack --ctstate NEW",
@@ -235,8 +235,8 @@ fn checked(text: &str) -> Checked {
     check("imported", &format!("{text}{stub}"), &machine).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
 }
 
-/// Compare a listing with the resulting configuration. Returns whether the two were compared, to detect a generator
-/// whose rules can't be converted.
+/// Compares a listing with the resulting configuration. Returns whether a comparison was possible, so that the test
+/// detects a generator of rules that can't be converted.
 fn compare(six: bool, text: &str, headers: &[Header]) -> Result<bool, TestCaseError> {
     let format = if six { "# ip6tables-save\n" } else { "# iptables-save\n" };
     let text = format!("{format}{text}");

@@ -1,4 +1,4 @@
-//! Tests the layers of the crate: a module may use only its own layer and lower ones.
+//! Tests the layers of the crate: a module may use only its own layer and lower layers.
 
 use sluice_testkit::Layers;
 
@@ -11,7 +11,7 @@ fn modules_use_their_own_layer_and_lower_ones() {
             &["schema"],
             // The validated configuration that the daemon uses.
             &["chain", "config", "filter", "host_share", "memory", "subscribers"],
-            // Problems and their places in the file.
+            // Problems and their positions in the file.
             &["diagnosis", "problem", "read", "snippet"],
             &["validate"],
             &["api", "difference", "file", "hostile", "import"],

@@ -1,5 +1,5 @@
-//! Alerts and records of inspection: read from the workers' queues and written as EVE JSON. The most recent alerts are
-//! kept for the API.
+//! Reads the alerts and records of inspection from the workers' queues and writes them as EVE JSON. The most recent
+//! alerts are kept for the API.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,8 @@ use crate::known::KnownRules;
 /// Number of alerts kept for the API.
 const KEPT: usize = 1_000;
 
-/// Maximum number of alerts and records read from one worker per round. The limit keeps a flood of alerts from delaying
-/// other tasks.
+/// Maximum number of alerts and records that one call of [`Alerts::collect`] reads from one worker. Without a limit, a
+/// flood of alerts would delay other tasks.
 const AT_ONCE: usize = 10_000;
 
 /// Collector of the workers' alerts and records.
@@ -31,11 +31,11 @@ struct Inside {
     eve: Option<Eve>,
 }
 
-/// The queues of one worker.
+/// Queues through which one worker reports alerts and records.
 pub struct Queues {
-    /// Alerts: matches of rules.
+    /// Queue of alerts.
     pub alerts: Queue,
-    /// All other records. `None` if no records are configured.
+    /// Queue of records that are not alerts. `None` if the configuration enables no such records.
     pub records: Option<Taken>,
 }
 
@@ -54,7 +54,7 @@ impl Alerts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Register the rules of a generation, so that alerts and records can state their names.
+    /// Register the rules of a generation. Alerts and records of this generation then state the names of the rules.
     pub fn learn(&self, generation: u32, rules: &Ruleset) {
         self.inside().known.learn(generation, rules);
     }
@@ -69,7 +69,7 @@ impl Alerts {
         } = &mut *self.inside();
         for Queues { alerts, records } in queues {
             for _ in 0..AT_ONCE {
-                // Merge both queues by time, which restores the order in which the worker queued them.
+                // Read the earlier of the next alert and the next record, so that the output is ordered by time.
                 let record = records.as_mut().and_then(|records| records.peek().ok());
                 let record = record.map(|record| record.about.at);
                 let alert = alerts.peek().ok().map(|alert| alert.about.at);
@@ -91,7 +91,7 @@ impl Alerts {
         }
     }
 
-    /// Write the inspection statistics if their interval has passed.
+    /// Write the inspection statistics if the statistics interval has passed.
     pub fn tell_statistics(&self, scene: &Scene<'_>, uptime: Duration, count: impl FnOnce([u64; 2]) -> Statistics) {
         if let Some(eve) = &mut self.inside().eve {
             let counts = eve.counts();
@@ -104,7 +104,7 @@ impl Alerts {
         self.inside().eve.as_ref().map(Eve::counts).unwrap_or_default()
     }
 
-    /// Number of lost records that could not be written to the file.
+    /// Number of records lost because a write to the file failed.
     pub fn failures(&self) -> u64 {
         self.inside().eve.as_ref().map(Eve::failures).unwrap_or_default()
     }

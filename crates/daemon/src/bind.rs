@@ -28,9 +28,9 @@ const TYPE1: &str = "vfio_iommu_type1";
 pub struct Wish {
     /// PCI address of the card.
     pub card: PciAddress,
-    /// One of [`DRIVERS`]; `None` selects VFIO behind an IOMMU and UIO otherwise.
+    /// One of [`DRIVERS`]. `None` selects VFIO if the card is behind an IOMMU, and UIO otherwise.
     pub driver: Option<String>,
-    /// Bind the card even if this machine is managed over it or a process uses it.
+    /// Bind the card even if the machine is managed over the card or a process uses the card.
     pub force: bool,
     /// Save a udev rule that repeats the change after each boot.
     pub save: bool,
@@ -38,7 +38,7 @@ pub struct Wish {
     pub dry_run: bool,
 }
 
-/// Result of a bind or unbind, or of a dry run.
+/// Result of a bind, an unbind or a dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Done {
@@ -76,9 +76,10 @@ pub enum BindError {
     /// No card has this address.
     #[error(transparent)]
     Card(#[from] CardFault),
-    /// The card's DPDK driver works together with its kernel driver, so the card needs no binding.
+    /// The card's DPDK driver works on top of the kernel driver, so the card must stay bound to the kernel driver.
     #[error(
-        "{address} stays bound to {driver}: DPDK drives it beside the kernel; name it in the configuration as it is"
+        "{address} must stay bound to {driver}, because its DPDK driver works together with the kernel driver: use \
+         this address in the configuration without binding the card"
     )]
     Bifurcated {
         /// PCI address of the card.
@@ -86,8 +87,8 @@ pub enum BindError {
         /// Kernel driver of the card.
         driver: String,
     },
-    /// The machine is managed over the card, so the operator would be locked out.
-    #[error("{address} was not changed: {what}; choose another card, or add --force")]
+    /// The machine is managed over the card. Changing the driver would end the operator's connection.
+    #[error("the driver of {address} was not changed: {what}; choose another card, or add --force")]
     Managed {
         /// PCI address of the card.
         address: PciAddress,
@@ -95,11 +96,14 @@ pub enum BindError {
         what: String,
     },
     /// A process uses the card.
-    #[error("{address} is in use by {process}: stop it, remove the card from its configuration, or add --force")]
+    #[error(
+        "{address} is in use by {process}: stop this process, remove the card from its configuration, or add \
+         --force"
+    )]
     InUse {
         /// PCI address of the card.
         address: PciAddress,
-        /// The process.
+        /// Process that uses the card.
         process: Process,
     },
     /// VFIO requires an IOMMU, and the card is not behind one.
@@ -116,19 +120,19 @@ pub enum BindError {
         said: String,
     },
     /// The kernel rejected a step.
-    #[error("{step} fails ({error}); {address} is {}", now(.driver))]
+    #[error("the step `{step}` failed ({error}); {address} is {}", now(.driver))]
     Step {
         /// PCI address of the card.
         address: PciAddress,
-        /// The step, written as a shell command.
+        /// The failed step, written as a shell command.
         step: String,
         /// Error of the kernel.
         error: io::Error,
         /// Driver of the card after the failed change was undone as far as possible.
         driver: Option<String>,
     },
-    /// All steps succeeded, but the card has a different driver than the requested one.
-    #[error("the kernel did not bind {address} to {wanted}, see dmesg; it is {}", now(.driver))]
+    /// All steps succeeded, but the card is not bound to the requested driver.
+    #[error("the kernel did not bind {address} to {wanted} (see dmesg); the card is {}", now(.driver))]
     NotBound {
         /// PCI address of the card.
         address: PciAddress,
@@ -138,7 +142,7 @@ pub enum BindError {
         driver: Option<String>,
     },
     /// The udev rule can't be written or removed.
-    #[error("the card is bound, but {} can't be changed: {error}", path.display())]
+    #[error("the card is bound, but the udev rule {} can't be changed: {error}", path.display())]
     Rule {
         /// Path of the rule's file.
         path: PathBuf,
@@ -167,7 +171,7 @@ fn now(driver: &Option<String>) -> String {
 /// Bind a card to a driver that gives user processes access to it.
 ///
 /// # Errors
-/// The card keeps its driver, or its former driver is bound again.
+/// The card can't be bound to the driver. The former driver stays bound or is bound again.
 pub fn bind(wish: &Wish) -> Result<Done, BindError> {
     let used = management::use_of(&Device::Pci(wish.card)).map(|used| used.to_string());
     bind_in(&System::this(), &Running, wish, used)
@@ -261,7 +265,8 @@ fn bind_in(system: &System, kernel: &dyn Kernel, wish: &Wish, used: Option<Strin
     done.notes.extend(others.map(|fault| fault.to_string()));
     if driver != VFIO || !with_iommu {
         done.notes.push(format!(
-            "{driver} gives the card physical addresses: hugepages are needed, sluice check says how many"
+            "with {driver}, the card uses physical addresses and therefore needs hugepages: `sluice check` prints how \
+             many"
         ));
     }
     if wish.save {
@@ -269,7 +274,7 @@ fn bind_in(system: &System, kernel: &dyn Kernel, wish: &Wish, used: Option<Strin
     } else if !done.rule.is_saved && done.rule.path.exists() {
         let path = done.rule.path.display();
         done.notes.push(format!(
-            "{path} says otherwise and counts after a boot: add --save to replace it"
+            "{path} contains another driver, which applies after the next boot: add --save to replace this file"
         ));
     }
     Ok(done)
@@ -286,7 +291,7 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
         steps.push(hand(system, address, driver, "unbind"));
     }
     if lent.is_some() || card.driver.is_none() {
-        // Unless its module is loaded, a kernel driver does not claim the card. A built-in driver has no module to
+        // A kernel driver claims the card only if the driver's module is loaded. A built-in driver has no module to
         // load.
         let alias = fs::read_to_string(folder.join("modalias")).unwrap_or_default();
         steps.push(Step::Try(alias.trim().into()));
@@ -311,7 +316,7 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
     if !wish.dry_run && now.driver.as_deref().is_some_and(|driver| DRIVERS.contains(&driver)) {
         return Err(BindError::NotBound {
             address,
-            wanted: "the kernel's own driver".into(),
+            wanted: "its kernel driver".into(),
             driver: now.driver,
         });
     }
@@ -327,7 +332,11 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
     }
     let mut notes = Vec::new();
     if !wish.dry_run && now.driver.is_none() {
-        notes.push("no driver of the kernel wants it: see dmesg, and whether its module is installed".into());
+        notes.push(
+            "no kernel driver has bound the card: see dmesg, and check whether the driver's module is \
+             installed"
+                .into(),
+        );
     }
     Ok(Done {
         card: address.to_string(),
@@ -358,7 +367,8 @@ fn driver_of(system: &System, address: PciAddress) -> Option<String> {
     system.card(address)?.driver
 }
 
-/// Check that no process uses the card: unbinding it would block until the process ends, or break the process.
+/// Check that no process uses the card. Unbinding a card in use would block until the process ends, or would break the
+/// process.
 fn free(system: &System, card: &Card, wish: &Wish) -> Result<(), BindError> {
     let address = card.address;
     match system.user(card).filter(|_| !wish.force) {
@@ -375,7 +385,7 @@ fn choose(system: &System, address: PciAddress, driver: &str) -> Step {
     }
 }
 
-/// Bind a card to a driver or unbind it; `what` is `bind` or `unbind`.
+/// Bind a card to a driver, or unbind a card from a driver. `what` is `bind` or `unbind`.
 fn hand(system: &System, address: PciAddress, driver: &str, what: &str) -> Step {
     Step::Write {
         path: system.path(&format!("sys/bus/pci/drivers/{driver}/{what}")),

@@ -1,5 +1,6 @@
-//! Link state propagation of bridges: the link of one side goes down and up with that of the other side, as with a
-//! cable. A side on a VLAN is only monitored, since its device carries other traffic as well.
+//! Link state propagation of bridges. Like a cable, a bridge takes the link of one side down or up when the link of the
+//! other side goes down or up. The link of a side on a VLAN is only monitored, since the device carries other traffic
+//! as well.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,8 @@ const GRACE: Duration = Duration::from_secs(5);
 struct Pair {
     /// Sides whose link is held down.
     held: [bool; 2],
-    /// A device can't change its link. The failure is logged once, and the change is not retried.
+    /// Whether a change of a link state has failed because the device can't change its link. The failure is logged
+    /// once, and the change is not retried.
     unable: bool,
     /// Deadline by which the link of a released side must be up.
     grace: [Option<Instant>; 2],
@@ -35,7 +37,7 @@ enum Act {
 }
 
 impl Pair {
-    /// The next action. `up` tells which links are up, `may_follow` the sides whose link may be changed.
+    /// Determine the next action. `up` states which links are up, and `may_follow` states which links may be changed.
     fn step(&mut self, up: [bool; 2], may_follow: [bool; 2], now: Instant) -> Option<Act> {
         if self.unable {
             return None;
@@ -149,11 +151,14 @@ impl Control {
         let what = if up { "up" } else { "down" };
         match self.set_port_link(usize::from(interface.port), up) {
             Ok(()) => {
-                tracing::info!("{}: taken {what}, as the other side of its bridge", interface.name);
+                tracing::info!(
+                    "{}: the link is set {what}, as the link of the other bridge interface",
+                    interface.name
+                );
                 true
             }
             Err(error) => {
-                tracing::warn!("{}: can't be taken {what}: {error}", interface.name);
+                tracing::warn!("{}: the link can't be set {what}: {error}", interface.name);
                 false
             }
         }
@@ -171,10 +176,11 @@ mod tests {
         let (mut pair, now) = (Pair::default(), Instant::now());
         assert_eq!(None, pair.step([true, true], BOTH, now));
         assert_eq!(Some(Act::Hold(1)), pair.step([false, true], BOTH, now));
-        // The side that is held down has no link. The missing link must not take down the first side.
+        // The second side has no link, because its link is held down. The missing link must not take down the link of
+        // the first side.
         assert_eq!(None, pair.step([false, false], BOTH, now));
         assert_eq!(Some(Act::Release(1)), pair.step([true, false], BOTH, now));
-        // The released side takes some time to come up.
+        // The released link takes some time to come up.
         assert_eq!(None, pair.step([true, false], BOTH, now + GRACE / 2));
         assert_eq!(None, pair.step([true, true], BOTH, now + GRACE / 2));
         assert_eq!(Some(Act::Hold(0)), pair.step([true, false], BOTH, now + GRACE / 2));

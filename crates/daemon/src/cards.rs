@@ -1,4 +1,4 @@
-//! Checks of cards with respect to the whole configuration: memory for buffers, processes that use the cards, and cores
+//! Checks of cards that depend on the whole configuration: memory for buffers, processes that use the cards, and cores
 //! on a different NUMA node.
 
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ pub fn hugepages() -> Vec<HugePages> {
     System::this().hugepages()
 }
 
-/// Cards of a device; for a bond, those of all members.
+/// Cards of a device. A bond has the cards of all its members.
 pub(crate) fn cards(device: &Device) -> Vec<Card> {
     let members = match device {
         Device::Bond { members } => members.as_slice(),
@@ -49,14 +49,15 @@ pub(crate) fn complete(config: &Config, ports: &mut [Outlook]) {
         let by_uio = port.cards.iter().any(|card| card.mode() == Mode::Uio);
         if by_uio && port.plan.interrupts {
             port.limits.push(DriverLimit::note(
-                "UIO brings no receive interrupts: workers of this device sleep for a time instead (vfio-pci brings them)"
+                "UIO has no receive interrupts: idle workers of this device sleep for a fixed time instead (vfio-pci \
+                 has interrupts)"
                     .into(),
             ));
         }
         if is_physical && port.cards.iter().any(|card| card.mode() == Mode::Vfio) {
             port.limits.push(DriverLimit::note(
-                "another card is driven by UIO, or by VFIO without an IOMMU: this one is given physical addresses, too, \
-                 and needs hugepages"
+                "because another card uses UIO, or VFIO without an IOMMU, this card also uses physical addresses and \
+                 needs hugepages"
                     .into(),
             ));
         }
@@ -79,7 +80,10 @@ fn tolerate_running(config: &Config, ports: &mut [Outlook]) {
         };
         let running = *running.get_or_insert_with(|| listener(socket));
         if running == Some(process.id) {
-            *limit = DriverLimit::note(format!("{address} is in use by the running daemon, {process}"));
+            *limit = DriverLimit::note(format!(
+                "{address} is in use by the running daemon of this configuration, \
+                 {process}"
+            ));
         }
     }
 }
@@ -91,8 +95,7 @@ fn listener(socket: &Path) -> Option<u32> {
     u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
 }
 
-/// Warning that all workers are on a different NUMA node than a device. The warning lists the cores on the device's
-/// node.
+/// Warning if no worker is on the NUMA node of a device. The warning lists the cores on the device's node.
 fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     let node = topology.devices.get(device)?.node?;
     let sites = topology.cores.iter().filter(|site| site.node == node);
@@ -103,8 +106,8 @@ fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     let list = |cores: &[u16]| cores.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
     let nearest = list(&near[..near.len().min(workers.len())]);
     Some(format!(
-        "the device is at memory node {node}, and the workers' cores ({}) are not: each frame crosses between sockets \
-         (near ones: workers = [{nearest}])",
+        "the device is on NUMA node {node}, but no worker's core ({}) is: each frame crosses between sockets (cores \
+         on this node: workers = [{nearest}])",
         list(workers)
     ))
 }
@@ -176,8 +179,7 @@ mod tests {
         };
         assert_eq!(
             Some(
-                "the device is at memory node 1, and the workers' cores (0, 2) are not: each frame crosses between \
-                 sockets (near ones: workers = [1, 3])"
+                "the device is on NUMA node 1, but no worker's core (0, 2) is: each frame crosses between sockets (cores on this node: workers = [1, 3])"
                     .to_owned()
             ),
             far(&topology, 0, &[0, 2])

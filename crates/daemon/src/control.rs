@@ -47,9 +47,9 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub struct Load {
     /// Packets per second.
     pub rate: u64,
-    /// Fraction of the time that the worker spent on packets, 0 to 1.
+    /// Fraction of the time that the worker spent on processing packets, from 0 to 1.
     pub busy: f64,
-    /// Whether the worker was idle in every round of that second.
+    /// Whether the worker processed no packets during the last second.
     pub asleep: bool,
     packets: u64,
     cycles: u64,
@@ -79,7 +79,7 @@ pub struct Control {
     pools: Mutex<PoolNames>,
     /// Rules of the packet filter. Lock order: `rules` before `plane`.
     rules: Mutex<Option<RunningRules>>,
-    /// Devices whose closing has begun and not completed.
+    /// Devices that are being closed.
     pub(crate) closing: Closing,
     /// Description of the machine, against which configurations are checked.
     pub(crate) machine: Machine,
@@ -90,7 +90,7 @@ pub struct Control {
     /// Watchdog of the workers.
     pub(crate) watchdog: Watchdog,
     loads: Mutex<Vec<Load>>,
-    /// Interfaces whose links are held down because the other side of their bridge is down.
+    /// Interfaces with a link that is held down, because the link at the other side of the bridge is down.
     held_links: Mutex<Vec<InterfaceIndex>>,
     /// Host stacks of virtual routers.
     pub(crate) hosts: Arc<Hosts>,
@@ -114,14 +114,14 @@ pub struct Control {
     pub(crate) panics: AtomicU64,
 }
 
-/// Interval at which the control thread polls whether workers have given back the shards that assisting workers took over.
+/// Interval at which the control thread checks whether assisting workers have returned all shards that they took over.
 const STEP: Duration = Duration::from_micros(200);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Guard. While the guard exists, no shard moves to or is taken over by another worker, and no other task commits.
+/// Guard: until the guard is dropped, no shard moves, no worker takes over a shard, and no other task commits.
 pub(crate) struct Standstill<'c> {
     _one: tokio::sync::MutexGuard<'c, ()>,
     assist: Option<Arc<Assist>>,
@@ -136,7 +136,7 @@ impl Drop for Standstill<'_> {
 }
 
 impl Control {
-    /// Wait until no shard is moving or taken over by an assisting worker, and prevent new moves.
+    /// Wait until no shard is moving and assisting workers have returned all shards. Then prevent new moves.
     pub(crate) async fn stand_still(&self) -> Standstill<'_> {
         let still = Standstill {
             _one: self.committing.lock().await,
@@ -269,7 +269,7 @@ impl Control {
         lock(&self.config).clone()
     }
 
-    /// Numbering against which the next configuration is checked.
+    /// Numbers that the next configuration must keep, and quarantined numbers that it must not assign.
     pub(crate) fn numbering(&self) -> Numbering {
         let room = self.counters.first().map_or(0, |worker| worker.interfaces.len());
         lock(&self.resting).numbering(&self.config().numbering, [room, MOST_ROUTERS], Instant::now())
@@ -368,7 +368,7 @@ impl Control {
                 mac: neighbour.mac.bytes(),
             };
             if !matches!(self.ask_owner(request).await?, Reply::Done) {
-                tracing::warn!("no room for the static neighbour {}", neighbour.address);
+                tracing::warn!("the table has no space for the static neighbour {}", neighbour.address);
             }
         }
         Ok(())
@@ -384,7 +384,7 @@ impl Control {
         let Some(port) = self.port(port) else {
             return false;
         };
-        // Drivers of kernel interfaces report the link state only at their start, so the kernel is queried.
+        // The DPDK drivers of kernel interfaces read the link state only at start, so the kernel is queried.
         match self.kernel_interface(port.name()) {
             Some(name) => Interface::named(&name).is_ok_and(|interface| interface.runs()),
             None => port.link().up,
@@ -400,7 +400,7 @@ impl Control {
         }
     }
 
-    /// Interfaces whose links are held down.
+    /// Interfaces with a link that is held down.
     pub(crate) fn held_links(&self) -> std::sync::MutexGuard<'_, Vec<InterfaceIndex>> {
         lock(&self.held_links)
     }
@@ -466,12 +466,12 @@ impl Control {
         let name = interface.map_or("?", |interface| interface.name.as_str());
         let (address, mac) = (IpAddr::from(conflict.address), mac_text(conflict.mac));
         match conflict.of {
-            Some(had) => tracing::warn!("{name}: {mac} claims {address}, which was at {}", mac_text(had)),
-            None => tracing::warn!("{name}: {mac} claims {address}, which is this gateway's own"),
+            Some(had) => tracing::warn!("{name}: {mac} claims {address}, which belonged to {}", mac_text(had)),
+            None => tracing::warn!("{name}: {mac} claims {address}, which is an address of this gateway"),
         }
     }
 
-    /// If many rules were inserted and removed, compile them into a new filter: start the compilation task, or use its result.
+    /// Start a task that compiles many inserted and removed rules into a new filter, or install its filter.
     async fn fold_rules(&self, folding: Option<Folding>) -> Option<Folding> {
         let Some(folding) = folding else {
             let fold = self
@@ -486,7 +486,7 @@ impl Control {
         let built = folding.await;
         let mut rules = self.rules();
         let rules = rules.as_mut()?;
-        // Write the pending log entries as long as the rules have their old positions.
+        // Write the pending log entries before the positions of the rules change.
         crate::filter::write_log(&self.config(), rules.list());
         let folded = match built {
             Ok(Ok(built)) => rules.list_mut().end_rebuild(built).map_err(|error| error.to_string()),
@@ -501,16 +501,16 @@ impl Control {
             Ok(false) => {}
             Err(error) => {
                 rules.list_mut().abort_rebuild();
-                tracing::error!("the filter could not be built anew, and goes on as it is: {error}");
+                tracing::error!("the filter could not be rebuilt and stays as it is: {error}");
             }
         }
         None
     }
 
-    /// Log the port shares of deterministic pools from now on (RFC 7422, section 3).
+    /// Log that the present port shares of deterministic pools apply from now on (RFC 7422, section 3).
     pub(crate) fn record_shares(&self) {
         let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        for record in Shares::of(&self.config()).map_or(Vec::new(), |shares| shares.records(&time)) {
+        for record in Shares::of(&self.config()).records(&time) {
             tracing::info!("deterministic: {record}");
         }
     }
@@ -547,18 +547,18 @@ impl Control {
             .enumerate()
             .filter(|&(worker, _)| self.watchdog.is_stuck(worker));
         let mut warnings: Vec<_> = stuck
-            .map(|(worker, core)| format!("core {core} is stuck: worker {worker} completes no round"))
+            .map(|(worker, core)| format!("core {core} is stuck: the loop of worker {worker} does not proceed"))
             .collect();
         let panics = self.panics.load(Ordering::Relaxed);
         if panics > 0 {
             warnings.push(format!(
-                "{panics} requests to the control socket failed by a fault of the program"
+                "{panics} requests to the control socket failed because of a bug"
             ));
         }
         let panics = self.hosts.panics();
         if panics > 0 {
             warnings.push(format!(
-                "serving routers' hosts failed {panics} times by a fault of the program, and went on"
+                "the service for hosts of routers failed {panics} times because of a bug and was restarted"
             ));
         }
         warnings.extend(self.sites.iter().flat_map(SitesService::warnings));

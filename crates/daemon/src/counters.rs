@@ -45,7 +45,7 @@ impl InspectionServiceCounters {
             name: "records",
             kind: CounterKind::Total,
             unit: Unit::Records,
-            help: "records written",
+            help: "EVE records written",
             label: None,
             read: |counters, _| counters.records,
         },
@@ -60,8 +60,8 @@ impl InspectionServiceCounters {
     ];
 }
 
-/// Counter of address conflicts: another host used one of the gateway's addresses. The control plane counts conflicts;
-/// the list shows the count in the row of the worker that owns the neighbour tables.
+/// Counter of address conflicts. In a conflict, another host uses one of the gateway's addresses. The control plane
+/// counts conflicts; the list shows the count in the row of the worker that owns the neighbour tables.
 pub const NEIGHBOUR_CONFLICTS: NamedCounter<u64> = NamedCounter {
     name: "neighbour-conflicts",
     kind: CounterKind::Total,

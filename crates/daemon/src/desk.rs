@@ -1,11 +1,11 @@
-//! Requests to a worker, whose replies are awaited without blocking the control thread.
+//! Requests to a worker. The control thread is not blocked while a reply is awaited.
 
 use std::sync::mpsc::{TryRecvError, TrySendError};
 use std::time::Duration;
 
 use sluice_engine::worker::request::{Reply, Request, WorkerHandle};
 
-/// Number of polls before the control thread begins to sleep between polls.
+/// Number of polls before the control thread starts to sleep between polls.
 const EAGER: u32 = 64;
 
 /// The worker has ended.
@@ -17,7 +17,7 @@ pub struct Gone;
 #[derive(Debug)]
 pub struct Desk {
     counter: WorkerHandle,
-    /// Number of outstanding replies to requests whose caller was cancelled.
+    /// Number of outstanding replies to requests of cancelled callers.
     owed: u32,
 }
 

@@ -1,8 +1,8 @@
-//! Devices that are added and removed while the process runs: hotplugged cards, kernel interfaces that are deleted and
-//! created again, interfaces that a commit adds or removes.
+//! Adds and removes devices while the process runs: hotplugged cards, kernel interfaces that are deleted and created
+//! again, and the interfaces of a commit.
 //!
-//! When a port is removed, a worker may use it until the worker has processed the renewal request. The port is then
-//! closed on a separate thread, since a driver may block on a card that is no longer present.
+//! A worker may use a removed port until it has processed the renewal request for that port. The port is then closed on
+//! a separate thread, since a driver may block on an absent card.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,7 +74,7 @@ impl Absent {
     /// Record a failed attempt to open the device. Repetitions of the same error are not logged.
     fn failed(&mut self, name: &str, why: String) {
         if self.said != why {
-            tracing::warn!("{name}: its device is back and does not open: {why}");
+            tracing::warn!("{name}: the device is back but can't be opened: {why}");
             self.said = why;
         }
         self.retry = Instant::now() + self.pause;
@@ -107,9 +107,7 @@ impl Closing {
         };
         if let Err(error) = std::thread::Builder::new().name("port-close".into()).spawn(body) {
             // The closure owned the port, so dropping the closure has closed the port here.
-            tracing::warn!(
-                "{name}: its device was closed by the control thread, since no thread could be made: {error}"
-            );
+            tracing::warn!("{name}: the control thread closed the device, because no thread could be created: {error}");
             closing.store(false, Ordering::Relaxed);
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +151,7 @@ impl Opened<'_> {
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
         for &place in &self.places {
-            // No worker has renewed the port yet, so none uses it.
+            // No worker has processed a renewal request for the port, so no worker uses the port.
             if let Some(port) = self.control.devices.detach(place) {
                 self.control.closing.begin(port);
             }
@@ -172,7 +170,7 @@ impl Control {
         self.known_ports().iter().map(|known| known.mac).collect()
     }
 
-    /// Workers that send, for each port.
+    /// For each port, the workers that send on the port.
     pub(crate) fn senders(&self) -> Vec<Senders> {
         self.known_ports().iter().map(|known| known.senders.clone()).collect()
     }
@@ -192,17 +190,17 @@ impl Control {
         Ok(())
     }
 
-    /// Close a port that was removed from the set, once no worker uses it.
+    /// Wait until no worker uses a port that was removed from the set of ports, then close the port.
     async fn release(&self, place: PortIndex, port: Arc<Port>) -> Result<Arc<AtomicBool>, Gone> {
         if let Err(gone) = self.renew(place).await {
-            // A worker that has not renewed the port may still use it.
+            // A worker that has not processed the renewal request may still use the port.
             std::mem::forget(port);
             return Err(gone);
         }
         Ok(self.closing.begin(port))
     }
 
-    /// Close the ports of removed devices and open those that returned; runs for the life of the process.
+    /// Close the ports of removed devices, and open the ports of returned devices. Runs for the life of the process.
     pub(crate) async fn follow_devices(self: &Arc<Self>) {
         let mut absent: HashMap<PortIndex, Absent> = HashMap::new();
         let mut members: HashMap<Device, Absent> = HashMap::new();
@@ -242,7 +240,8 @@ impl Control {
             return Ok(None);
         };
         tracing::warn!(
-            "{}: its device is gone, or asked for by the kernel: the other interfaces go on, and it is used again when it is back",
+            "{}: the device was removed, or the kernel requests its removal: the other interfaces continue, and the \
+             device is used again when it returns",
             port.name()
         );
         let closing = self.release(place, port).await?;
@@ -266,7 +265,8 @@ impl Control {
             let closing = self.closing.run(port.name().to_owned(), move || drop(parted));
             for device in lost {
                 tracing::warn!(
-                    "{}: the member {device} is gone, asked for by the kernel, or without a carrier: the others go on, and it is used again when it is back",
+                    "{}: the bond member {device} was removed, or has no carrier, or the kernel requests its removal: \
+                     the other members continue, and the member is used again when it returns",
                     port.name()
                 );
                 absent.insert(device, Absent::new(closing.clone()));
@@ -296,7 +296,7 @@ impl Control {
                 Err(error) => Err(error),
             };
             match joined {
-                Ok(()) => tracing::info!("{}: the member {device} is back", port.name()),
+                Ok(()) => tracing::info!("{}: the bond member {device} is back", port.name()),
                 Err(error) => known.failed(port.name(), error),
             }
         }
@@ -314,8 +314,8 @@ impl Control {
             return Ok(());
         };
         if !Outlook::new(index, wanted.clone()).is_ready() {
-            // The card is absent or bound to another driver. The card may become available later, so the attempt is
-            // repeated.
+            // The card is absent or bound to another driver. The attempt is repeated, since the card may become
+            // available later.
             absent.retry = Instant::now() + FIRST_PAUSE;
             return Ok(());
         }
@@ -332,10 +332,10 @@ impl Control {
         match self.open_device(place, wanted, index).await {
             Ok(port) => {
                 if let Err(error) = self.readdress(place, &known) {
-                    tracing::error!("{name}: its device is back, and is not used as it should be: {error}");
+                    tracing::error!("{name}: the device is back, but can't be configured: {error}");
                 }
                 self.renew(place).await?;
-                tracing::info!("{name}: its device is back, by {}", port.driver());
+                tracing::info!("{name}: the device is back, with driver {}", port.driver());
                 self.settle_links();
                 self.settle_hosts().await;
             }
@@ -454,7 +454,7 @@ impl Control {
                 while closing.load(Ordering::Relaxed) && Instant::now() < deadline {
                     tokio::time::sleep(LOOK).await;
                 }
-                tracing::info!("{name}: its device is given back");
+                tracing::info!("{name}: the device is closed");
             }
             if let Some(known) = self.known_ports().get_mut(usize::from(place)) {
                 *known = Known::default();
@@ -464,7 +464,7 @@ impl Control {
     }
 }
 
-/// Run a driver call that may take seconds on a separate thread, and return its error as text.
+/// Run a driver call on a separate thread, since the call may take seconds. Returns the error of the call as text.
 async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, String> {

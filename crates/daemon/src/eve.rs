@@ -30,7 +30,7 @@ pub struct Eve {
     next: Instant,
 }
 
-/// Inspection statistics. A counter that exists in Suricata, too, has Suricata's name.
+/// Inspection statistics. Counters that Suricata also has use Suricata's names.
 #[derive(Debug, Serialize)]
 pub struct Statistics {
     /// Seconds since the start of the process.
@@ -72,12 +72,12 @@ pub struct Ips {
     pub drop_reason: std::collections::BTreeMap<&'static str, u64>,
 }
 
-/// Start the writer according to the configuration.
+/// Counters that Suricata does not have.
 #[derive(Debug, Serialize)]
 pub struct Own {
     /// Packets forwarded without inspection.
     pub uninspected: u64,
-    /// Flows whose inspection has ended.
+    /// Number of flows for which inspection has ended.
     pub left: u64,
     /// Records written.
     pub records: u64,
@@ -142,13 +142,13 @@ impl Eve {
         self.writer.counts()
     }
 
-    /// Number of lost lines that could not be written to the file.
+    /// Number of lines lost because a write to the file failed.
     pub fn failures(&self) -> u64 {
         self.writer.failures()
     }
 }
 
-/// When a file of records is rotated.
+/// Rotation parameters of the file of records.
 pub fn rotation(written: &schema::Eve) -> Rotation {
     Rotation {
         bytes: written.rotate_bytes,

@@ -31,13 +31,13 @@ use crate::{Loaded, api, load, log};
 /// Environment variable that is set in the process of a scenario.
 const VARIABLE: &str = "SLUICE_FAULT_SCENARIO";
 
-/// Run a test's scenario in a separate process and return its output. `None` if this process is the one that runs the
+/// Run a test's scenario in a separate process and return its output. Returns `None` in the process that runs the
 /// scenario.
 fn scenario(test: &str) -> Option<Output> {
     if std::env::var_os(VARIABLE).is_some() {
         return None;
     }
-    // /sys shows only the interfaces of the namespace in which it was mounted, so it is mounted again.
+    // /sys shows only the interfaces of the namespace in which it was mounted, so the scenario mounts /sys again.
     let script = "mount -t sysfs sysfs /sys && ip link set lo up && exec \"$@\"";
     let output = Command::new("unshare")
         .args(["--net", "--mount", "sh", "-c", script, "sh"])
@@ -209,7 +209,7 @@ fn list_that_is_asked_for_in_the_middle_of_a_move_waits_and_the_shard_does_not()
         Watchdog::start(running.plane.counters().to_vec(), vec![0, 1], Duration::from_secs(1)).expect("a thread");
     let (control, workers) = Control::new(loaded, running, watchdog).unwrap();
     let order = std::cell::RefCell::new(Vec::new());
-    // The handler of a long session list locks the request queue in the same way.
+    // Lock the request queue for some time, as the handler of a long session list does.
     let list = async |name, milliseconds| {
         let asked = control.desk(0).await;
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;

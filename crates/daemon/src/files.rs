@@ -7,8 +7,8 @@
 //! | output of a command ([`output`]) | truncated, links followed: the user named the file | 0666 less the umask |
 //! | kernel setting ([`set`]) | one write | unchanged |
 //!
-//! Files are owned by the user that runs the process. Descriptors are not inherited by other programs (`O_CLOEXEC`),
-//! and if the daemon chooses a path, its last component must not be a symbolic link (`O_NOFOLLOW`).
+//! Files are owned by the user that runs the process. Other programs do not inherit the descriptors (`O_CLOEXEC`). If
+//! the daemon chooses the path, the last component of the path must not be a symbolic link (`O_NOFOLLOW`).
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +21,7 @@ use rustix::fs::OFlags;
 /// Mode of new files: programs of the same group may read them.
 const MODE: u32 = 0o640;
 
-/// Maximum distance from the end of the file within which the start of an incomplete line is searched.
+/// Number of bytes at the end of the file that are searched for the start of an incomplete line.
 const LONGEST_LINE: u64 = 1 << 20;
 
 fn flags(options: &mut OpenOptions, flags: OFlags) -> &mut OpenOptions {
@@ -58,7 +58,7 @@ impl Log {
         let file = flags(&mut options, OFlags::NOFOLLOW | OFlags::NONBLOCK).open(path)?;
         let data = file.metadata()?;
         if !data.is_file() {
-            return Err(Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(Error::new(ErrorKind::InvalidInput, "the path is not a regular file"));
         }
         let mut log = Self {
             path: path.into(),
@@ -145,7 +145,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// Rename a file. If the source file does not exist, this is not an error.
+/// Rename a file. A missing source file is not an error.
 fn renamed(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -156,8 +156,7 @@ fn renamed(from: &Path, to: &Path) -> io::Result<()> {
 /// Replace the content of a file atomically: readers see either the previous or the new content, even after a crash.
 ///
 /// # Errors
-/// Returns the errors of `write`, or the file can't be created. In both cases, the previous content of the file
-/// remains.
+/// The function `write` fails, or the file can't be created. After an error, the file has its previous content.
 pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -166,7 +165,7 @@ pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&mut BufWriter<File>) 
     fresh.push(name);
     fresh.push(".new");
     let fresh = folder.join(fresh);
-    // If a process was killed at this point earlier, its temporary file still exists.
+    // If an earlier process was killed at this point, its temporary file still exists.
     let _ = fs::remove_file(&fresh);
     let written = create_new(&fresh, mode).and_then(|file| {
         let mut file = BufWriter::new(file);
@@ -275,7 +274,7 @@ mod tests {
             [text(1), text(2)].each_ref().map(String::as_str)
         );
         assert!(!numbered(&path, 3).exists());
-        // A line that exceeds the maximum size gets a file of its own.
+        // A line that exceeds the maximum file size is written to a separate file.
         log.write_line(b"{123456789}\n").unwrap();
         assert_eq!("{123456789}\n", fs::read_to_string(&path).unwrap());
     }

@@ -28,7 +28,7 @@ pub struct FilterOutlook {
 }
 
 impl FilterOutlook {
-    /// Size of a filter whose compilation took `built`.
+    /// Returns the size of a filter. `built` is the duration of its compilation.
     pub fn of(rules: &Rules, built: Duration) -> Self {
         let filters = rules.filters();
         Self {
@@ -57,7 +57,7 @@ impl fmt::Display for FilterOutlook {
     }
 }
 
-/// Size of the filter that a configuration compiles to; `None` without a filter.
+/// Compile the filter of a configuration and return its size. `None` if the configuration has no filter.
 ///
 /// # Errors
 /// The matcher would exceed its memory limit.
@@ -80,7 +80,11 @@ pub(crate) fn filter_fault(error: &LoweringError) -> Option<Fault> {
         LoweringError::Filter(error) => Some(Fault {
             key: ["filter", "matcher"].map(str::to_owned).to_vec(),
             what: error.to_string(),
-            hint: Some("raise `trie-memory` in [filter], or leave `matcher` out: `best` takes any rules".into()),
+            hint: Some(
+                "raise `trie-memory` in [filter], or remove `matcher`: the default, `best`, supports any \
+                 rules"
+                    .into(),
+            ),
         }),
         LoweringError::UnknownApplication(unknown) => Some(Fault {
             key: vec![
@@ -91,7 +95,10 @@ pub(crate) fn filter_fault(error: &LoweringError) -> Option<Fault> {
                 format!("[{}]", unknown.place),
             ],
             what: format!("there is no application `{}`", unknown.name),
-            hint: unknown.hint.clone().or(Some("`ndpiReader -a 0` lists them".into())),
+            hint: unknown
+                .hint
+                .clone()
+                .or(Some("`ndpiReader -a 0` lists the applications".into())),
         }),
         _ => None,
     }
@@ -166,7 +173,7 @@ pub(crate) enum Out {
     Gateway,
 }
 
-/// Look up the destination that a router's routes have for a packet from `from` to `to`.
+/// Look up where the routes of a router send a packet with source `from` and destination `to`.
 pub(crate) fn leads_to(plane: &ControlPlane, router: u16, from: IpAddr, to: IpAddr) -> Option<Out> {
     let lookup = plane.snapshot().sources.lookup(router, from.into());
     let paths = ForwardingState {

@@ -1,8 +1,8 @@
 //! Health checks of the hosts over which destination rules balance flows. Each host has an atomic flag for its state,
 //! which workers read.
 //!
-//! The router's host stack sends the checks from sockets in its namespace, so that they take the same path as other
-//! packets that the router originates.
+//! The checks are sent from sockets in the namespace of the router, so that they take the same path as other packets
+//! that the router originates.
 
 use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -102,12 +102,12 @@ impl Control {
     }
 }
 
-/// Number of consecutive checks whose result contradicts the present state of the host.
+/// Number of consecutive checks with a result that contradicts the present state of the host.
 #[derive(Debug, Default)]
 struct Streak(u32);
 
 impl Streak {
-    /// Record the result of a check. Returns the new state if the host's state changes.
+    /// Record the result of a check. If this result changes the state of the host, returns the new state.
     fn note(&mut self, is_up: bool, answered: bool, check: &HostCheck) -> Option<bool> {
         if is_up == answered {
             self.0 = 0;
@@ -137,13 +137,18 @@ async fn check(question: Question, state: Arc<HostState>) {
         match (streak.note(state.is_up(), answer.is_ok(), check), answer) {
             (Some(true), _) => {
                 state.set_up(true);
-                tracing::info!("router {}: host {address} of destination rules is up", question.router);
+                tracing::info!(
+                    "router {}: the health checks of host {address} succeed, and destination rules use the \
+                     host",
+                    question.router
+                );
             }
             (Some(false), answer) => {
                 state.set_up(false);
                 let why = answer.err().map_or_else(String::new, |why| why.to_string());
                 tracing::warn!(
-                    "router {}: host {address} of destination rules is down: {why}",
+                    "router {}: the health checks of host {address} fail, and destination rules do not use the host: \
+                     {why}",
                     question.router
                 );
             }

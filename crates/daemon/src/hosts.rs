@@ -99,7 +99,7 @@ impl Control {
         match tokio::task::spawn_blocking(move || hosts.update(wanted)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!("{error}"),
-            Err(error) => tracing::error!("hosts of routers stay as they were: {error}"),
+            Err(error) => tracing::error!("the hosts of routers are not updated: {error}"),
         }
     }
 

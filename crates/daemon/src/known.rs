@@ -7,7 +7,8 @@ use sluice_inspect::Ruleset;
 use sluice_inspect::inspector::RuleNumber;
 use sluice_inspect::signature::{Id, Signature};
 
-/// Number of generations kept. A flow that a rule has blocked is reported as long as it sends packets.
+/// Number of generations kept. If a rule of an earlier generation has blocked a flow, alerts of the flow still refer to
+/// that rule.
 const KEPT: usize = 4;
 
 /// Description of a rule. The rule's conditions, which take most of the memory of a rule, are omitted.

@@ -136,10 +136,10 @@ pub enum DaemonError {
     #[error(transparent)]
     Plane(#[from] sluice_engine::control::plane::ControlPlaneError),
     /// The kernel provides no random numbers.
-    #[error("no random numbers from the kernel: {0}")]
+    #[error("the kernel provides no random numbers: {0}")]
     Randomness(getrandom::Error),
     /// The control thread can't be started.
-    #[error("the control thread can't run: {0}")]
+    #[error("the control thread can't be started: {0}")]
     Runtime(std::io::Error),
     /// Standard output can't be written.
     #[error("the counters can't be printed: {0}")]

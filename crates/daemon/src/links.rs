@@ -1,4 +1,5 @@
-//! Routes follow the link states of interfaces: a route over an interface whose link is down is not used.
+//! Routes follow the link states of interfaces: while the link of an interface is down, routes over the interface are
+//! not used.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn routed(policy: &Snapshot) -> impl Iterator<Item = (InterfaceIndex, PortIndex)
 }
 
 impl Control {
-    /// Make routes follow the link states; runs for the life of the process.
+    /// Enable and disable routes when link states change. Runs for the life of the process.
     pub(crate) async fn follow_routes(&self) {
         loop {
             self.settle_links();
@@ -28,7 +29,7 @@ impl Control {
         }
     }
 
-    /// Enable the routes over interfaces whose link is up, and disable all others.
+    /// Enable routes over interfaces with a link that is up, and disable routes over all other interfaces.
     pub(crate) fn settle_links(&self) {
         // Query each port only once, even if it carries several VLANs.
         let ports: BTreeMap<PortIndex, bool> = {
@@ -48,9 +49,9 @@ impl Control {
                 && let Some(interface) = plane.snapshot().interface(number)
             {
                 let what = if up {
-                    "up: routes by it are used"
+                    "up, and routes through the interface are used"
                 } else {
-                    "down: no route by it is used"
+                    "down, and routes through the interface are not used"
                 };
                 tracing::info!("{}: the link is {what}", interface.name);
             }

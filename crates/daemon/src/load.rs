@@ -11,7 +11,7 @@ use crate::{DaemonError, machine};
 /// A configuration with its text, and the machine against which it was checked.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Path of the file, as messages name it.
+    /// Path of the file, as shown in messages.
     pub name: String,
     /// Text of the file.
     pub text: String,

@@ -18,9 +18,9 @@ pub enum MachineError {
         error: io::Error,
     },
     /// A file of the kernel has an unexpected format.
-    #[error("{} has no line `{line}` that can be read", path.display())]
+    #[error("{} has no valid line `{line}`", path.display())]
     Unexpected {
-        /// The missing line of the file.
+        /// Path of the file.
         path: PathBuf,
         /// Line that is missing.
         line: &'static str,

@@ -1,5 +1,5 @@
-//! Detection of management access: whether this machine is reached over a device that Sluice would take over, which
-//! would lock the operator out.
+//! Detection of management access. If the operator reaches this machine over a device, Sluice must not take over the
+//! device, since this would lock the operator out.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,14 +26,14 @@ pub(crate) enum Use {
 impl fmt::Display for Use {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DefaultRoute(interface) => write!(f, "the default route of this machine leads over {interface}"),
-            Self::Session(interface, from) => write!(f, "a session of SSH from {from} goes over {interface}"),
+            Self::DefaultRoute(interface) => write!(f, "the default route of this machine uses {interface}"),
+            Self::Session(interface, from) => write!(f, "an SSH session from {from} uses {interface}"),
         }
     }
 }
 
-/// How this machine uses a device, as seen from the network namespace in which Sluice was started. Uses that the kernel
-/// does not report are not detected.
+/// How this machine uses a device, as seen from the network namespace in which Sluice was started. Only uses that the
+/// kernel reports are detected.
 pub(crate) fn use_of(device: &Device) -> Option<Use> {
     let mut interfaces = HashSet::new();
     match device {
@@ -98,7 +98,7 @@ fn defaults4(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// Interfaces of default routes in `/proc/net/ipv6_route`: network, prefix length, and the interface in the last
-/// column. The kernel's own unreachable routes are over `lo` and are skipped.
+/// column. Unreachable routes that the kernel itself adds have the interface `lo` and are skipped.
 fn defaults6(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -20,8 +20,8 @@ pub struct Resting {
 }
 
 impl Resting {
-    /// Numbering against which a new configuration is checked. `room` is the maximum number of interfaces and of
-    /// routers.
+    /// Numbers that a new configuration must keep, and quarantined numbers that it must not assign. `room` is the
+    /// maximum number of interfaces and of routers.
     pub fn numbering(&self, running: &Numbering, room: [usize; 2], now: Instant) -> Numbering {
         let mut numbering = running.clone();
         release(&mut numbering.interfaces, &self.interfaces, room[0], now);
@@ -61,7 +61,7 @@ fn follow(resting: &mut HashMap<usize, Instant>, numbers: &Numbers, now: Instant
     }
 }
 
-/// Names that only the old numbering has, with their numbers.
+/// Names that the old numbering has and the new numbering lacks, with their numbers.
 pub fn gone<'n>(old: &'n Numbers, new: &Numbers) -> Vec<(usize, &'n str)> {
     let named = old
         .names()

@@ -6,7 +6,8 @@ use sluice_config::api::Endpoint;
 use sluice_config::value::Protocol;
 use sluice_wire::layers::{Class, Flags, Layers, parse};
 
-/// Addresses, ports, protocol and length of a frame; `bytes` is its captured beginning and `length` its full length.
+/// Addresses, ports, protocol and length of a frame; `bytes` contains the captured bytes of the frame, and `length` is
+/// the length of the whole frame.
 pub fn describe(bytes: &[u8], length: u16) -> String {
     let mut whole = bytes.to_vec();
     // The frame may be truncated, so it is padded with zeros until its length fields match.

@@ -15,7 +15,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begin a section with Ethernet interfaces of these names. Frames are truncated to `bytes` bytes.
+    /// Start a section with Ethernet interfaces that have the given names. Frames are truncated to `bytes` bytes.
     pub fn begin(names: &[String], bytes: u16) -> Self {
         let mut blocks = PcapNgWriter::new(Vec::new()).ok();
         for name in names {

@@ -49,7 +49,7 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
     if faults.is_empty() { Ok(ports) } else { Err(faults) }
 }
 
-/// Parameters of all ports, rings and buffers; `assists` tells whether receiving workers assist.
+/// Parameters of all ports, rings and buffers. `assists` states whether receiving workers assist other workers.
 pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) -> Plan {
     let workers = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
     let mut plan = Plan::new(ports.iter().map(|port| port.plan.clone()).collect(), workers);
@@ -72,7 +72,7 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) 
     };
     let parked = parked.saturating_add(held);
     plan.parked = parked as usize;
-    // Held packets are counted in addition to those in devices and workers.
+    // Held packets are counted in addition to the packets in devices and workers.
     let more = parked.saturating_add(memory::in_rings(&config.document));
     plan.buffers = plan.buffers.saturating_add(more).min(1 << 24).next_power_of_two() - 1;
     plan
@@ -124,7 +124,7 @@ impl Outlook {
         }
     }
 
-    /// Whether nothing is known that prevents the port from being opened.
+    /// Returns `false` if a known fault prevents the port from being opened.
     pub fn is_ready(&self) -> bool {
         !self.limits.iter().any(|limit| limit.fatal)
     }
@@ -148,7 +148,9 @@ impl Outlook {
             key: key(name, "device"),
             what: format!("{name}: {what}"),
             hint: Some(
-                "whoever manages it would be locked out: take another device, or write `in-use = \"take\"`".into(),
+                "taking the device would end remote access to this machine: use another device, or write `in-use = \
+                 \"take\"`"
+                    .into(),
             ),
         });
         fatal
@@ -241,7 +243,7 @@ fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     tags.max()
 }
 
-/// Maximum number of tags of the sites whose access interface is on a device. `None` if the device has no sites.
+/// Maximum number of VLAN tags of the sites with an access interface on a device. `None` if the device has no sites.
 fn site_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let rows = config.subscribers.iter().flat_map(|subscribers| &subscribers.rows);
     let tags = rows.filter(|row| row.interface == device).map(|row| match row.frames {

@@ -1,5 +1,5 @@
 //! Load balancing among workers. Shards move from the busiest to the least busy worker as long as a move reduces the
-//! difference.
+//! difference of their loads.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::desk::Gone;
 use crate::ports::table;
 
-/// Interval between comparisons of the loads. The interval is also the time that a move gets to take effect.
+/// Interval between comparisons of the loads. A move takes effect on the loads within this interval.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Polling interval while workers complete a step of a move.
@@ -36,10 +36,10 @@ pub enum MoveError {
     #[error(transparent)]
     Gone(#[from] Gone),
     /// The worker does not own the shard, or another shard is moving.
-    #[error("worker {0} can't take shards at the moment")]
+    #[error("worker {0} can't receive shards at present")]
     Refused(WorkerIndex),
-    /// A pool migration is not complete, because it is still ending sessions.
-    #[error("a change of pools is still under way")]
+    /// A pool migration is still ending sessions, so no shard can move.
+    #[error("a previous change of pools is still in progress")]
     Unsettled,
 }
 
@@ -62,7 +62,8 @@ pub fn choose(wanted: &Rebalance, busy: &[Option<f64>], owners: &[WorkerIndex], 
     let weighed = own
         .iter()
         .map(|&(shard, packets)| (most * packets as f64 / all.max(1) as f64, shard));
-    // Moving a shard with the load of the whole difference would only make the other worker the busiest.
+    // If the load of a shard equals the whole difference, moving the shard would only make the other worker the
+    // busiest.
     let useful = weighed.filter(|&(weight, _)| weight > 0.0 && weight < difference);
     let (_, shard) = useful.min_by(|one, other| {
         let off = |weight: f64| (difference - 2.0 * weight).abs();
@@ -82,12 +83,8 @@ impl Control {
             before = now;
             let Some(chosen) = self.chosen(&packets) else { continue };
             match self.move_shard(chosen).await {
-                Ok(took) => tracing::info!(
-                    "shard {} is with worker {} now, after {took:?}",
-                    chosen.shard,
-                    chosen.to
-                ),
-                Err(error) => tracing::warn!("shard {} stays where it is: {error}", chosen.shard),
+                Ok(took) => tracing::info!("shard {} moved to worker {} in {took:?}", chosen.shard, chosen.to),
+                Err(error) => tracing::warn!("shard {} was not moved: {error}", chosen.shard),
             }
             // The loads of the last second still include the moved shard.
             tokio::time::sleep(2 * PERIOD).await;
@@ -120,7 +117,7 @@ impl Control {
             .collect()
     }
 
-    /// Move a shard while packets flow. Returns the duration of the move.
+    /// Move a shard while its traffic continues. Returns the duration of the move.
     ///
     /// # Errors
     /// See [`MoveError`]. On an error, the shard remains with its worker.
@@ -135,8 +132,8 @@ impl Control {
             plane.start_parameters().owners.of(shard)
         };
         let from = owner.ok_or(MoveError::Refused(to))?;
-        // The queue stays locked, because a list request in between would delay the shard's packets while it scans a
-        // whole table.
+        // The request queue stays locked. A list request during the move would scan a whole table and thus delay the
+        // packets of the shard.
         let mut giver = self.desk(from.into()).await?;
         if from == to || !matches!(self.ask(to.into(), Request::Expect { shard }).await?, Reply::Done) {
             return Err(MoveError::Refused(to));
@@ -146,7 +143,7 @@ impl Control {
             self.ask(to.into(), Request::Release).await?;
             return Err(MoveError::Refused(from));
         }
-        // Wait for two rounds of each worker, because the current round may have begun before the change.
+        // Wait for two rounds of each worker, because the current round may have started before the change.
         let then: Vec<u64> = self.counters.iter().map(|worker| worker.rounds.get()).collect();
         let seen = || {
             self.counters
@@ -176,7 +173,7 @@ impl Control {
             tokio::time::sleep(STEP).await;
             if !told && began.elapsed() > LONG {
                 told = true;
-                tracing::warn!("a shard is under way for more than {LONG:?}: packets for it wait");
+                tracing::warn!("the move of a shard takes longer than {LONG:?}, and its packets wait");
             }
         }
     }
@@ -186,7 +183,10 @@ impl Control {
         for port in self.devices.ports().iter().filter(|port| port.queues() > 1) {
             let table = table(self.plane().start_parameters(), port.queues());
             if let Err(error) = port.set_table(&table) {
-                tracing::debug!("{}: {error}: its packets are handed over", port.name());
+                tracing::debug!(
+                    "{}: {error}: its packets are handed to the workers of their shards",
+                    port.name()
+                );
             }
         }
     }

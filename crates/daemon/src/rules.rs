@@ -1,4 +1,4 @@
-//! Rules of the packet filter at run time: those of the configuration, with the changes made since.
+//! Rules of the packet filter at run time: the rules of the configuration, with all later insertions and removals.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,10 +14,10 @@ use crate::lowering::{Listed, LoweringError, Rules, written};
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// No rule has this name.
-    #[error("there is no rule `{0}`: `sluice show filter` lists them")]
+    #[error("there is no rule `{0}`: `sluice show filter` lists the rules")]
     Unknown(String),
     /// A rule already has this name.
-    #[error("there is a rule `{0}` already: remove it first, or choose another name")]
+    #[error("there is already a rule `{0}`: remove that rule first, or choose another name")]
     Known(String),
     /// The filter would have too many rules.
     #[error("{0}")]
@@ -47,7 +47,7 @@ pub struct RunningRules {
 }
 
 impl RunningRules {
-    /// Creates the rules from those of a configuration.
+    /// Creates the running rules from the rules of a configuration.
     pub fn new(list: Rules) -> Self {
         let weights = list.iter().map(|(_, listed)| Weight::of(&listed.rule));
         let mut rules = Self {

@@ -1,4 +1,4 @@
-//! `sluice run`: from the start with a loaded configuration to the output of the final counters.
+//! `sluice run`: starts the daemon with a loaded configuration, and prints the counters when the daemon ends.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -57,11 +57,11 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         control.hear_routes();
         let listener = socket.listener().and_then(tokio::net::UnixListener::from_std);
         let listener = listener.map_err(DaemonError::Runtime)?;
-        tracing::info!("{name} runs, and answers at {}", path.display());
-        // Log rotation has moved files to which lines are appended, so they are reopened.
+        tracing::info!("{name} is running, with the control socket {}", path.display());
+        // SIGHUP reports that log rotation has moved the files to which lines are appended, so the files are reopened.
         let reopen = async {
             while hangup.recv().await.is_some() {
-                tracing::info!("records go to a file opened anew");
+                tracing::info!("the files of records are reopened");
                 control.reopen_records();
             }
             std::future::pending::<()>().await
@@ -81,9 +81,9 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
             _ = terminate.recv() => Ok(()),
         }
     });
-    tracing::info!("ending: what is in flight goes out");
-    // This ends the requests in progress, which drops their references to the control. A running rule compilation is
-    // not awaited, because its process ends together with this one.
+    tracing::info!("the daemon ends: packets in processing are still sent");
+    // The shutdown of the runtime ends the requests in progress and drops their references to the control. A running
+    // rule compilation is not awaited, because the compiler process ends together with this process.
     runtime.shutdown_timeout(PATIENCE);
     workers.stop(&control.counters);
     control.collect_alerts();
@@ -105,14 +105,14 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
 fn close_devices(control: Control) {
     let closing = control.closing.finish();
     for name in &closing {
-        tracing::warn!("{name}: its former device is still being closed, the system takes it back");
+        tracing::warn!("{name}: the previous device is not closed yet; the kernel releases it when the process ends");
     }
     match control.into_devices().close() {
         // A device that is still being closed holds buffers, so their memory is not freed.
         Ok(_) if !closing.is_empty() => {}
         Ok(closed) => {
             for balance in closed.balances().iter().filter(|balance| !balance.is_even()) {
-                tracing::warn!("packet buffers were lost: {balance:?}");
+                tracing::warn!("packet buffers leaked: {balance:?}");
             }
         }
         Err(error) => tracing::error!("{error}"),

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use sluice_config::api::{EndpointFilter, MappingFilter, Share, Span};
+use sluice_config::config::Pool;
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Config, Machine};
 use sluice_nat::deterministic::PortSet as Dealt;
@@ -21,20 +22,12 @@ pub struct Shares(Vec<(String, Plan<u32>)>);
 
 impl Shares {
     /// Deterministic pools of a valid configuration.
-    ///
-    /// # Errors
-    /// The NAT crate rejects a pool that the configuration crate accepts.
-    pub fn of(config: &Config) -> Result<Self, lowering::LoweringError> {
-        let mut plans = Vec::new();
-        for pool in &config.pools {
-            if let Some(plan) = Plan::of(&lowering::pool(pool)) {
-                plans.push((pool.name.clone(), plan?));
-            }
-        }
-        Ok(Self(plans))
+    pub fn of(config: &Config) -> Self {
+        let plan = |pool: &Pool| Some((pool.name.clone(), lowering::plan(pool)?));
+        Self(config.pools.iter().filter_map(plan).collect())
     }
 
-    /// Deterministic pools of a configuration file. The machine for which the file was written does not matter.
+    /// Deterministic pools of a configuration file. The file may have been written for a different machine.
     ///
     /// # Errors
     /// The file can't be read, or the configuration is invalid.
@@ -44,7 +37,7 @@ impl Shares {
             memory: u64::MAX,
             entry: EntryBytes::default(),
         };
-        Ok(Self::of(&load::checked(path, machine)?.checked.config)?)
+        Ok(Self::of(&load::checked(path, machine)?.checked.config))
     }
 
     /// Up to `limit` shares that match, and the cursor of the next page. The first page has cursor 0. A page may be

@@ -19,7 +19,8 @@ use crate::subscribers::{Inbox, Queues, Subscribers};
 pub struct SitesService {
     subscribers: Subscribers,
     inbox: Arc<Inbox>,
-    /// Host stacks of routers, set once they exist. The host stacks outlive the service's thread.
+    /// Host stacks of routers, set after the host stacks have been created. The host stacks outlive the service's
+    /// thread.
     hosts: Arc<OnceLock<Weak<Hosts>>>,
     macs: Vec<Mac>,
     secret: Secret,
@@ -81,7 +82,7 @@ impl SitesService {
         let mut warnings = Vec::new();
         if panics > 0 {
             warnings.push(format!(
-                "serving subscribers' sites failed {panics} times by a fault of the program, and went on"
+                "the service for subscribers' sites failed {panics} times because of a bug and was restarted"
             ));
         }
         let servers = service.with(|service| service.parameters().subscribers.servers.clone());
@@ -92,7 +93,7 @@ impl SitesService {
             match standing.error {
                 Some(error) => warnings.push(error),
                 None if !standing.there && standing.looks > 0 => warnings.push(format!(
-                    "{} is not there: no terminal has a lease of {}",
+                    "the lease file {} does not exist, so no terminal has a lease of {}",
                     server.leases.display(),
                     server.name
                 )),
@@ -102,7 +103,7 @@ impl SitesService {
         warnings
     }
 
-    /// Stop the service in order.
+    /// Stop the service and its thread.
     pub fn stop(&self) {
         self.subscribers.stop();
     }

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another daemon is listening at the path.
-    #[error("another daemon answers at {}: end it first, or name another socket under [control]", .0.display())]
+    #[error("another daemon answers at {}: stop that daemon first, or write another `socket` in [control]",
+         .0.display())]
     Taken(PathBuf),
     /// The path is a file that is not a socket.
-    #[error("{} is no socket: remove it, or name another one under [control]", .0.display())]
+    #[error("{} is not a socket: remove this file, or write another `socket` in [control]", .0.display())]
     InTheWay(PathBuf),
     /// The socket can't be created.
-    #[error("the control socket {} can't be made: {error}", path.display())]
+    #[error("the control socket {} can't be created: {error}", path.display())]
     Refused {
         /// Path of the socket.
         path: PathBuf,

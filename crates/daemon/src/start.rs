@@ -92,7 +92,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         tracing::info!("{signatures}");
     }
     let (stages, assists) = stages(config);
-    let mut setup = lowering::setup(config, places, (stages, count), secrets)?;
+    let mut setup = lowering::setup(config, places, (stages, count), secrets);
     setup.assist = assists.then(|| assist(config, count));
     let mut devices = ports::plan(config, &outlooks, &setup.stages, assists);
     steer(&mut devices, config, &outlooks, &setup);
@@ -107,7 +107,10 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     for (place, error) in devices.failures() {
         let name = outlooks.get(usize::from(*place)).map_or("", |port| &port.plan.name);
         if !told.iter().any(|other| other == name) {
-            tracing::warn!("{error} (the other interfaces go on, and this one when it can)");
+            tracing::warn!(
+                "{error} (the other interfaces work, and this interface follows as soon as its device can \
+                 be opened)"
+            );
         }
     }
     let macs: Vec<_> = ports.iter().map(|known| known.mac).collect();
@@ -169,7 +172,8 @@ fn warn_of_absent(loaded: &Loaded, absent: Vec<Fault>) {
     for complaint in place(&loaded.name, &loaded.text, absent).complaints() {
         let hint = complaint.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
         tracing::warn!(
-            "{}:{}: {}{hint} (the other interfaces go on, and this one when it can)",
+            "{}:{}: {}{hint} (the other interfaces work, and this interface follows as soon as its device can be \
+             opened)",
             loaded.name,
             complaint.line,
             complaint.message
@@ -209,7 +213,7 @@ fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Ser
     let networks = lowering::site_networks(config);
     let (writer, table) = SiteWriter::new(sites, terminals, &networks, secrets.subscribers);
     let bytes = sluice_config::memory::Bytes((table.bytes() + writer.bytes()) as u64);
-    tracing::info!("{sites} sites with {terminals} terminals in {bytes}");
+    tracing::info!("{sites} sites with up to {terminals} terminals use {bytes} of memory");
     Ok(Some((writer, virtual_macs)))
 }
 
@@ -228,7 +232,10 @@ fn stages(config: &sluice_config::Config) -> (Stages, bool) {
             (Stages::of(&chosen.placement, &config.cores), assists)
         }
         Err(error) => {
-            tracing::warn!("no placement could be planned, packets run to completion: {error}");
+            tracing::warn!(
+                "no placement could be planned, so each worker processes its packets to completion: \
+                 {error}"
+            );
             (Stages::default(), false)
         }
     }
@@ -285,8 +292,8 @@ fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     }
 }
 
-/// Returns the faults that prevent the start, and the faults after which interfaces are only without their cards, which
-/// are opened later. If no interface has its device, the process does not start.
+/// Returns two lists: faults that prevent the start, and faults of cards that can be opened later. If no interface has
+/// its device, all faults prevent the start.
 fn faults(config: &Config, outlooks: &[Outlook]) -> (Vec<Fault>, Vec<Fault>) {
     let (mut fatal, mut absent, mut ready) = (Vec::new(), Vec::new(), false);
     for port in outlooks {
@@ -304,7 +311,7 @@ fn faults(config: &Config, outlooks: &[Outlook]) -> (Vec<Fault>, Vec<Fault>) {
 }
 
 /// Wait until the links of started cards are up. Received packets wait in the cards meanwhile, so that all routes exist
-/// when the first packet is forwarded. A slow link delays the start only up to this maximum.
+/// when the first packet is forwarded. A slow link delays the start by at most [`LINK_PATIENCE`].
 fn wait_for_links(devices: &Devices) {
     let mut waiting = devices.ports();
     let deadline = Instant::now() + LINK_PATIENCE;
@@ -317,7 +324,7 @@ fn wait_for_links(devices: &Devices) {
     }
     for port in waiting {
         tracing::warn!(
-            "{}: no link yet, check cable and far end: the other interfaces go on",
+            "{}: no link yet: check the cable and the remote end (the other interfaces work)",
             port.name()
         );
     }
@@ -328,7 +335,7 @@ pub(crate) fn describe(port: &Port, config: &sluice_config::Config, place: PortI
     let configured = config.interface(port.name()).and_then(|(_, interface)| interface.mac);
     let mut mac = configured.map_or(port.mac(), |mac| mac.bytes());
     if mac == [0; 6] {
-        // A device without an address gets a locally administered one.
+        // A device without an address gets a locally administered address.
         mac = [2, 0x53, 0x6c, 0, 0, place as u8];
     }
     let choice = port.choice();
@@ -337,7 +344,7 @@ pub(crate) fn describe(port: &Port, config: &sluice_config::Config, place: PortI
         reason => format!(" ({reason})"),
     };
     tracing::info!(
-        "{}: by {}{why}, {} queue{}, MTU {}, {}",
+        "{}: driver {}{why}, {} queue{}, MTU {}, {}",
         port.name(),
         choice.driver,
         port.queues(),
@@ -352,12 +359,15 @@ pub(crate) fn describe(port: &Port, config: &sluice_config::Config, place: PortI
         tracing::info!("{}: {}", port.name(), port.steering());
     }
     if config.document.system.idle.interrupt && !port.interrupts() {
-        tracing::info!("{}: no receive interrupts, its workers sleep instead", port.name());
+        tracing::info!(
+            "{}: the device has no receive interrupts, so its idle workers sleep for a fixed time",
+            port.name()
+        );
     }
     mac
 }
 
-/// An Ethernet address in its usual notation.
+/// Format an Ethernet address in the usual notation.
 pub(crate) fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
@@ -411,15 +421,15 @@ fn make_workers(
     let shards = plane.start_parameters().owners.len();
     let sum = |lines: usize| sluice_config::memory::Bytes((lines * LINE * shards) as u64);
     let [four, six] = plane.start_parameters().sessions;
-    tracing::info!("{four} IPv4 sessions in {}", sum(lines.sessions4));
-    tracing::info!("{six} IPv6 sessions in {}", sum(lines.sessions6));
+    tracing::info!("capacity of {four} IPv4 sessions in {}", sum(lines.sessions4));
+    tracing::info!("capacity of {six} IPv6 sessions in {}", sum(lines.sessions6));
     tracing::info!("port leases in {}", sum(lines.bindings4 + lines.bindings6));
     tracing::info!(
         "neighbours in {}",
         sluice_config::memory::Bytes(plane.neighbours().bytes() as u64)
     );
     tracing::info!(
-        "tables take {} in {backing}",
+        "the tables use {} in {backing}",
         sluice_config::memory::Bytes(bytes as u64)
     );
     Ok((workers, desks))

@@ -60,7 +60,7 @@ fn watch(number: usize, core: u16, worker: &WorkerCounters, seen: &mut Seen, mar
     let rounds = worker.rounds.get();
     if rounds != seen.rounds {
         if mark.swap(false, Ordering::Relaxed) {
-            tracing::warn!("core {core} goes on: worker {number} was stuck");
+            tracing::warn!("core {core} works again: worker {number} was stuck");
         }
         *seen = Seen {
             rounds,
@@ -68,7 +68,7 @@ fn watch(number: usize, core: u16, worker: &WorkerCounters, seen: &mut Seen, mar
         };
     } else if seen.at.elapsed() >= limit && !mark.swap(true, Ordering::Relaxed) {
         let for_so_long = seen.at.elapsed();
-        tracing::error!("core {core} is stuck: worker {number} completed no round for {for_so_long:?}");
+        tracing::error!("core {core} is stuck: the loop of worker {number} did not proceed for {for_so_long:?}");
     }
 }
 

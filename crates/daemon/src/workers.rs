@@ -15,7 +15,8 @@ use sluice_engine::worker::Worker;
 /// Maximum time at shutdown for sending packets in flight.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Maximum sleep of the worker that sends the packets of routers' host stacks, because host stacks can't wake it.
+/// Maximum sleep of the worker that sends the packets of routers' host stacks. The sleep is limited because host stacks
+/// can't wake the worker.
 const HOSTS: Duration = Duration::from_millis(1);
 
 /// The running workers.
@@ -53,8 +54,8 @@ impl Workers {
         Ok(Self { threads, quiet })
     }
 
-    /// Stop in order: first receiving stops, then packets in flight are sent, then the threads end and release their
-    /// buffers.
+    /// Stop the workers in this order: stop receiving, send the packets in flight, end the threads. The ended threads
+    /// release their buffers.
     pub fn stop(self, counters: &[Arc<WorkerCounters>]) {
         self.quiet.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + DRAIN;
@@ -79,14 +80,14 @@ impl Workers {
     }
 }
 
-/// Abort the process after a worker's panic. A partial data plane is worse than none, and a supervisor restarts the
-/// process.
+/// Abort the process after a worker's panic. A partial data plane is worse than no data plane, and a supervisor
+/// restarts the process.
 fn fail(number: usize, core: u16, panic: &(dyn Any + Send)) -> ! {
     let texts = (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>());
     let what = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("a panic");
     tracing::error!(
-        "worker {number} on core {core} failed by a fault of the program, please report it: {what}; \
-         the process ends at once, because no other worker can take its sessions over"
+        "worker {number} on core {core} failed because of a bug, please report it: {what}; the process ends, because \
+         no other worker can take over the sessions of this worker"
     );
     std::process::abort()
 }

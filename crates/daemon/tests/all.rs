@@ -2,6 +2,7 @@
 
 mod hosts;
 mod leases;
+mod lowering;
 mod public_leases;
 mod routes_property;
 mod sites;

@@ -186,7 +186,7 @@ fn server_in_a_host_hears_the_relay_and_its_answer_comes_back() {
             (3, address(server), &b"answer"[..]),
             (interface, answer.source, answer.payload)
         );
-        // A datagram to another address is passed to the worker. The reply to the relay is not.
+        // A datagram to another address is passed to the worker. The reply to the relay is not passed to the worker.
         let other = workers.sent(|interface, frame| interface == 3 && Datagram::of(frame).is_some());
         assert_eq!(b"other", Datagram::of(&other).expect("a datagram").payload);
         hosts.stop();
@@ -218,7 +218,7 @@ fn host_has_the_interfaces_of_its_router_and_the_kernel_keeps_still() {
                 let found = within("sluice-red", move || std::fs::read_to_string(path).expect("a setting"));
                 assert_eq!(value, found.trim(), "{setting}");
             }
-            // The kernel sends packets without a route to Sluice, but daemons do not see a route for them.
+            // The kernel sends packets without a route to Sluice. Daemons nevertheless see no route for these packets.
             let to = |address: &str| ip(&format!("-n sluice-red route get {address}"));
             for (far, own) in [("198.51.100.7", "192.168.1.1"), ("2001:db8:9::7", "2001:db8:1::1")] {
                 let way = to(far);

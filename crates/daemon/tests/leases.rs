@@ -188,8 +188,8 @@ impl World {
         }
     }
 
-    /// Send a message through the relay. If a reply is expected, waits for it and returns it, together with the lease
-    /// that the relay has observed in it.
+    /// Send a message through the relay. If a reply is expected, waits for the reply. Returns the reply and the lease
+    /// that the relay has observed in the reply.
     fn say(&mut self, site: Site, message: &Message, answered: bool) -> Option<(Message, Option<Ipv4Addr>)> {
         let (mut payload, mut out, mut back) = (Vec::new(), Vec::new(), Vec::new());
         message
@@ -303,7 +303,7 @@ impl World {
     }
 }
 
-/// Two sites acquire leases, one terminal releases its lease, and another moves to the other site.
+/// Two sites acquire leases, one terminal releases its lease, and another terminal moves to the other site.
 fn exchange(world: &mut World) -> Ipv4Addr {
     let (one, two) = (Site(1), Site(2));
     let first = world.lease(one, 1);

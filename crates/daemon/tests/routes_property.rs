@@ -1,5 +1,6 @@
-//! Tests that the routes of generated valid configurations work: the next hop of each route is a host on a link whose
-//! address the router can resolve. An independent interpretation of the configuration determines that host.
+//! Tests that the routes of generated valid configurations work: the next hop of each route is a host on a link, and
+//! the router can resolve the address of this host. An independent interpretation of the configuration determines that
+//! host.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! rte_acl, DPDK's own packet classifier, over the IPv4 five-tuple, as a reference for benchmarks. The data plane does
-//! not use rte_acl, and only programs that reference this module load DPDK's library for it.
+//! DPDK's packet classifier rte_acl for IPv4 five-tuples, as a reference in benchmarks. The data plane does not use
+//! rte_acl. Only programs that reference this module load the library of rte_acl.
 
 use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::eal::{Eal, error_text};
 use crate::sys;
 
-/// Maximum number of rules, which is the number of priorities in rte_acl.
+/// Maximum number of rules, equal to the number of priorities in rte_acl.
 pub const MAX_RULES: usize = (1 << 29) - 1;
 /// Number of keys passed to rte_acl per call.
 const BATCH: usize = 64;
@@ -32,7 +32,7 @@ pub enum AclError {
         rule: usize,
     },
     /// The number of rules is 0 or exceeds [`MAX_RULES`].
-    #[error("{count} rules: rte_acl takes 1 to {MAX_RULES}")]
+    #[error("{count} rules are not possible: rte_acl supports 1 to {MAX_RULES} rules")]
     Count {
         /// Number of rules.
         count: usize,
@@ -43,7 +43,7 @@ pub enum AclError {
         /// Number of rules.
         count: usize,
     },
-    /// DPDK failed for another reason.
+    /// DPDK returned another error.
     #[error("rte_acl refuses {count} rules: {reason}")]
     Refused {
         /// Number of rules.
@@ -61,7 +61,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The prefix that consists of exactly this address range.
+    /// Convert an address range that is a prefix.
     pub fn of_range(first: u32, last: u32) -> Result<Self, AclError> {
         let length = (first ^ last).leading_zeros();
         let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
@@ -184,17 +184,17 @@ impl Acl {
         })
     }
 
-    /// The instruction set that is used: `avx512x32`, `avx512x16`, `avx2`, `sse` or `scalar`.
+    /// Instruction set in use: `avx512x32`, `avx512x16`, `avx2`, `sse` or `scalar`.
     pub fn algorithm(&self) -> &'static str {
         self.algorithm
     }
 
-    /// Bytes of DPDK memory used.
+    /// Number of bytes of DPDK memory in use.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Find the first matching rule of each key. If the slices differ in length, the shorter length applies.
+    /// Find the first matching rule of each key. If the slices differ in length, the shortest length applies.
     pub fn classify(&self, keys: &[AclKey], found: &mut [Option<u32>]) {
         for (keys, found) in keys.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
             let (mut pointers, mut numbers) = ([ptr::null(); BATCH], [0; BATCH]);

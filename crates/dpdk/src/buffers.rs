@@ -1,4 +1,5 @@
-//! The interface below the burst buffers: sources of raw buffers. A source is either DPDK or, in tests, a fake.
+//! Sources of raw buffers, from which the burst buffers get their buffers. DPDK is the source of production, and tests
+//! have a fake source.
 
 use std::ptr;
 
@@ -22,7 +23,7 @@ impl Buffer {
     }
 }
 
-/// Memory of a buffer, as its source reports it. The layout is that of the shim's struct.
+/// Memory of a buffer as reported by the buffer's source. The layout equals the layout of the shim's struct.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct BufferMemory {
@@ -30,7 +31,7 @@ pub struct BufferMemory {
     pub start: *mut u8,
     /// Length in bytes.
     pub length: u16,
-    /// 0, or why the buffer can't be used: 1 means too long to linearise, 2 shared, 3 invalid length.
+    /// 0 for a usable buffer. 1: too long to linearise. 2: shared with another owner. 3: invalid length.
     pub fault: u16,
 }
 
@@ -43,7 +44,7 @@ impl BufferMemory {
     };
 }
 
-/// Output arrays for buffers that a source delivers. All arrays have the same length.
+/// Output arrays for buffers that a source delivers. All arrays have equal length.
 #[derive(Debug)]
 pub struct IncomingBuffers<'a> {
     /// Buffer pointers.
@@ -59,18 +60,17 @@ pub struct IncomingBuffers<'a> {
 /// # Safety
 ///
 /// [`receive`](Self::receive), [`allocate`](Self::allocate) and [`take`](Self::take) must deliver only buffers without
-/// another owner. Until a buffer is given back, its reported memory must stay valid for reads and writes of its full
-/// length, initialised, at the same address, disjoint from the memory of every other delivered buffer, and accessed
-/// only by the owner. Windows must lie within this memory, and returned counts must be correct.
+/// another owner. Until the owner returns a buffer, the reported memory must be valid for reads and writes of its full
+/// length, initialised, and at a constant address. The memory must be disjoint from the memory of every other delivered
+/// buffer, and only the owner may access it. Windows must lie within this memory, and returned counts must be correct.
 pub unsafe trait RawBuffers: Send {
-    /// Number of ports that this worker has.
+    /// Number of ports of this worker.
     fn ports(&self) -> usize;
 
-    /// Receive at most 64 frames, and no more than the arrays hold. A bit in `faults` is set for each frame that can't
-    /// be used.
+    /// Receive at most 64 frames, as far as the arrays have space. Sets a bit in `faults` for each unusable frame.
     fn receive(&mut self, port: PortIndex, coming: IncomingBuffers<'_>, faults: &mut u64) -> usize;
 
-    /// Send buffers. Returns the number of buffers that were accepted, which are the first buffers.
+    /// Send buffers. Returns the number `n` of accepted buffers, which are the first `n` buffers.
     ///
     /// # Safety
     /// The caller must own every buffer, and gives up ownership of the accepted buffers. Each window must lie within
@@ -80,17 +80,19 @@ pub unsafe trait RawBuffers: Send {
     /// Free buffers.
     ///
     /// # Safety
-    /// The caller must own every buffer, and gives up ownership of all of them.
+    /// The caller must own every buffer, and gives up ownership of all buffers.
     unsafe fn free(&mut self, buffers: &mut [Buffer]);
 
-    /// Allocate as many buffers as the arrays hold, or none at all. Each buffer has an empty frame.
+    /// Allocate a buffer for each element of the arrays. If too few buffers are free, allocate no buffer. Each buffer
+    /// has an empty frame.
     fn allocate(&mut self, coming: IncomingBuffers<'_>) -> usize;
 
-    /// Hand buffers over to another worker. Returns the number of buffers that were accepted, which are the first
+    /// Hand buffers over to another worker. Returns the number `n` of accepted buffers, which are the first `n`
     /// buffers.
     ///
     /// # Safety
-    /// As for [`transmit`](Self::transmit). In addition, `rooms` must contain the lengths of the buffers' memory.
+    /// The requirements of [`transmit`](Self::transmit) apply. In addition, `rooms` must contain the lengths of the
+    /// buffers' memory.
     unsafe fn put(
         &mut self,
         to: WorkerIndex,
@@ -111,24 +113,25 @@ pub unsafe trait RawBuffers: Send {
     /// Prefetch the buffers that the next [`take`](Self::take) returns.
     fn prefetch_next(&mut self) {}
 
-    /// Free capacity, in packets, of the ring to a worker.
+    /// Number of free entries in the ring to a worker.
     fn ring_capacity(&self, _to: WorkerIndex) -> usize {
         0
     }
 
-    /// Record how many packets have been handed over to other workers up to now.
+    /// Record the number of packets that this worker has handed over so far.
     fn mark(&mut self) {}
 
-    /// Whether other workers have taken all packets that were handed over before the last [`mark`](Self::mark).
+    /// Whether other workers have received all packets that this worker handed over before the last
+    /// [`mark`](Self::mark).
     fn has_arrived(&self) -> bool {
         true
     }
 
-    /// Number of packets handed over to this worker that wait in rings.
+    /// Number of packets in the rings to this worker.
     fn waiting(&self) -> usize {
         0
     }
 
-    /// Take packets that other workers have handed over to this worker.
+    /// Receive packets that other workers have handed over to this worker.
     fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize;
 }

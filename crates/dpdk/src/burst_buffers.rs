@@ -1,8 +1,7 @@
-//! Single ownership of buffers. Only the type in this module frees or sends buffers.
+//! Single ownership of buffers. Only [`BurstBuffers`] frees or sends buffers.
 //!
-//! [`BurstBuffers`] owns each buffer from its [`RawBuffers`] source until it gives the buffer back. Every operation
-//! that gives a buffer away first clears its entry, so if a buffer index is passed twice or is out of range, no buffer
-//! is affected.
+//! [`BurstBuffers`] owns each buffer between its delivery by a [`RawBuffers`] source and its return. Every operation
+//! that gives up a buffer first clears the buffer's entry. Thus a repeated or invalid buffer index affects no buffer.
 
 use arrayvec::ArrayVec;
 use sluice_engine::packet::io::{
@@ -19,7 +18,7 @@ const REFUSALS: [ReceiveError; 3] = [
     ReceiveError::BadLength,
 ];
 
-/// A buffer that is parked outside of the burst, on a shelf. `serial` distinguishes handles of successive uses of a
+/// A storage slot (shelf) for a buffer that is parked outside of the burst. `serial` distinguishes successive uses of a
 /// shelf.
 #[derive(Clone, Copy)]
 struct ParkedBuffer {
@@ -32,18 +31,18 @@ struct ParkedBuffer {
 /// The buffers of one worker.
 pub struct BurstBuffers<B: RawBuffers> {
     source: B,
-    /// Number of entries in use since the last end of a burst.
+    /// Number of entries used in the current burst.
     length: usize,
-    /// Number of entries that still hold a buffer.
+    /// Number of entries with a buffer.
     held: usize,
     /// Buffer pointers. Null for entries without a buffer.
     buffers: [Buffer; BURST_BUFFERS],
     rooms: [BufferMemory; BURST_BUFFERS],
     windows: [Window; BURST_BUFFERS],
-    /// Buffers that are being given away, in the order of the call.
+    /// Buffers that the current operation gives up, in the order of the call.
     leaving: [Buffer; BURST_BUFFERS],
     leaving_windows: [Window; BURST_BUFFERS],
-    /// Notes that other workers handed over together with the buffers.
+    /// Per-packet data that other workers have handed over with the buffers.
     came: [NoteWords; BURST_SIZE],
     shelves: Box<[ParkedBuffer]>,
     /// Indexes of free shelves for parked buffers.
@@ -51,8 +50,8 @@ pub struct BurstBuffers<B: RawBuffers> {
     refused: Vec<[(ReceiveError, u64); 3]>,
 }
 
-// SAFETY: only this value refers to the buffers and their memory (contract of `RawBuffers`). The source is `Send`
-// itself, so the value may move to another thread with its buffers.
+// SAFETY: only this value refers to the buffers and their memory (contract of `RawBuffers`), and the source is `Send`.
+// Thus the value may move to another thread together with its buffers.
 unsafe impl<B: RawBuffers> Send for BurstBuffers<B> {}
 
 impl<B: RawBuffers> BurstBuffers<B> {
@@ -87,7 +86,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         &self.source
     }
 
-    /// The source, and the free entries between the end of the burst and `to`.
+    /// The source, and the free entries from the end of the burst up to index `to`.
     #[inline(always)]
     fn reserve(&mut self, to: usize) -> (&mut B, IncomingBuffers<'_>) {
         let places = self.length..to;
@@ -99,14 +98,15 @@ impl<B: RawBuffers> BurstBuffers<B> {
         (&mut self.source, coming)
     }
 
-    /// Add `count` buffers, which the source has delivered, to the burst.
+    /// Add `count` delivered buffers to the burst.
     #[inline(always)]
     fn admit(&mut self, count: usize) {
         self.length += count;
         self.held += count;
     }
 
-    /// Free the unusable buffers among `count` new ones, and close the gaps. Returns the number of buffers that remain.
+    /// Free the unusable buffers among `count` new buffers, and close the gaps. Returns the number of remaining
+    /// buffers.
     #[cold]
     fn refuse(&mut self, port: PortIndex, count: usize, faults: u64) -> usize {
         let base = self.length;
@@ -128,7 +128,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
             }
         }
         self.buffers[base + kept..base + count].fill(Buffer::NONE);
-        // SAFETY: the receive call has just delivered these buffers, and no entry refers to them any more.
+        // SAFETY: the receive call has delivered these buffers, and no entry refers to them.
         unsafe { self.source.free(&mut unusable) };
         kept
     }
@@ -137,7 +137,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
     #[inline(always)]
     fn gather(&mut self, slots: &[BufferIndex]) -> usize {
         let first = slots.first().map_or(0, |slot| *slot as usize);
-        // Fast path: all buffers usually leave in the order in which they arrived.
+        // Fast path for buffers that leave in their order of arrival.
         let in_order = slots
             .iter()
             .zip(first..)
@@ -162,8 +162,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         count
     }
 
-    /// Move `count` consecutive buffers out of their entries. `None`, without effect, if one of the entries holds no
-    /// buffer.
+    /// Move `count` consecutive buffers out of their entries. `None`, without effect, if an entry has no buffer.
     #[inline(always)]
     fn gather_run(&mut self, first: usize, count: usize) -> Option<usize> {
         let buffers = self.buffers.get_mut(first..first + count)?;
@@ -177,8 +176,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         Some(count)
     }
 
-    /// Put the buffers among `count` that were not accepted back into their entries. The first `taken` buffers were
-    /// accepted.
+    /// Put rejected buffers back into their entries. Of the `count` buffers, the first `taken` buffers were accepted.
     #[inline(always)]
     fn settle(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {
         let taken = taken.min(count);
@@ -191,7 +189,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         taken
     }
 
-    /// Index of the shelf to which a handle refers, if it holds that buffer.
+    /// Index of a handle's shelf, if the shelf still holds the buffer of the handle.
     fn parked_index(&self, parked: &Parked) -> Option<usize> {
         let index = (parked.0 & 0xffff) as usize;
         let shelf = self.shelves.get(index)?;
@@ -238,14 +236,13 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
             let packet = if buffer.is_none() {
                 Packet::empty(window)
             } else {
-                // SAFETY: an entry that holds a buffer owns it, so the memory is initialised and exclusive to this
-                // value (contract of `RawBuffers`). The memory of different buffers is disjoint. The borrow of the
-                // burst buffers ensures that no buffer is given away while the packets exist.
+                // SAFETY: an entry owns its buffer, so the memory is initialised and exclusive to this value (contract
+                // of `RawBuffers`). The memory of different buffers is disjoint. The borrow of the burst buffers
+                // prevents that a buffer is given up while the packets exist.
                 let room = unsafe { std::slice::from_raw_parts_mut(room.start, room.length as usize) };
                 Packet::within(room, window)
             };
-            // SAFETY: at most BURST_BUFFERS packets are added. BURST_BUFFERS is the capacity of `into`, which was
-            // empty.
+            // SAFETY: at most BURST_BUFFERS packets are added to `into`, which was empty and has this capacity.
             unsafe { into.push_unchecked(packet) };
         }
     }
@@ -257,8 +254,8 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
         }
         let count = self.gather(slots);
         // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere.
-        // `Packet` keeps windows within the memory of their buffers. `settle` puts buffers that were not accepted back
-        // into their entries.
+        // `Packet` keeps windows within the memory of their buffers. `settle` puts rejected buffers back into their
+        // entries.
         let taken = unsafe {
             self.source
                 .transmit(port, &mut self.leaving[..count], &self.leaving_windows[..count])
@@ -274,7 +271,7 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
             // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere.
             unsafe { self.source.free(&mut self.leaving[..count]) };
             self.held -= count;
-            // An index without a buffer has ended the gathering, so it is skipped.
+            // Skip the index without a buffer that has ended `gather`.
             rest = rest.get(count.max(1)..).unwrap_or_default();
         }
     }
@@ -319,7 +316,7 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
     fn release(&mut self, parked: Parked) {
         if let Some(index) = self.parked_index(&parked) {
             let shelf = self.take_parked(index);
-            // SAFETY: the shelf owned the buffer, and no longer refers to it.
+            // SAFETY: the shelf owned the buffer, and no longer refers to the buffer.
             unsafe { self.source.free(&mut [shelf.buffer]) };
         }
     }
@@ -368,7 +365,7 @@ impl<B: RawBuffers> Handover for BurstBuffers<B> {
         for (length, &slot) in rooms.iter_mut().zip(&slots[..count]) {
             *length = self.rooms[slot as usize].length;
         }
-        // SAFETY: as in `transmit`. In addition, the lengths in `rooms` do not change while buffers are given away.
+        // SAFETY: the reasons in `transmit` apply. In addition, the lengths in `rooms` do not change during the call.
         let taken = unsafe {
             self.source.put(
                 to,
@@ -425,7 +422,7 @@ impl<B: RawBuffers> Drop for BurstBuffers<B> {
         for index in 0..self.shelves.len() {
             if !self.shelves[index].buffer.is_none() {
                 let shelf = self.take_parked(index);
-                // SAFETY: the shelf owned the buffer, and no longer refers to it.
+                // SAFETY: the shelf owned the buffer, and no longer refers to the buffer.
                 unsafe { self.source.free(&mut [shelf.buffer]) };
             }
         }

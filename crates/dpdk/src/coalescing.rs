@@ -1,9 +1,8 @@
 //! Receive coalescing for interfaces that deliver frames without interrupts, such as veth and other virtual interfaces.
 //!
-//! A virtual interface delivers each frame when it is sent. A worker that receives each frame immediately forwards a
-//! single frame per system call, and each call may also wake the receiver's core. Therefore, as long as frames keep
-//! arriving, the worker waits for a short time after a burst that was not full. A frame that arrives after a pause is
-//! received immediately.
+//! A virtual interface delivers each frame when it is sent. A worker that polls continuously would forward a single
+//! frame per system call, and each call may wake the receiver's core. Therefore the worker waits for a short time after
+//! a burst that was not full, as long as frames keep arriving. A frame after a pause is received immediately.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ const PERIOD: Duration = Duration::from_micros(50);
 pub(crate) struct Coalescing {
     /// Delay in cycles.
     period: u64,
-    /// Time of the next poll in cycles. 0 means immediately.
+    /// Time of the next poll in cycles; 0 means an immediate poll.
     due: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Parses the names of devices in the notation that operators use.
+//! Parses device names in the notation of the configuration.
 //!
 //! | name | device |
 //! | --- | --- |
@@ -22,11 +22,11 @@ pub enum DeviceNameError {
     /// The device name is empty.
     #[error("a device needs a name: a kernel interface (eth1), a PCI address (0000:3b:00.0) or KIND:… ({KINDS})")]
     Empty,
-    /// The kind before the colon is unknown.
-    #[error("no kind of device is called `{0}`: there are {KINDS}, kernel interfaces and PCI addresses")]
+    /// The kind of device before the colon is unknown.
+    #[error("there is no device kind `{0}`: devices are {KINDS}, kernel interfaces and PCI addresses")]
     UnknownKind(String),
     /// The name is not valid for a kernel interface.
-    #[error("`{0}` can't be a kernel interface: its name has 1 to 15 characters, without / and blanks")]
+    #[error("`{0}` is not a valid name of a kernel interface: names have 1 to 15 characters, without / and blanks")]
     BadInterface(String),
     /// The argument after the colon is missing or invalid.
     #[error("`{kind}:` needs {what}")]
@@ -47,7 +47,7 @@ pub enum DeviceNameError {
         known: &'static str,
     },
     /// The value of an option is invalid.
-    #[error("option `{option}` is {expected}, not `{value}`")]
+    #[error("option `{option}` must be {expected}, not `{value}`")]
     BadValue {
         /// Name of the option.
         option: &'static str,
@@ -57,7 +57,7 @@ pub enum DeviceNameError {
         value: String,
     },
     /// The address is not of the form domain:bus:device.function.
-    #[error("`{0}` is no PCI address: write it as 0000:3b:00.0")]
+    #[error("`{0}` is not a PCI address: write an address such as 0000:3b:00.0")]
     BadPciAddress(String),
 }
 
@@ -112,7 +112,7 @@ impl FromStr for PciAddress {
 /// End of a ring with a given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RingEnd {
-    /// A single end: frames that are sent on it are received on it.
+    /// The only end of a loop: sent frames are received on this end.
     Loop,
     /// First end of a pair of rings.
     A,
@@ -134,7 +134,7 @@ pub enum Device {
     Pcap {
         /// File from which frames are read.
         input: Option<String>,
-        /// File to which frames are written. With `None`, frames are discarded.
+        /// File to which frames are written. `None` discards frames.
         output: Option<String>,
     },
     /// A TAP interface that Sluice creates.
@@ -387,7 +387,7 @@ impl FromStr for Device {
             "null" if rest.is_empty() => Ok(Device::Null),
             "null" => Err(DeviceNameError::BadArgument {
                 kind: "null",
-                what: "nothing behind the colon",
+                what: "no text after the colon",
             }),
             "bond" => {
                 let members = rest.split('+').map(Device::from_str).collect::<Result<Vec<_>, _>>()?;
@@ -447,7 +447,7 @@ mod tests {
             ("memif:/x,role=master", "server or client"),
             ("vhost:/x,queues=2", "has no option `queues`: it has client"),
             ("ring:r,depth=9", "64 to 1048576"),
-            ("null:x", "nothing behind the colon"),
+            ("null:x", "no text after the colon"),
             ("bond:eth1+null:", "joined by +"),
             ("pcap:", "a capture file to read"),
         ] {

@@ -1,4 +1,4 @@
-//! Chooses the driver for a device, with a reason, and determines the driver's limits. DPDK need not be running.
+//! Chooses the driver for a device and determines the limits of the driver, without a running DPDK.
 
 use std::fmt;
 use std::path::Path;
@@ -9,18 +9,17 @@ use crate::interface::{Interface, exists};
 use crate::moderation;
 use crate::pci::{CardFault, System, card_faults};
 
-/// Largest MTU that TAP supports. DPDK's driver sends no frame longer than 1,522 bytes, whatever the MTU of the
-/// interface is.
+/// Largest MTU that TAP supports. For any MTU of the interface, DPDK's driver sends no frame longer than 1,522 bytes.
 pub const TAP_MTU: u16 = 1508;
 
 /// Largest MTU that AF_XDP supports, because each of its buffers lies within a page of 4,096 bytes.
 pub const AF_XDP_MTU: u16 = 3400;
 
-/// Number of receive buffers per queue that the AF_XDP driver does not return when it is closed. In addition, the
-/// driver may keep [`AF_XDP_KEPT_TRANSMIT`] transmit buffers.
+/// Number of receive buffers per queue that the AF_XDP driver keeps after its close. The driver may also keep
+/// [`AF_XDP_KEPT_TRANSMIT`] transmit buffers.
 pub const AF_XDP_KEPT_RECEIVE: u32 = 2048;
 
-/// Maximum number of transmit buffers per queue that the AF_XDP driver does not return when it is closed.
+/// Maximum number of transmit buffers per queue that the AF_XDP driver keeps after its close.
 pub const AF_XDP_KEPT_TRANSMIT: u32 = 64;
 
 /// Driver that receives and sends a device's frames.
@@ -75,11 +74,12 @@ pub struct DriverChoice {
     pub driver: Driver,
     /// Number of queues to use.
     pub queues: u16,
-    /// Why this driver was chosen, or why it has fewer queues than requested. Empty if there is no alternative.
+    /// Why this driver was chosen, or why fewer queues are used than requested. Empty if the device has only one
+    /// driver.
     pub reason: String,
 }
 
-/// Properties of a kernel interface that determine the choice.
+/// Properties of a kernel interface that determine the choice of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct InterfaceFacts {
     /// Number of queue pairs.
@@ -141,15 +141,15 @@ fn choose_kernel(interface: InterfaceFacts, mtu: u16, queues: u16, wanted: Optio
     } else if mtu > AF_XDP_MTU {
         (
             Driver::AfPacket,
-            format!("AF_XDP serves an MTU up to {AF_XDP_MTU}, and {mtu} is configured"),
+            format!("AF_XDP supports an MTU of at most {AF_XDP_MTU}, but {mtu} is configured"),
         )
     } else if !interface.xdp_permitted {
-        let missing = "AF_XDP needs root, or the capabilities NET_ADMIN, NET_RAW, BPF, IPC_LOCK and SYS_ADMIN";
+        let missing = "AF_XDP needs root or the capabilities NET_ADMIN, NET_RAW, BPF, IPC_LOCK and SYS_ADMIN";
         (Driver::AfPacket, missing.into())
     } else {
         (
             Driver::AfXdp,
-            "the kernel's fastest way to an interface that it keeps".into(),
+            "the fastest driver for an interface that stays with the kernel".into(),
         )
     };
     let queues = if driver == Driver::AfXdp {
@@ -160,15 +160,15 @@ fn choose_kernel(interface: InterfaceFacts, mtu: u16, queues: u16, wanted: Optio
     DriverChoice { driver, queues, reason }
 }
 
-/// A part of the configuration that a device can't support.
+/// A setting that a device can't support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverLimit {
-    /// Whether the port can't start because of the limit. If false, the port works, but with a limitation that the
-    /// operator should know.
+    /// Whether the limit prevents the start of the port. If false, the port works with a limitation, which is reported
+    /// to the operator.
     pub fatal: bool,
     /// Message for the operator, in the form "problem: remedy".
     pub text: String,
-    /// Fault of the card, if it is the cause of the limit.
+    /// Fault of the card that causes the limit, if any.
     pub card: Option<CardFault>,
 }
 
@@ -205,14 +205,14 @@ impl fmt::Display for DriverLimit {
     }
 }
 
-/// List the parts of this configuration that a device can't support. The check does not start DPDK or open devices.
+/// List the settings that a device can't support. The check does not start DPDK or open devices.
 pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Vec<DriverLimit> {
     let choice = choose(device, mtu, queues, wanted);
     let mut limits = Vec::new();
     match device {
         Device::Kernel { interface } if !exists(interface) => {
             limits.push(DriverLimit::fatal(format!(
-                "no interface {interface}: ip link lists what there is"
+                "there is no interface {interface}: `ip link` lists the interfaces"
             )));
         }
         Device::Pci(address) => limits.extend(
@@ -221,7 +221,7 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
                 .map(DriverLimit::from),
         ),
         Device::Pcap { input: Some(path), .. } if !Path::new(path).exists() => {
-            limits.push(DriverLimit::fatal(format!("no capture file {path}")));
+            limits.push(DriverLimit::fatal(format!("the capture file {path} does not exist")));
         }
         Device::Bond { members } => {
             for member in members {
@@ -232,14 +232,16 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
     }
     match choice.driver {
         Driver::AfXdp if mtu > AF_XDP_MTU => limits.push(DriverLimit::fatal(format!(
-            "AF_XDP serves an MTU up to {AF_XDP_MTU}, not {mtu}: leave the driver to be chosen, or name af_packet"
+            "AF_XDP supports an MTU of at most {AF_XDP_MTU}, not {mtu}: remove the key for the driver, or write \
+             af_packet"
         ))),
         Driver::Tap if mtu > TAP_MTU => limits.push(DriverLimit::fatal(format!(
-            "TAP serves an MTU up to {TAP_MTU} with two tags, not {mtu}: lower it, or use a veth pair in its place"
+            "TAP supports an MTU of at most {TAP_MTU} with two VLAN tags, not {mtu}: lower the MTU, or use a veth \
+             pair instead"
         ))),
         Driver::AfXdp if choice.queues < queues => limits.push(DriverLimit::note(format!(
-            "{device} has {} queue{} for AF_XDP, not {queues}: one worker serves each and hands frames over \
-             (a card's number: ethtool -L; a veth has one)",
+            "{device} has {} queue{} for AF_XDP, not {queues}: one worker per queue receives the frames and hands \
+             them to other workers (set the queues of a card with ethtool -L; a veth has one queue)",
             choice.queues,
             if choice.queues == 1 { "" } else { "s" }
         ))),
@@ -249,21 +251,22 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
                 && moderation::refused(interface)
             {
                 limits.push(DriverLimit::note(format!(
-                    "/sys/class/net/{interface} can't be written: frames may be fetched one by one, which costs more \
-                     (by hand: 2 into napi_defer_hard_irqs and 200000 into gro_flush_timeout there)"
+                    "/sys/class/net/{interface} can't be written, so frames may be received one by one, which costs \
+                     more (to change this, write 2 to napi_defer_hard_irqs and 200000 to gro_flush_timeout in this \
+                          folder)"
                 )));
             }
         }
         Driver::AfPacket => limits.push(DriverLimit::note(
-            "AF_PACKET shows outer tags of type 0x88a8 as 0x8100: 802.1ad needs AF_XDP or a card".into(),
+            "AF_PACKET delivers outer VLAN tags of type 0x88a8 as 0x8100: 802.1ad needs AF_XDP or a bound card".into(),
         )),
         Driver::Pcap | Driver::Bond | Driver::Memif if queues > 1 => limits.push(DriverLimit::note(format!(
-            "{device} has one queue, not {queues}: one worker serves it and hands frames over"
+            "{device} has one queue, not {queues}: one worker receives all frames and hands them to other workers"
         ))),
         _ => {}
     }
     if !(68..=9600).contains(&mtu) {
-        limits.push(DriverLimit::fatal(format!("an MTU is 68 to 9600, not {mtu}")));
+        limits.push(DriverLimit::fatal(format!("the MTU must be 68 to 9600, not {mtu}")));
     }
     limits
 }
@@ -286,7 +289,10 @@ mod tests {
     fn kernel_interface_with_jumbo_gets_af_packet_and_says_why() {
         let choice = choose_kernel(VETH, 9000, 1, None);
         assert_eq!(Driver::AfPacket, choice.driver);
-        assert_eq!("AF_XDP serves an MTU up to 3400, and 9000 is configured", choice.reason);
+        assert_eq!(
+            "AF_XDP supports an MTU of at most 3400, but 9000 is configured",
+            choice.reason
+        );
     }
 
     #[test]

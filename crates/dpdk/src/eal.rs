@@ -1,5 +1,5 @@
-//! DPDK's environment abstraction layer (EAL). The EAL is started once per process, with arguments that are derived
-//! from the configuration.
+//! DPDK's environment abstraction layer (EAL). The EAL is started once per process. Its arguments are derived from the
+//! configuration.
 
 mod arguments;
 mod diagnosis;
@@ -22,7 +22,8 @@ use crate::sys;
 pub enum EalError {
     /// The core does not exist, or this process may not use it.
     #[error(
-        "core {core} is not among the cores that this process may use ({allowed:?}): name one of them, or widen its CPU set (taskset, CPUAffinity=, cpuset)"
+        "core {core} is not among the cores that this process may use ({allowed:?}): write one of these cores, or \
+         extend the CPU set of the process (taskset, CPUAffinity=, cpuset)"
     )]
     NoSuchCore {
         /// Number of the core.
@@ -32,7 +33,8 @@ pub enum EalError {
     },
     /// There is not enough memory.
     #[error(
-        "{needed} MiB of memory are needed and {available} MiB are available: lower sessions, queues or buffers in the configuration, or add memory"
+        "{needed} MiB of memory are needed, but only {available} MiB are available: lower sessions, queues or buffers \
+         in the configuration, or add memory"
     )]
     NotEnoughMemory {
         /// MiB needed.
@@ -54,8 +56,8 @@ pub enum EalError {
     /// The installed library is too old.
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
-    /// DPDK failed for another reason. The end of DPDK's log is included.
-    #[error("DPDK does not start ({reason}): {last_words}")]
+    /// DPDK returned another error. The end of DPDK's log is included.
+    #[error("DPDK can't be started ({reason}): {last_words}")]
     Refused {
         /// Text of DPDK's error code.
         reason: String,
@@ -63,7 +65,7 @@ pub enum EalError {
         last_words: String,
     },
     /// The thread that starts the EAL could not be created.
-    #[error("no thread for DPDK's start could be made: {0}; raise the limit on threads (ulimit -u)")]
+    #[error("the thread that starts DPDK could not be created: {0}; raise the limit on threads (ulimit -u)")]
     NoThread(String),
 }
 
@@ -77,8 +79,8 @@ pub struct Eal {
 static EAL: OnceLock<Result<Eal, EalError>> = OnceLock::new();
 
 impl Eal {
-    /// Start the EAL, or return it if it is already running. If the first start failed, further calls also fail,
-    /// because DPDK can't be started twice.
+    /// Start the EAL, or return the running EAL. After a failed start, further calls also fail, because DPDK can't be
+    /// started twice.
     pub fn start(needs: &EalRequirements) -> Result<&'static Eal, EalError> {
         let eal = EAL.get_or_init(|| Self::initialise(needs));
         eal.as_ref().map_err(Clone::clone)
@@ -104,15 +106,15 @@ impl Eal {
             .into_iter()
             .map(|argument| CString::new(argument).unwrap_or_default())
             .collect();
-        // The EAL pins the thread that starts it, and child threads inherit this. The EAL is therefore started on a
-        // separate thread.
+        // Start the EAL on a separate thread, because the EAL pins its starting thread, and child threads inherit the
+        // affinity.
         let started = std::thread::Builder::new()
             .name("dpdk-start".into())
             .spawn(move || {
                 let mut pointers: Vec<*mut std::ffi::c_char> =
                     arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
-                // SAFETY: there are as many strings as `pointers` has elements, and the strings live during the call.
-                // The EAL copies the strings, and at most reorders the array. `OnceLock` ensures a single start.
+                // SAFETY: each element of `pointers` refers to a string, and the strings live during the call. The EAL
+                // copies the strings, and at most reorders the array. `OnceLock` ensures a single start.
                 unsafe { sys::sluice_eal_start(pointers.len() as i32, pointers.as_mut_ptr()) }
             })
             .map_err(|error| EalError::NoThread(error.to_string()))?
@@ -120,9 +122,9 @@ impl Eal {
             .unwrap_or(-libc::EFAULT);
         log::quiet_libraries();
         if started == 0 {
-            // The registers of legacy virtio with UIO are I/O ports. Only the thread that started the EAL may access
-            // them so far, and it has ended. If DPDK rejects the call, DPDK has not loaded the driver that needs the
-            // call. SAFETY: the call only changes a permission of this thread.
+            // The registers of legacy virtio with UIO are I/O ports. Only the thread that started the EAL had access to
+            // them, and that thread has ended. Ignore an error: DPDK then has not loaded the driver that needs I/O
+            // ports. SAFETY: the call only changes a permission of this thread.
             unsafe { sys::sluice_io_ports() };
         }
         match started {
@@ -134,7 +136,7 @@ impl Eal {
         }
     }
 
-    /// Kind of DPDK's memory, and the reason for it.
+    /// Kind of DPDK's memory, and reason for the choice.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
@@ -149,7 +151,7 @@ fn refusal(error: i32, needs: &EalRequirements) -> EalError {
     match error {
         libc::EACCES | libc::EPERM => EalError::NoPermission {
             what: "DPDK's start".into(),
-            advice: "run as root, or give the capabilities that the operator's guide names",
+            advice: "run the program as root, or with the capabilities that the operator's guide lists",
         },
         libc::ENOMEM => EalError::NotEnoughMemory {
             needed: needs.bytes >> 20,

@@ -1,5 +1,5 @@
-//! rte_fib, DPDK's own IPv4 routing table, with DIR-24-8, as a reference for benchmarks. The data plane does not use
-//! rte_fib, and only programs that reference this module load DPDK's library for it.
+//! DPDK's IPv4 routing table rte_fib with DIR-24-8, as a reference in benchmarks. The data plane does not use rte_fib.
+//! Only programs that reference this module load the library of rte_fib.
 
 use std::ffi::CString;
 use std::ptr::{self, NonNull};
@@ -16,9 +16,10 @@ const BATCH: usize = 64;
 /// Why rte_fib rejects a table or a route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FibError {
-    /// A table of this size can't be created.
+    /// The creation of a table of this size failed.
     #[error(
-        "rte_fib makes no table of {routes} routes: {reason}; start DPDK with more memory, or reserve more hugepages"
+        "rte_fib can't create a table of {routes} routes: {reason}; start DPDK with more memory, or reserve more \
+         hugepages"
     )]
     Table {
         /// Number of routes.
@@ -46,8 +47,8 @@ pub struct Fib {
 }
 
 impl Fib {
-    /// Create an empty table with capacity for `routes` routes, and for `groups` /24 prefixes that contain longer
-    /// routes. Lookup uses the widest SIMD instructions of this machine.
+    /// Create an empty table with capacity for `routes` routes. Routes longer than /24 may belong to at most `groups`
+    /// different /24 prefixes. Lookup uses the widest SIMD instructions of this machine.
     pub fn new(_eal: &Eal, routes: u32, groups: u32) -> Result<Self, FibError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = CString::new(format!("fib{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
@@ -80,7 +81,7 @@ impl Fib {
     }
 
     /// Look up the value of the longest matching route for each address, or [`NO_ROUTE`]. If the slices differ in
-    /// length, the shorter length applies.
+    /// length, the shortest length applies.
     pub fn lookup(&self, addresses: &[u32], values: &mut [u64]) {
         for (addresses, values) in addresses.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
             let count = addresses.len().min(values.len());
@@ -93,8 +94,8 @@ impl Fib {
         }
     }
 
-    /// Bytes of DPDK memory that were allocated since the table was created. If no other component allocates memory,
-    /// these bytes belong to the table.
+    /// Bytes of DPDK memory allocated since the creation of the table. This is the size of the table if no other
+    /// component allocates memory.
     pub fn bytes(&self) -> usize {
         // SAFETY: a table exists only if the EAL is running.
         unsafe { sys::sluice_heap_bytes() }.saturating_sub(self.before)

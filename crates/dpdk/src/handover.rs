@@ -1,6 +1,5 @@
-//! Hand-over of buffers between workers. There is one ring from each worker to each other worker, with a single
-//! producer and a single consumer. A ring entry contains all data that the receiving worker needs, except the packet's
-//! bytes.
+//! Hand-over of buffers between workers. Each pair of workers has one single-producer, single-consumer ring per
+//! direction. A ring entry contains all data for the receiving worker except the packet's bytes.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_engine::packet::io::NoteWords;
@@ -21,7 +20,7 @@ struct HandoverEntry {
     carried: NoteWords,
 }
 
-// SAFETY: only this value refers to the buffer, and buffers may be used on any thread.
+// SAFETY: only this value refers to the buffer, and any thread may use a buffer.
 unsafe impl Send for HandoverEntry {}
 
 impl HandoverEntry {
@@ -33,7 +32,7 @@ impl HandoverEntry {
 }
 
 impl Drop for HandoverEntry {
-    /// Frees a buffer that is still in a ring when both ends of the ring have been dropped.
+    /// Frees a buffer that is still in a ring after the drop of both ring ends.
     fn drop(&mut self) {
         // SAFETY: the entry owns the buffer, and pools live longer than the ends of rings (`WorkerMbufs`).
         unsafe { sys::sluice_free((&raw mut self.buffer).cast(), 1) };
@@ -43,7 +42,7 @@ impl Drop for HandoverEntry {
 /// Producer end of the ring to another worker.
 struct To {
     ring: Producer<HandoverEntry>,
-    /// Number of packets put into the ring so far. `mark` is this number at the last mark.
+    /// Number of packets put into the ring so far. `mark` is the value of this number at the last call of `mark`.
     put: usize,
     mark: usize,
 }
@@ -52,11 +51,11 @@ struct To {
 pub(crate) struct WorkerRings {
     to: Box<[Option<To>]>,
     from: Box<[Consumer<HandoverEntry>]>,
-    /// Index of the ring that is read first. The index advances in round-robin order.
+    /// Index of the first ring to read, in round-robin order.
     turn: usize,
 }
 
-/// Create the ring ends of all workers, for rings with `frames` entries.
+/// Create rings with `frames` entries between all workers. Returns the ring ends of each worker.
 pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
     let places = (frames as usize).max(MIN_RING);
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..workers).map(|_| Default::default()).collect();
@@ -78,13 +77,13 @@ pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
 }
 
 impl WorkerRings {
-    /// Hand buffers over to a worker. Returns the number of buffers that its ring has accepted, which are the first
-    /// buffers.
+    /// Hand buffers over to a worker. Returns the number `n` of buffers that the ring has accepted, which are the first
+    /// `n` buffers.
     ///
     /// # Safety
     /// The caller must own every buffer, and gives up ownership of the accepted buffers. Each window must lie within
-    /// its buffer's memory. In the pools of the buffers, buffer memory must start [`sys::SLUICE_ROOM`] bytes after the
-    /// buffer pointer.
+    /// its buffer's memory. The buffers must be from pools in which buffer memory starts [`sys::SLUICE_ROOM`] bytes
+    /// after the buffer pointer.
     pub(crate) unsafe fn put(
         &mut self,
         to: usize,
@@ -112,12 +111,12 @@ impl WorkerRings {
         taken
     }
 
-    /// Record how many packets have been put so far.
+    /// Record the number of packets put into each ring so far.
     pub(crate) fn mark(&mut self) {
         self.to.iter_mut().flatten().for_each(|to| to.mark = to.put);
     }
 
-    /// Whether all packets that had been put into rings at the last mark have been taken.
+    /// Whether other workers have received all packets from before the last call of [`mark`](Self::mark).
     pub(crate) fn has_arrived(&self) -> bool {
         self.to.iter().flatten().all(|to| {
             let waiting = to.ring.buffer().capacity() - to.ring.slots();
@@ -134,7 +133,7 @@ impl WorkerRings {
             let Ok(chunk) = ring.read_chunk(count) else { continue };
             let (first, second) = chunk.as_slices();
             for handed in first.iter().chain(second) {
-                // The mbuf's own cache line is written at transmission, while the headers are read first.
+                // Prefetch the mbuf's cache line for the write at transmission. The packet's headers are read before.
                 prefetch::prefetch_write_address(handed.buffer.0);
                 prefetch::prefetch_read_address(handed.start().wrapping_add(usize::from(handed.window.start)));
             }
@@ -142,7 +141,7 @@ impl WorkerRings {
         }
     }
 
-    /// Take packets that other workers have put into rings, as many as the arrays hold.
+    /// Receive packets from the rings of other workers, as far as the arrays have space.
     #[inline]
     pub(crate) fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize {
         let most = coming
@@ -178,13 +177,13 @@ impl WorkerRings {
         taken
     }
 
-    /// Free capacity of the ring to a worker, in packets.
+    /// Number of free entries in the ring to a worker.
     pub(crate) fn capacity(&self, to: usize) -> usize {
         let ring = self.to.get(to).and_then(Option::as_ref);
         ring.map_or(0, |to| to.ring.slots())
     }
 
-    /// Number of packets that wait in rings for this worker.
+    /// Number of packets in the rings to this worker.
     pub(crate) fn waiting(&self) -> usize {
         self.from.iter().map(Consumer::slots).sum()
     }

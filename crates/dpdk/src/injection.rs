@@ -1,4 +1,4 @@
-//! For tests: injects frames with properties that drivers may deliver, but that no available driver produces on demand.
+//! Injection of frames for tests. Injected frames have properties that no driver without a card produces on demand.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::sys;
 pub enum Injected {
     /// No special property.
     Plain = sys::SLUICE_INJECT_PLAIN,
-    /// Another holder also has a reference to its buffer.
+    /// Another holder has a second reference to the frame's buffer.
     Shared = sys::SLUICE_INJECT_SHARED,
-    /// The packet consists of two segments, each with the given bytes.
+    /// The packet consists of two segments, each with the bytes of the injected frame.
     Segments = sys::SLUICE_INJECT_SEGMENTS,
     /// A VLAN tag (0x8100, 0x2007) was stripped.
     Tag = sys::SLUICE_INJECT_TAG,
     /// Two VLAN tags (0x88a8, 9 and 0x8100, 7) were stripped.
     Tags = sys::SLUICE_INJECT_TAGS,
-    /// The VLAN tag is reported, but is still in the frame.
+    /// The driver reports a VLAN tag without stripping it from the frame.
     KeptTag = sys::SLUICE_INJECT_KEPT_TAG,
     /// Both checksums are valid.
     Good = sys::SLUICE_INJECT_GOOD,
@@ -32,7 +32,7 @@ pub enum Injected {
     BadL3 = sys::SLUICE_INJECT_BAD_L3,
     /// The L4 checksum is invalid.
     BadL4 = sys::SLUICE_INJECT_BAD_L4,
-    /// The L4 checksum is left to the device (checksum offload).
+    /// The packet requires checksum offload for the L4 checksum.
     LeftL4 = sys::SLUICE_INJECT_LEFT,
 }
 
@@ -51,8 +51,9 @@ impl Drop for OtherHolder {
 }
 
 impl BurstBuffers<WorkerMbufs> {
-    /// Put a frame into a loop ring port (`ring:NAME`). The next receive on the port returns this frame. `None` if the
-    /// port is not a loop, if its ring is full, or if the frame has no other holder.
+    /// Put a frame into a loop ring port (`ring:NAME`). The next receive on the port returns this frame. Returns the
+    /// other holder of the frame's buffer. `None` if the port is not a loop, if its ring is full, or if the buffer has
+    /// no other holder.
     pub fn inject(&mut self, port: PortIndex, what: Injected, bytes: &[u8]) -> Option<OtherHolder> {
         let shared = self.source().shared.clone();
         let looped = shared.loop_port(port)?;

@@ -1,9 +1,9 @@
-//! Settings of kernel interfaces that DPDK's drivers for them do not make, by ioctl.
+//! Settings of kernel interfaces by ioctl, beyond the settings of DPDK's drivers.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// `ETHTOOL_GCHANNELS` of linux/ethtool.h, and the struct that the kernel fills for it.
+/// `ETHTOOL_GCHANNELS` of linux/ethtool.h.
 const GET_CHANNELS: u32 = 0x3c;
 
 #[repr(C)]
@@ -25,7 +25,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Create from a name. Whether the interface exists is known only after the first request.
+    /// Create the interface from its name. A missing interface is detected only by the first request.
     pub fn named(name: &str) -> Result<Self, Error> {
         // SAFETY: the call creates a descriptor or fails.
         let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -41,7 +41,7 @@ impl Interface {
     }
 
     fn request(&self) -> libc::ifreq {
-        // SAFETY: `ifreq` is plain data for which all zeros is valid.
+        // SAFETY: `ifreq` is plain data, and all zeros are a valid value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
         for (to, from) in request.ifr_name[..room].iter_mut().zip(self.name.bytes()) {
@@ -66,7 +66,7 @@ impl Interface {
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
     }
 
-    /// Set the MTU if it differs.
+    /// Set the MTU if the current MTU differs.
     pub fn set_mtu(&self, mtu: u16) -> Result<(), Error> {
         if self.mtu()? == u32::from(mtu) {
             return Ok(());
@@ -76,7 +76,7 @@ impl Interface {
         self.ask(libc::SIOCSIFMTU, &mut request)
     }
 
-    /// Set the MAC address if it differs.
+    /// Set the MAC address if the current MAC address differs.
     pub fn set_mac(&self, mac: [u8; 6]) -> Result<(), Error> {
         let mut request = self.request();
         self.ask(libc::SIOCGIFHWADDR, &mut request)?;
@@ -90,7 +90,7 @@ impl Interface {
         self.ask(libc::SIOCSIFHWADDR, &mut request)
     }
 
-    /// Set the interface up or down if it is not already.
+    /// Set the interface up or down if its current state differs.
     pub fn set_up(&self, up: bool) -> Result<(), Error> {
         let mut request = self.request();
         self.ask(libc::SIOCGIFFLAGS, &mut request)?;
@@ -105,9 +105,8 @@ impl Interface {
         self.ask(libc::SIOCSIFFLAGS, &mut request)
     }
 
-    /// Receive frames to all multicast addresses as long as the returned value lives. DPDK's drivers for kernel
-    /// interfaces can't request this, and otherwise a card would drop messages of neighbour discovery (RFC 4861,
-    /// section 2.3).
+    /// Enable all-multicast mode for the lifetime of the returned value. DPDK's drivers for kernel interfaces can't
+    /// enable this mode. Without it, a card would drop messages of neighbour discovery (RFC 4861, section 2.3).
     ///
     /// # Errors
     /// The kernel's error: the interface does not exist, or CAP_NET_RAW is missing.
@@ -152,7 +151,7 @@ impl Interface {
         self.ask(libc::SIOCGIFFLAGS, &mut request).is_ok() && unsafe { request.ifr_ifru.ifru_flags } & wanted == wanted
     }
 
-    /// Number of pairs of receive and transmit queues. 1 if the driver does not report it.
+    /// Number of pairs of receive and transmit queues. 1 if the driver does not report the number.
     pub fn queues(&self) -> u16 {
         let mut channels = Channels {
             command: GET_CHANNELS,
@@ -171,8 +170,8 @@ impl Interface {
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const SIOCGIFINDEX: libc::c_ulong = 0x8933;
 
-/// Keeps an interface in all-multicast mode. The kernel ends the mode when the socket is closed, even if the process is
-/// killed.
+/// All-multicast mode of an interface. The kernel ends the mode when the socket is closed, which also happens when the
+/// process is killed.
 #[derive(Debug)]
 pub struct AllMulticast(#[expect(dead_code, reason = "held for what closing it does")] OwnedFd);
 

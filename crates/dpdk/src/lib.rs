@@ -1,8 +1,8 @@
-//! DPDK below the engine's packet I/O interface. Only this crate calls DPDK's unsafe functions.
+//! Implementation of the engine's packet I/O with DPDK. Only this crate calls DPDK's unsafe functions.
 //!
-//! An [`Eal`] runs once per process. [`Devices::open`] creates ports, pools and rings from a [`Plan`], and for each
-//! worker a [`DpdkIo`] to access them. [`device`] and [`driver`] work without a running DPDK: they parse device names,
-//! choose drivers and report the limits of drivers in advance.
+//! An [`Eal`] runs once per process. [`Devices::open`] creates ports, pools and rings from a [`Plan`]. It also creates
+//! a [`DpdkIo`] for each worker, with access to these resources. [`device`] and [`driver`] work without a running DPDK:
+//! these modules parse device names, choose drivers and report the limits of drivers in advance.
 
 pub mod acl;
 pub mod buffers;

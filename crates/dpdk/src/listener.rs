@@ -1,5 +1,5 @@
-//! Captures frames received by a kernel interface through a packet socket. The capture sends nothing and changes no
-//! settings of the interface.
+//! Capture of the frames that a kernel interface receives, through a packet socket. The capture sends no frames and
+//! changes no settings of the interface.
 
 use std::ffi::{CString, c_int};
 use std::io::Error;
@@ -7,10 +7,10 @@ use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Maximum length of a captured frame. Frames that the kernel has merged (GRO) are not longer.
+/// Maximum length of a captured frame, including frames that the kernel has merged (GRO).
 const MAX_FRAME: usize = 1 << 16;
 
-/// Bytes of a VLAN tag, which the kernel removes from the frame.
+/// Length in bytes of a VLAN tag, which the kernel removes from the frame.
 const TAG: usize = 4;
 
 /// Requested size in bytes of the socket's receive buffer. The kernel may limit the size.
@@ -19,7 +19,7 @@ const WAITING: c_int = 16 << 20;
 /// A captured frame.
 #[derive(Clone, Copy, Debug)]
 pub struct CapturedFrame<'l> {
-    /// Kernel timestamp, since the epoch.
+    /// Kernel timestamp as duration since the Unix epoch.
     pub at: Duration,
     /// Captured bytes, including VLAN tags.
     pub frame: &'l [u8],
@@ -43,7 +43,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Start to capture the frames that an interface receives.
+    /// Start a capture of the frames that an interface receives.
     ///
     /// # Errors
     /// The interface does not exist or is not Ethernet, or this process may not capture.
@@ -55,8 +55,8 @@ impl Listener {
             return Err(Error::last_os_error());
         }
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // With protocol 0 the socket receives no packets before it is bound to its interface. SAFETY: the call creates
-        // a descriptor or fails.
+        // A socket with protocol 0 receives no packets before the bind to its interface. SAFETY: the call creates a
+        // descriptor or fails.
         let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if socket < 0 {
             return Err(Error::last_os_error());
@@ -70,7 +70,7 @@ impl Listener {
         listener.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         listener.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
         listener.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        // Without permission to exceed the system's limit, use the limit itself.
+        // Use the system's limit if the process has no permission to exceed this limit.
         if listener.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, WAITING).is_err() {
             listener.set(libc::SOL_SOCKET, libc::SO_RCVBUF, WAITING)?;
         }
@@ -96,7 +96,7 @@ impl Listener {
     }
 
     fn bind(&self, index: u32) -> Result<(), Error> {
-        // SAFETY: `sockaddr_ll` is plain data for which all zeros is valid.
+        // SAFETY: `sockaddr_ll` is plain data, and all zeros are a valid value.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
@@ -117,7 +117,7 @@ impl Listener {
         }
     }
 
-    /// The next queued frame, or `None`.
+    /// The next queued frame; `None` without a queued frame.
     ///
     /// # Errors
     /// The interface no longer exists.
@@ -128,7 +128,7 @@ impl Listener {
         };
         // The buffer has the alignment of the kernel's control messages.
         let mut control = [0u64; 32];
-        // SAFETY: `msghdr` is plain data for which all zeros is valid.
+        // SAFETY: `msghdr` is plain data, and all zeros are a valid value.
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
@@ -139,7 +139,7 @@ impl Listener {
         let Ok(length) = usize::try_from(length) else {
             let error = Error::last_os_error();
             return match error.raw_os_error() {
-                // The interface is down, or was down for some time; it may come up again.
+                // No frame is queued, or the interface is or was down. The interface may come up again.
                 Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN) => Ok(None),
                 _ => Err(error),
             };
@@ -164,7 +164,7 @@ impl Listener {
 
     /// Number of frames that the kernel dropped since the last call because the socket's buffer was full.
     pub fn missed(&self) -> u64 {
-        // SAFETY: `tpacket_stats` is plain data for which all zeros is valid.
+        // SAFETY: `tpacket_stats` is plain data, and all zeros are a valid value.
         let mut counts: libc::tpacket_stats = unsafe { zeroed() };
         let mut length = size_of_val(&counts) as libc::socklen_t;
         let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
@@ -209,7 +209,7 @@ fn beside(message: &libc::msghdr) -> Beside {
     beside
 }
 
-/// Wait until any of the listeners has a frame, or until the time has passed.
+/// Wait until any listener has a frame, but at most for the duration `most`.
 pub fn wait(listeners: &[&Listener], most: Duration) {
     let mut wanted: Vec<libc::pollfd> = listeners
         .iter()
@@ -220,8 +220,8 @@ pub fn wait(listeners: &[&Listener], most: Duration) {
         })
         .collect();
     let milliseconds = c_int::try_from(most.as_millis()).unwrap_or(c_int::MAX);
-    // The result does not matter, because the caller checks all listeners afterwards. SAFETY: the array has the stated
-    // number of descriptors, and lives during the call.
+    // Ignore the result, because the caller checks all listeners afterwards. SAFETY: the array has the stated number of
+    // descriptors, and lives during the call.
     unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as libc::nfds_t, milliseconds) };
 }
 

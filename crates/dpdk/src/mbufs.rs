@@ -1,4 +1,4 @@
-//! DPDK's mbufs as a source of raw buffers. Each burst takes a single call of the shim.
+//! DPDK's mbufs as a source of raw buffers. Each burst needs a single call of the shim.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::set::Shared;
 use crate::sys;
 use crate::tsc;
 
-// Checks that structs that are passed to C have the same layout on both sides.
+// Checks that structs for C have identical layouts in Rust and in C.
 const _: () = {
     assert!(size_of::<BufferMemory>() == size_of::<sys::sluice_room>());
     assert!(std::mem::offset_of!(BufferMemory, length) == std::mem::offset_of!(sys::sluice_room, length));
@@ -30,7 +30,7 @@ const _: () = {
 };
 
 impl IncomingBuffers<'_> {
-    /// Pointers to the arrays for C, and the number of elements that all of them have.
+    /// Pointers to the arrays for C, and the common number of elements.
     #[inline(always)]
     fn places(
         self,
@@ -54,12 +54,12 @@ impl IncomingBuffers<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortQueues {
     pub(crate) port: u16,
-    /// Receive queue and transmit queue of this worker, if the port has one for it.
+    /// Receive queue of this worker; `None` without a receive queue.
     pub(crate) receive: Option<u16>,
     pub(crate) transmit: Option<u16>,
-    /// Whether the device computes L4 checksums that were left to it (checksum offload).
+    /// Whether the device supports checksum offload for L4 checksums.
     pub(crate) offload: bool,
-    /// Whether transmit must be called regularly even without frames, as LACP requires.
+    /// Whether the worker must call transmit regularly even without frames, as LACP requires.
     pub(crate) calls_for_transmit: bool,
     /// Receive coalescing, for interfaces without interrupts.
     pub(crate) coalescing: Option<Coalescing>,
@@ -83,19 +83,18 @@ pub struct WorkerMbufs {
     pub(crate) worker: u16,
     /// Rings to and from other workers.
     pub(crate) handover: WorkerRings,
-    /// Shared state. The shared state keeps rings, pools and ports alive longer than any buffer that may be returned to
-    /// them.
+    /// Shared state, which keeps rings, pools and ports alive longer than their buffers.
     pub(crate) shared: Arc<Shared>,
 }
 
-// SAFETY: queues belong to this worker alone, because `Devices::attach` assigns each of them once. The raw pointers
-// inside refer to owned buffers.
+// SAFETY: the queues belong to only this worker, because `Devices::attach` assigns each queue once. The raw pointers
+// refer to owned buffers.
 unsafe impl Send for WorkerMbufs {}
 
-// SAFETY: DPDK delivers a buffer to only one caller. If a buffer could be shared (reference counts, several segments,
-// external memory), the shim repairs it or marks it as faulty, and the burst buffers free faulty buffers without
-// reading them. Buffer memory lies in pools, is mapped and initially zeroed, and `shared` keeps it alive longer than
-// the burst buffers.
+// SAFETY: DPDK delivers a buffer to only one caller. The shim repairs a buffer that could be shared (reference counts,
+// several segments, external memory), or marks it as faulty. `BurstBuffers` frees faulty buffers without reading
+// them. Buffer memory lies in pools, is mapped and initially zeroed, and `shared` keeps it alive longer than the burst
+// buffers.
 unsafe impl RawBuffers for WorkerMbufs {
     fn ports(&self) -> usize {
         self.ways.len()
@@ -116,7 +115,7 @@ unsafe impl RawBuffers for WorkerMbufs {
             return 0;
         }
         let (buffers, rooms, windows, count) = coming.places();
-        // SAFETY: each array has `count` elements. The queue belongs to this worker alone, and its port is started.
+        // SAFETY: each array has `count` elements. The queue belongs to only this worker, and its port is started.
         let count = unsafe { sys::sluice_receive(way.port, queue, buffers, rooms, windows, count, faults) }.into();
         if let Some(coalescing) = &mut way.coalescing {
             coalescing.received(count, now);
@@ -132,8 +131,8 @@ unsafe impl RawBuffers for WorkerMbufs {
         let count = buffers.len().min(windows.len()) as u16;
         let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
         let Some(queue) = way.transmit else { return 0 };
-        // SAFETY: the caller owns `count` buffers and gives up the accepted buffers. The queue belongs to this worker
-        // alone.
+        // SAFETY: the caller owns `count` buffers and gives up the accepted buffers. The queue belongs to only this
+        // worker.
         unsafe { sys::sluice_transmit(way.port, queue, i32::from(way.offload), buffers, windows, count) }.into()
     }
 
@@ -159,8 +158,8 @@ unsafe impl RawBuffers for WorkerMbufs {
         windows: &[Window],
         carried: &[NoteWords],
     ) -> usize {
-        // SAFETY: the caller owns the buffers and gives up those that are accepted. All are from pools of this crate,
-        // whose buffers have no private area.
+        // SAFETY: the caller owns the buffers and gives up the accepted buffers. All buffers are from pools of this
+        // crate, without a private area.
         unsafe { self.handover.put(to.into(), buffers, rooms, windows, carried) }
     }
 

@@ -1,4 +1,4 @@
-//! Memory for large tables, on hugepages if available.
+//! Memory for large tables, backed by hugepages if available.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -28,7 +28,8 @@ impl fmt::Display for Backing {
 
 /// Memory of this size is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no {} MiB of memory for a table: lower its capacity in the configuration, or add memory ({reason})", bytes >> 20)]
+#[error("{} MiB of memory for a table can't be allocated ({reason}): lower the capacity of the table in the \
+     configuration, or add memory", bytes >> 20)]
 pub struct MemoryError {
     /// Requested bytes.
     pub bytes: usize,
@@ -36,7 +37,7 @@ pub struct MemoryError {
     pub reason: String,
 }
 
-/// Zeroed, page-aligned memory in which all pages are populated. The memory is unmapped when it is dropped.
+/// Zeroed, page-aligned memory with populated pages. Dropping the region unmaps the memory.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -46,7 +47,7 @@ pub struct Region {
 
 // SAFETY: the region owns its memory, and gives access to it only through borrows.
 unsafe impl Send for Region {}
-// SAFETY: as for `Send`.
+// SAFETY: the reason for `Send` applies.
 unsafe impl Sync for Region {}
 
 const HUGEPAGE: usize = 2 << 20;
@@ -97,7 +98,7 @@ impl Region {
         }
         let whole = map(padded, 0).ok_or_else(|| error(bytes))?;
         let before = whole.as_ptr().align_offset(HUGEPAGE);
-        // SAFETY: `before` is less than HUGEPAGE, so the start and both unmapped ends lie within the new mapping.
+        // SAFETY: `before` is less than HUGEPAGE, so the region and the two unmapped ranges lie within the new mapping.
         let (start, advised) = unsafe {
             let start = whole.add(before);
             if before > 0 {
@@ -119,10 +120,9 @@ impl Region {
         Ok(region)
     }
 
-    /// Populate every page now, so that no page faults occur under traffic.
+    /// Populate every page, so that no page faults occur under traffic.
     fn populate(&self) {
-        // SAFETY: the region owns the mapping. A kernel that does not support this advice populates pages at their
-        // first access.
+        // SAFETY: the region owns the mapping. A kernel without this advice populates pages at their first access.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, libc::MADV_POPULATE_WRITE) };
     }
 
@@ -138,15 +138,15 @@ impl Region {
 
     /// The memory as cache lines.
     pub fn lines(&mut self) -> &mut [Line] {
-        // SAFETY: the mapping has `length` initialised bytes, is page-aligned and owned by the region alone, and every
+        // SAFETY: the mapping has `length` initialised bytes, is page-aligned, and belongs to only this region. Every
         // bit pattern is a valid line.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length / LINE) }
     }
 
-    /// The memory as cache lines that live until the process ends. The memory is never unmapped.
+    /// The memory as cache lines for the remaining lifetime of the process. The memory is never unmapped.
     pub fn leak(self) -> &'static mut [Line] {
         let region = std::mem::ManuallyDrop::new(self);
-        // SAFETY: as in `lines`. The mapping stays, because the region that owned it is forgotten.
+        // SAFETY: the reasons in `lines` apply. The mapping persists, because the destructor of the region never runs.
         unsafe { std::slice::from_raw_parts_mut(region.start.as_ptr().cast(), region.length / LINE) }
     }
 }

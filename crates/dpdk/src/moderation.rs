@@ -1,12 +1,12 @@
 //! Interrupt moderation: how often the kernel polls a card for AF_XDP.
 //!
-//! By default a card may raise an interrupt for each frame, which costs a kernel receive pass for one frame and gives
-//! the worker a burst of one. With moderation, the kernel fetches several frames together as long as they keep
-//! arriving; a single frame is still delivered immediately. If the driver supports busy polling through a socket, the
-//! same settings leave polling to the worker (`Documentation/networking/napi.rst`).
+//! By default, a card may raise an interrupt for each frame. The kernel then runs a receive pass for each frame, and
+//! the worker gets bursts of one frame. With moderation, the kernel fetches several frames together while frames keep
+//! arriving, but still delivers a single frame immediately. If the driver supports busy polling through a socket, these
+//! settings also leave polling to the worker (`Documentation/networking/napi.rst`).
 //!
-//! Virtual interfaces (veth) have no interrupts. A timer that polls virtual interfaces late would delay senders, so the
-//! worker coalesces frames instead ([`crate::coalescing`]).
+//! Virtual interfaces (veth) have no interrupts, and late polls by a timer would delay their senders. For virtual
+//! interfaces, the worker coalesces frames instead ([`crate::coalescing`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 /// Number of empty polls before the interface may raise interrupts again.
 const EMPTY_FETCHES: &str = "2";
 
-/// Nanoseconds between polls.
+/// Interval between polls in nanoseconds.
 const PAUSE: &str = "200000";
 
-/// Files of the changed settings in the interface's /sys directory, with the values that are written.
+/// File of each changed setting in the interface's /sys directory, with the written value.
 const SETTINGS: [(&str, &str); 2] = [("napi_defer_hard_irqs", EMPTY_FETCHES), ("gro_flush_timeout", PAUSE)];
 
-/// Changed settings of an interface. The previous settings are restored when this value is dropped.
+/// Changed settings of an interface. Dropping this value restores the previous settings.
 #[derive(Debug)]
 pub(crate) struct Moderation {
     before: Vec<(PathBuf, String)>,
 }
 
 impl Moderation {
-    /// Moderate an interface. `None` if the interface is not that of a card. Settings that the administrator has
-    /// changed are kept. If /sys is not writable, no setting is changed.
+    /// Change the settings of an interface. `None` for an interface without a card. Keeps settings that the
+    /// administrator has changed. Changes no setting if /sys is not writable.
     pub(crate) fn set(interface: &str) -> Option<Self> {
         card(interface).map(|folder| Self::set_in(&folder))
     }
@@ -49,19 +49,20 @@ impl Moderation {
 impl Drop for Moderation {
     fn drop(&mut self) {
         for (file, before) in &self.before {
-            // The error is ignored, because the interface may no longer exist.
+            // Ignore the error, because the interface may no longer exist.
             let _ = fs::write(file, before);
         }
     }
 }
 
-/// Whether the interface is that of a card, but this process can't change its settings.
+/// Whether the interface belongs to a card, but this process can't change the interface's settings.
 pub(crate) fn refused(interface: &str) -> bool {
     let writable = |file: PathBuf| fs::OpenOptions::new().write(true).open(file).is_ok();
     card(interface).is_some_and(|folder| !SETTINGS.iter().all(|(name, _)| writable(folder.join(name))))
 }
 
-/// Directory of a card's interface in /sys. /sys may show a network namespace other than that of this process.
+/// Directory of a card's interface in /sys. `None` for an interface without a card, or if /sys shows another network
+/// namespace.
 fn card(interface: &str) -> Option<PathBuf> {
     let folder = folder(interface)?;
     folder.join("device").exists().then_some(folder)
@@ -71,7 +72,7 @@ fn folder(interface: &str) -> Option<PathBuf> {
     let folder = Path::new("/sys/class/net").join(interface);
     let shown: u32 = fs::read_to_string(folder.join("ifindex")).ok()?.trim().parse().ok()?;
     let name = std::ffi::CString::new(interface).ok()?;
-    // SAFETY: a C string that is read during the call.
+    // SAFETY: the argument is a C string that is read during the call.
     let ours = unsafe { libc::if_nametoindex(name.as_ptr()) };
     (shown == ours).then_some(folder)
 }

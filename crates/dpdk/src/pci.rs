@@ -13,24 +13,23 @@ pub use hugepages::{HugePages, reserve};
 
 use crate::device::PciAddress;
 
-/// Kernel drivers of bifurcated cards. DPDK uses a bifurcated card together with its kernel driver, to which the card
-/// stays bound.
+/// Kernel drivers of bifurcated cards. A bifurcated card stays bound to its kernel driver while DPDK uses the card.
 const BIFURCATED: [&str; 4] = ["mlx4_core", "mlx5_core", "mana", "nfp"];
 
 /// VFIO's kernel module for PCI cards.
 pub const VFIO: &str = "vfio-pci";
 
-/// The UIO module that is part of the kernel.
+/// The kernel's own UIO module.
 pub const UIO: &str = "uio_pci_generic";
 
-/// Number of bits of a process's virtual addresses, as DPDK assumes it.
+/// DPDK's assumption for the number of virtual address bits of a process.
 const VIRTUAL_BITS: u8 = 47;
 
 /// Access to `/sys`, `/dev` and `/proc` of a machine.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,
-    /// Opens a file of `/dev/vfio` and closes it again.
+    /// Opens and closes a file of `/dev/vfio`.
     open: fn(&Path) -> io::Result<()>,
 }
 
@@ -40,7 +39,7 @@ impl System {
         Self::at(Path::new("/"))
     }
 
-    /// Access to a directory that has the layout of `/`.
+    /// Access to a directory with the layout of `/`.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.into(),
@@ -69,13 +68,13 @@ impl System {
         cards
     }
 
-    /// The PCI device at an address. `None` if there is none.
+    /// The PCI device at an address. `None` without a device.
     pub fn card(&self, address: PciAddress) -> Option<Card> {
         let folder = self.folder(address);
         let number = |name: &str| u32::from_str_radix(text(&folder.join(name))?.trim_start_matches("0x"), 16).ok();
         let interfaces = |folder: &Path| entries(&folder.join("net"));
         let mut found = interfaces(&folder);
-        // With virtio, a bus is between the PCI device and the interface.
+        // For virtio, the virtio device is between the PCI device and the interface.
         for child in entries(&folder).iter().filter(|name| name.starts_with("virtio")) {
             found.extend(interfaces(&folder.join(child)));
         }
@@ -87,10 +86,10 @@ impl System {
             device: number("device").unwrap_or(0) as u16,
             driver: target(&folder.join("driver")),
             group: self.group(address),
-            // The value is -1 if the machine has a single node or does not report it.
+            // The value is -1 on machines with a single node or without this information.
             node: text(&folder.join("numa_node")).and_then(|node| node.parse().ok()),
             uio: entries(&folder.join("uio")).into_iter().next(),
-            // VT-d reports the address width of guests in bits 16 to 21, minus one.
+            // Bits 16 to 21 of VT-d's capabilities contain the address width of guests minus one.
             address_bits: number64(&folder.join("iommu/intel-iommu/cap")).map(|bits| (bits >> 16 & 0x3f) as u8 + 1),
             interfaces: found,
         })
@@ -126,8 +125,8 @@ impl System {
         text(&switch).is_some_and(|value| value == "Y" || value == "1")
     }
 
-    /// Another process that has a file of `/dev` open, if `/proc` shows it. `Some(None)` if this process has the file
-    /// open.
+    /// Another process with an open file of `/dev`, if visible in `/proc`. `Some(None)` if this process has opened the
+    /// file.
     fn holder(&self, device: &str) -> Option<Option<Process>> {
         let own = std::process::id();
         let mut by_self = None;
@@ -182,11 +181,11 @@ pub struct Card {
     pub driver: Option<String>,
     /// IOMMU group.
     pub group: Option<Group>,
-    /// NUMA node, if the machine has several.
+    /// NUMA node, if the machine has several NUMA nodes.
     pub node: Option<u16>,
     /// UIO device file, such as `uio0`.
     pub uio: Option<String>,
-    /// Address width in bits of the device's IOMMU, if it is reported.
+    /// Address width in bits of the device's IOMMU, if reported.
     pub address_bits: Option<u8>,
     /// Kernel interfaces of the card.
     pub interfaces: Vec<String>,
@@ -197,10 +196,10 @@ pub struct Card {
 pub struct Group {
     /// Group number.
     pub number: u32,
-    /// Whether an IOMMU backs the group. Without an IOMMU, VFIO has created the group.
+    /// Whether an IOMMU backs the group. VFIO creates groups without an IOMMU.
     pub has_iommu: bool,
-    /// Whether devices of drivers other than VFIO use IOMMU addresses instead of physical ones. Devices use IOMMU
-    /// addresses if the kernel was started without `iommu=pt`.
+    /// Whether the IOMMU translates addresses even for drivers other than VFIO. The kernel option `iommu=pt` disables
+    /// this translation.
     pub translates: bool,
     /// Other devices in the group.
     pub others: Vec<GroupDevice>,
@@ -213,12 +212,12 @@ pub struct GroupDevice {
     pub address: PciAddress,
     /// Kernel driver to which the device is bound.
     pub driver: Option<String>,
-    /// Whether the device is a PCI bridge, whose driver VFIO tolerates.
+    /// Whether the device is a PCI bridge. VFIO tolerates drivers of bridges in a group.
     pub is_bridge: bool,
 }
 
 impl GroupDevice {
-    /// The driver of this device, if it prevents VFIO from using the whole group.
+    /// Driver of this device that prevents the use of the whole group by VFIO; `None` without such a driver.
     pub fn obstacle(&self) -> Option<&str> {
         let tolerated = |driver: &str| self.is_bridge || driver.starts_with("vfio") || driver == "pci-stub";
         self.driver.as_deref().filter(|driver| !tolerated(driver))
@@ -230,17 +229,17 @@ impl GroupDevice {
 pub enum Mode {
     /// Through VFIO, with an IOMMU.
     Vfio,
-    /// Through VFIO, with an IOMMU whose address width is too small for virtual addresses.
+    /// Through VFIO, with an IOMMU that has too few address bits for virtual addresses.
     VfioNarrow,
-    /// Through VFIO without an IOMMU. The card's memory accesses are then not checked.
+    /// Through VFIO without an IOMMU, which leaves the card's memory accesses unchecked.
     VfioWithoutIommu,
     /// Through UIO.
     Uio,
     /// Together with the kernel's own driver of the card (bifurcated).
     Bifurcated,
-    /// Not accessible: a kernel driver uses it.
+    /// Not accessible, because a kernel driver uses the card.
     Kernel,
-    /// Not accessible: no driver is bound.
+    /// Not accessible, because no driver is bound to the card.
     Unbound,
 }
 

@@ -13,7 +13,7 @@ pub const HEADROOM: u16 = 128;
 /// Size in bytes of an ordinary buffer: the headroom and a frame of 2,048 bytes.
 pub const ORDINARY_BUFFER: u16 = HEADROOM + 2048;
 
-/// Size of a buffer for AF_XDP. A buffer of this size and its header fit into a page.
+/// Size of a buffer for AF_XDP. A buffer and its header fit into a page.
 pub const AF_XDP_BUFFER: u16 = 3584;
 
 /// Size of a buffer for jumbo frames with AF_PACKET.
@@ -24,7 +24,9 @@ pub const JUMBO_BUFFER: u16 = 16_512;
 pub enum PoolError {
     /// There is not enough memory.
     #[error(
-        "{count} buffers of {buffer_bytes} bytes need {megabytes} MiB and DPDK's memory has no such piece ({free} MiB of hugepages are free, others may have taken some since the start): lower queues or buffers in the configuration, or reserve more hugepages (vm.nr_hugepages)"
+        "{count} buffers of {buffer_bytes} bytes need {megabytes} MiB of contiguous memory, which DPDK does not have \
+         ({free} MiB of hugepages are free; other processes may have used hugepages since the start): lower queues or \
+              buffers in the configuration, or reserve more hugepages (vm.nr_hugepages)"
     )]
     NotEnoughMemory {
         /// Number of buffers.
@@ -36,9 +38,10 @@ pub enum PoolError {
         /// Free hugepages in MiB.
         free: usize,
     },
-    /// The pool's memory is not contiguous, but AF_XDP could receive only into the first piece.
+    /// The memory of a pool for AF_XDP is not contiguous. AF_XDP could receive only into the first piece of memory.
     #[error(
-        "{count} buffers for AF_XDP came in {pieces} pieces of memory instead of one: reserve hugepages at boot (hugepages= on the kernel's command line), or lower queues or buffers"
+        "{count} buffers for AF_XDP need one contiguous piece of memory, but DPDK has only {pieces} separate pieces: \
+         reserve hugepages at boot (hugepages= on the kernel's command line), or lower queues or buffers"
     )]
     Scattered {
         /// Number of buffers.
@@ -49,8 +52,8 @@ pub enum PoolError {
     /// DPDK's mempool driver is not installed.
     #[error("DPDK's plug-in librte_mempool_ring is missing: install the package librte-mempool-ring23 or dpdk")]
     NoMempoolDriver,
-    /// DPDK failed for another reason.
-    #[error("no pool of {count} buffers: {reason}")]
+    /// DPDK returned another error.
+    #[error("a pool of {count} buffers can't be created: {reason}")]
     Refused {
         /// Number of buffers.
         count: u32,
@@ -62,22 +65,22 @@ pub enum PoolError {
 /// Number and size of a pool's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
-    /// Number of buffers. A power of two minus one uses memory best.
+    /// Number of buffers. Powers of two minus one waste the least memory.
     pub count: u32,
     /// Size of each buffer in bytes, including headroom.
     pub room: u16,
-    /// Number of buffers cached per core. 0 makes the pool strictly first in, first out.
+    /// Number of cached buffers per core. 0 makes the pool strictly first-in, first-out.
     pub cache: u32,
-    /// Whether the buffers must be in contiguous memory, as AF_XDP requires. Otherwise the memory may consist of
+    /// Whether the buffers must be in contiguous memory, as AF_XDP requires. If false, the memory may consist of
     /// several pieces.
     pub adjoining: bool,
 }
 
 impl PoolSize {
-    /// Bytes of memory for the pool, including its ring and the rounding by the allocator.
+    /// Bytes of memory for the pool, including its ring and the allocator's rounding.
     pub fn bytes(&self) -> usize {
-        // Headers of the mempool object and of the mbuf, the rounding to a cache line, and the padding with which DPDK
-        // spreads objects over memory channels.
+        // Headers of the mempool object and of the mbuf, rounding to a cache line, and DPDK's padding that spreads
+        // objects over memory channels.
         let object = (64 + 128 + self.room as usize).next_multiple_of(64) + 64;
         let object = match self.adjoining {
             true => object.max(sys::SLUICE_ADJOINING_OBJECT as usize),
@@ -87,49 +90,49 @@ impl PoolSize {
     }
 }
 
-/// A buffer pool. The pool lives until all owners of its buffers have been dropped.
+/// A buffer pool, which lives longer than all owners of its buffers.
 #[derive(Debug)]
 pub struct Pool {
     name: String,
     raw: *mut sys::rte_mempool,
     size: PoolSize,
-    /// Maximum number of buffers that a driver does not return when it is closed.
+    /// Maximum number of buffers that drivers keep after their close.
     keepable: AtomicU32,
 }
 
 // SAFETY: DPDK's pools support concurrent use by several threads.
 unsafe impl Send for Pool {}
-// SAFETY: as for `Send`.
+// SAFETY: the reason for `Send` applies.
 unsafe impl Sync for Pool {}
 
 /// Balance of a pool: its size, and the number of buffers that it currently contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolBalance {
-    /// Name of the port or purpose for which the pool is used.
+    /// Name of the port that uses the pool, or purpose of the pool.
     pub name: String,
     /// Number of buffers.
     pub size: u32,
     /// Buffers currently in the pool.
     pub available: u32,
-    /// Maximum number of buffers that a driver of this pool does not return when it is closed.
+    /// Maximum number of buffers that drivers of this pool keep after their close.
     pub kept_by_driver: u32,
 }
 
 impl PoolBalance {
-    /// Whether no buffers are missing, except those that a driver may keep.
+    /// Whether the pool contains all buffers except buffers that a driver may keep.
     pub fn is_even(&self) -> bool {
         self.available <= self.size && self.size - self.available <= self.kept_by_driver
     }
 }
 
 impl Pool {
-    /// Create a pool with a name. The pool's buffers contain the addresses that cards use for DMA.
+    /// Create a pool with a name. Each buffer contains its DMA address for cards.
     pub fn new(_eal: &Eal, name: &str, size: PoolSize) -> Result<Arc<Pool>, PoolError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let unique = CString::new(format!("pool{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let (mut raw, mut pieces) = (std::ptr::null_mut(), 0);
-        // SAFETY: the EAL is running (`_eal` proves it), the name is a C string, and both results are written only on
-        // success.
+        // SAFETY: the EAL is running (`_eal` proves it), the name is a C string, and the two results are written only
+        // on success.
         let made = unsafe {
             sys::sluice_pool_create(
                 unique.as_ptr(),
@@ -174,7 +177,7 @@ impl Pool {
         Ok(Arc::new(pool))
     }
 
-    /// Name of the port or purpose for which it is used.
+    /// Name of the port that uses the pool, or purpose of the pool.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -190,13 +193,13 @@ impl Pool {
         self.size
     }
 
-    /// Number of buffers that contain an address at which a card would not find them. Checks every buffer. For tests.
+    /// Number of buffers with a wrong DMA address, for tests. The function checks every buffer.
     pub fn misaddressed(&self) -> u32 {
         // SAFETY: the pool is alive, and its list of objects does not change after creation.
         unsafe { sys::sluice_pool_misaddressed(self.raw) }
     }
 
-    /// Size of the pool and the buffers that it contains.
+    /// Size of the pool, and number of buffers in the pool.
     pub fn balance(&self) -> PoolBalance {
         PoolBalance {
             name: self.name.clone(),
@@ -206,7 +209,7 @@ impl Pool {
         }
     }
 
-    /// Allow a driver of this pool to keep `count` additional buffers after it is closed.
+    /// Allow a driver of this pool to keep `count` additional buffers after its close.
     pub(crate) fn allow_kept(&self, count: u32) {
         self.keepable.fetch_add(count, Ordering::Relaxed);
     }
@@ -218,8 +221,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // If buffers are still in use, freeing their memory would be unsound, so the memory is leaked instead. A closed
-        // driver never accesses the buffers that it keeps.
+        // Leak the memory if buffers are still in use, because freeing it would be unsound. Buffers that a closed
+        // driver keeps are never accessed.
         if self.balance().is_even() {
             // SAFETY: the buffers of the pool have no owner, and `self` was the last reference to the pool.
             unsafe { sys::sluice_pool_destroy(self.raw) };

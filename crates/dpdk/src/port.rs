@@ -1,4 +1,4 @@
-//! Ports: a device with its driver and queues.
+//! Ports. A port is a device with its driver and queues.
 
 mod configure;
 mod error;
@@ -39,29 +39,30 @@ pub struct PortPlan {
     pub mtu: u16,
     /// Requested number of queues.
     pub queues: u16,
-    /// AF_XDP or AF_PACKET, to override the automatic choice.
+    /// AF_XDP or AF_PACKET; overrides the automatic choice of the driver.
     pub driver: Option<Driver>,
     /// Whether to also receive frames for other stations (promiscuous mode).
     pub promiscuous: bool,
     /// MAC address to set. `None` keeps the device's address.
     pub mac: Option<[u8; 6]>,
-    /// Packet fields that select the queue.
+    /// Packet fields that select the receive queue.
     pub steering: Steering,
-    /// RSS key of the hash that selects the queue. `None` leaves the key to the driver.
+    /// RSS key of the hash that selects the receive queue. `None` keeps the key of the driver.
     pub hash_key: Option<HashKey>,
-    /// RSS key that is used if the device can't steer by `steering`. `None` means `hash_key`.
+    /// RSS key for a device that can't steer by `steering`. `None` means `hash_key`.
     pub fallback_key: Option<HashKey>,
     /// Whether to use receive interrupts if the driver supports them.
     pub interrupts: bool,
-    /// Whether opening the set fails if this port can't be opened. Otherwise, the index of the port stays free.
+    /// Whether a failure of this port fails the opening of the whole set. If false, the index of a failed port stays
+    /// free.
     pub required: bool,
-    /// Queue of each entry in the device's redirection table, repeated until the table is full. If empty, the queues
-    /// are assigned round-robin.
+    /// Queue of each entry in the device's redirection table. The queues are repeated until the table is full. An empty
+    /// list assigns queues round-robin.
     pub table: Vec<u16>,
 }
 
 impl PortPlan {
-    /// A port with an MTU of 1,500 and one queue.
+    /// Create a plan for a port with an MTU of 1,500 and one queue.
     pub fn new(name: &str, device: Device) -> Self {
         Self {
             name: name.into(),
@@ -111,7 +112,7 @@ pub struct Link {
     pub megabits: u32,
 }
 
-/// A started port. The port is stopped and closed when it is dropped.
+/// A started port. Dropping the port stops and closes it.
 #[derive(Debug)]
 pub struct Port {
     name: String,
@@ -124,17 +125,17 @@ pub struct Port {
     /// Whether the device is removed from DPDK when the port is closed.
     detach: AtomicBool,
     origin: Origin,
-    /// Current receive steering, as last read from the device. The lock is held while the steering is changed.
+    /// Current receive steering, as last read from the device. A change of the steering holds the lock.
     steered: Mutex<Steered>,
     /// Members of a bond. Members are closed after the bond.
     members: Mutex<Vec<members::Place>>,
     /// Description with which the port was opened.
     plan: PortPlan,
-    /// Rings of a ring port, which are freed after the port; and whether the port is end A.
+    /// Rings of a ring port, and whether the port is end A. The rings are freed after the port.
     pair: Option<(Arc<Pair>, bool)>,
-    /// Workers that have a transmit queue, in the order of the queues.
+    /// Workers with a transmit queue, in the order of the queues.
     senders: Vec<u16>,
-    /// XDP sockets that the port has opened. The sockets are closed after the port if DPDK leaves them open.
+    /// XDP sockets of the port. Sockets that DPDK leaves open are closed after the port.
     sockets: Sockets,
     /// All-multicast mode of the kernel interface.
     multicasts: Option<AllMulticast>,
@@ -158,8 +159,8 @@ impl Port {
         let opening = Opening { plan, choice };
         opening.check()?;
         let wish = opening.wish()?;
-        // The members of a bond must be opened before the bond. The interface of a TAP device exists only after it is
-        // probed.
+        // The members of a bond must be opened before the bond. The interface of a TAP device exists only after the
+        // probe of the device.
         if !matches!(plan.device, Device::Tap { .. }) {
             opening.prepare()?;
         }
@@ -208,11 +209,11 @@ impl Port {
         configured.map(|()| port)
     }
 
-    /// Workers that get a transmit queue. Cards provide as many transmit queues as requested. Other drivers provide
-    /// queues only in pairs.
+    /// Workers that get a transmit queue. Cards provide the requested number of transmit queues. Other drivers provide
+    /// receive and transmit queues only in pairs.
     fn served(&self, receivers: &[u16], senders: &[u16]) -> Vec<u16> {
         match self.choice.driver {
-            // LACP requires that the receiving workers call transmit regularly.
+            // LACP requires regular transmit calls of the receiving workers.
             Driver::Bond => {
                 let more = receivers.iter().filter(|worker| !senders.contains(worker));
                 senders.iter().chain(more).copied().collect()
@@ -257,7 +258,7 @@ impl Port {
         &self.name
     }
 
-    /// Remove the device from DPDK when the port is closed, so that others can use it.
+    /// Remove the device from DPDK when the port is closed, so that other programs can use the device.
     pub(crate) fn release_device(&self) {
         self.detach.store(true, Ordering::Relaxed);
     }
@@ -276,14 +277,14 @@ impl Port {
         &self.choice
     }
 
-    /// Name of a card's DPDK driver and its capabilities. `None` for other devices.
+    /// Name of a card's DPDK driver, and capabilities of the card. `None` for other devices.
     pub fn offer(&self) -> Option<String> {
         let capabilities = self.steering().capabilities;
         let capabilities = capabilities.filter(|_| self.choice.driver == Driver::Native)?;
         Some(format!("{}, offers {capabilities}", self.model))
     }
 
-    /// Workers that have a transmit queue.
+    /// Workers with a transmit queue.
     pub fn senders(&self) -> &[u16] {
         &self.senders
     }
@@ -293,7 +294,7 @@ impl Port {
         u16::try_from(self.senders.len()).unwrap_or(u16::MAX)
     }
 
-    /// Number of receive queues, which is the number of workers that receive from the port.
+    /// Number of receive queues, equal to the number of workers that receive from the port.
     pub fn queues(&self) -> u16 {
         self.choice.queues
     }
@@ -308,27 +309,27 @@ impl Port {
         self.steered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Change the redirection table. The table can be changed under traffic. Entry `k` of the device's table selects
-    /// queue `table[k]`; `table` is repeated if the device's table is longer. The device's actual table is read back
-    /// into [`steering`](Self::steering); an error is returned if it differs from `table`. Frames in flight may still
-    /// arrive at their previous queue, and some cards stop receiving for a short time.
+    /// Change the redirection table, even under traffic. Entry `k` of the device's table selects queue `table[k]`. For
+    /// a longer device table, `table` is repeated. The device's actual table is read back into
+    /// [`steering`](Self::steering), and a difference is an error. Frames in flight may still arrive at their previous
+    /// queue, and some cards stop receiving for a short time.
     pub fn set_table(&self, table: &[u16]) -> Result<(), SteeringError> {
         let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
         steering::set_table(&PortHash(self.number), &mut steered, table)
     }
 
-    /// Whether the queues of the port can wake a thread that waits for frames.
+    /// Whether the queues of the port can wake a waiting thread.
     pub fn interrupts(&self) -> bool {
         // SAFETY: the port is open.
         unsafe { sys::sluice_interrupts(self.number) != 0 }
     }
 
-    /// Whether the worker coalesces the frames of this port, because the device has no interrupts.
+    /// Whether workers coalesce the frames of this port, because the device has no interrupts.
     pub(crate) fn is_coalesced(&self) -> bool {
         self.choice.driver == Driver::AfXdp && self.moderation.is_none()
     }
 
-    /// Whether the device computes L4 checksums that were left to it (checksum offload).
+    /// Whether the device supports checksum offload for L4 checksums.
     pub fn completes_checksums(&self) -> bool {
         self.offload
     }
@@ -344,9 +345,9 @@ impl Port {
     /// Current state of the link. The link counts as up if the driver can't report it.
     pub fn link(&self) -> Link {
         let (mut up, mut megabits) = (0, 0);
-        // SAFETY: the call writes both results.
+        // SAFETY: the call writes `up` and `megabits`.
         let error = unsafe { sys::sluice_port_link(self.number, &mut up, &mut megabits) };
-        // The driver of AF_PACKET always reports that the link is up, so the kernel is queried.
+        // Query the kernel, because the AF_PACKET driver always reports that the link is up.
         let carrier = match (&self.plan.device, self.choice.driver) {
             (Device::Kernel { interface }, Driver::AfPacket) => {
                 Interface::named(interface).is_ok_and(|interface| interface.runs())
@@ -362,7 +363,7 @@ impl Port {
     /// Bring the link up or down, if the driver supports it.
     ///
     /// # Errors
-    /// The driver does not support it, or the device refuses.
+    /// The driver does not support this operation, or the device rejects it.
     pub fn set_link(&self, up: bool) -> Result<(), std::io::Error> {
         // SAFETY: the port is open.
         match unsafe { sys::sluice_port_set_link(self.number, i32::from(up)) } {
@@ -371,10 +372,10 @@ impl Port {
         }
     }
 
-    /// Counters of the device. All counters are zero if the device does not report any.
+    /// Counters of the device. All counters are 0 for a device without counters.
     pub fn statistics(&self) -> Statistics {
         let mut raw = std::mem::MaybeUninit::<sys::sluice_port_statistics>::zeroed();
-        // SAFETY: the call writes the result or leaves it zero; both are valid values.
+        // SAFETY: the call writes the result or leaves it zero, which is also a valid value.
         let raw = unsafe {
             sys::sluice_port_statistics(self.number, raw.as_mut_ptr());
             raw.assume_init()
@@ -391,7 +392,7 @@ impl Port {
         }
     }
 
-    /// Number of members of a bond that LACP has made active. 0 for other ports.
+    /// Number of active LACP members of a bond; 0 for other ports.
     pub fn active_members(&self) -> usize {
         let mut members = [0; 16];
         if self.choice.driver != Driver::Bond {
@@ -402,8 +403,7 @@ impl Port {
         count.max(0) as usize
     }
 
-    /// For a ring port: the number of frames that wait to be received, and the number of sent frames that the other end
-    /// has not received yet.
+    /// For a ring port: number of frames in the rings to this end, and number of frames in the rings to the other end.
     pub fn waiting(&self) -> (usize, usize) {
         match &self.pair {
             None => (0, 0),
@@ -419,8 +419,8 @@ impl Port {
         pair.forward.first().filter(|_| pair.reverse.is_empty())
     }
 
-    /// Keep a pool alive as long as the rings of a ring port, because the rings may hold buffers of the pool after the
-    /// port is closed.
+    /// Keep a pool alive as long as the rings of a ring port, because the rings may contain buffers of the pool after
+    /// the close of the port.
     pub(crate) fn outlive(&self, pool: &Arc<Pool>) {
         if let Some((pair, _)) = &self.pair {
             pair.keep(pool);
@@ -431,7 +431,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         if self.number != u16::MAX {
-            // SAFETY: burst buffers hold the port, so no queue is in use any more. Errors are ignored.
+            // SAFETY: no queue is in use, because burst buffers hold the ports that they use. Errors are ignored.
             unsafe {
                 sys::sluice_port_stop(self.number);
                 sys::sluice_port_close(self.number, i32::from(*self.detach.get_mut()));

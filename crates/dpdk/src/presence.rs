@@ -1,7 +1,7 @@
 //! Detects removed devices.
 //!
-//! A card with VFIO remains until the process releases it. The kernel requests the release, and DPDK forwards this
-//! request. A card with UIO disappears immediately, as does a kernel interface; this is visible in /sys.
+//! A removed card with VFIO remains until the process releases the card. The kernel requests the release, and DPDK
+//! forwards this request. A removed card with UIO and a removed kernel interface disappear immediately from /sys.
 
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::device::{Device, PciAddress};
 use crate::sys;
 
-/// Cards of which the kernel has requested the release.
+/// Cards that the kernel has requested back.
 static WANTED_BACK: Mutex<Vec<PciAddress>> = Mutex::new(Vec::new());
 
 extern "C" fn wanted_back(name: *const c_char) {
@@ -21,8 +21,8 @@ extern "C" fn wanted_back(name: *const c_char) {
     }
 }
 
-/// Register for the removal requests that DPDK forwards, and make accesses to removed cards harmless. If DPDK does not
-/// support the removal, a removed card remains until the process ends.
+/// Register for the removal requests that DPDK forwards, and make accesses to removed cards harmless. Without support
+/// in DPDK, a removed card remains until the process ends.
 pub(crate) fn watch() {
     // SAFETY: `wanted_back` is a static function that any thread may call.
     unsafe { sys::sluice_watch_removal(Some(wanted_back)) };
@@ -33,14 +33,14 @@ pub(crate) fn watch() {
 pub(crate) enum Origin {
     /// A PCI card.
     Card(PciAddress),
-    /// A kernel interface with its index. The index is stored because another interface may get the same name.
+    /// A kernel interface with its index. The index distinguishes the interface from a later interface with this name.
     Interface(String, u32),
     /// A bond, an object of this process, or a device to which another process may reconnect.
     Own,
 }
 
 impl Origin {
-    /// The origin of a device as it currently exists.
+    /// The current origin of a device.
     pub(crate) fn of(device: &Device) -> Self {
         match device {
             Device::Pci(address) => {
@@ -66,10 +66,10 @@ impl Origin {
     }
 }
 
-/// Index of a kernel interface. 0 if it does not exist.
+/// Index of a kernel interface; 0 for a missing interface.
 fn index(interface: &str) -> u32 {
     let Ok(name) = CString::new(interface) else { return 0 };
-    // SAFETY: a C string that is read during the call.
+    // SAFETY: the argument is a C string that is read during the call.
     unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 

@@ -9,9 +9,9 @@ use crate::eal::{Eal, error_text};
 use crate::pool::Pool;
 use crate::sys;
 
-/// Error: the ring could not be created.
+/// The creation of a ring failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no ring of {depth} places: {reason}")]
+#[error("a ring with {depth} entries can't be created: {reason}")]
 pub struct RingError {
     /// Number of entries.
     pub depth: u32,
@@ -19,16 +19,16 @@ pub struct RingError {
     pub reason: String,
 }
 
-/// A ring with one consumer. Buffers that remain in it are freed when it is dropped.
+/// A ring with one consumer. Dropping the ring frees its remaining buffers.
 #[derive(Debug)]
 pub(crate) struct Ring {
     raw: *mut sys::rte_ring,
 }
 
-// SAFETY: DPDK's rings pass buffers between threads. The creation flags state how many producers and consumers a ring
-// has.
+// SAFETY: DPDK's rings pass buffers between threads. The creation flags of a ring state whether it has one or several
+// producers and consumers.
 unsafe impl Send for Ring {}
-// SAFETY: as for `Send`.
+// SAFETY: the reason for `Send` applies.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -59,8 +59,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: `self` was the last reference to the ring, so it has no producer or consumer any more, and its
-        // buffers have no other owner. The owners of a ring keep its pools alive longer than the ring.
+        // SAFETY: `self` was the last reference to the ring, so the ring has no producer or consumer, and its buffers
+        // have no other owner. The owners of a ring keep its pools alive longer than the ring.
         unsafe {
             sys::sluice_ring_drain(self.raw);
             sys::sluice_ring_destroy(self.raw);
@@ -68,21 +68,21 @@ impl Drop for Ring {
     }
 }
 
-/// The rings of both directions between two ring ports with the same name, or of the single direction of a loop.
+/// The rings between two ring ports with one name, in both directions. A loop has rings in one direction.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) depth: u32,
     /// Rings from end A to end B, one per queue. A loop has only rings in this direction.
     pub(crate) forward: Vec<Ring>,
     pub(crate) reverse: Vec<Ring>,
-    /// Pools whose buffers may be in the rings. The pools are dropped after the rings.
+    /// Pools of the buffers in the rings. The pools are dropped after the rings.
     pools: Mutex<Vec<Arc<Pool>>>,
 }
 
 static PAIRS: Mutex<Option<HashMap<String, Weak<Pair>>>> = Mutex::new(None);
 
 impl Pair {
-    /// The pair with this name. The pair is created when its first end is opened.
+    /// The pair with this name, created when its first end is opened.
     pub(crate) fn named(eal: &Eal, name: &str, looped: bool, depth: u32, queues: u16) -> Result<Arc<Pair>, RingError> {
         let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = pairs.get_or_insert_default();
@@ -92,7 +92,7 @@ impl Pair {
             return if fits {
                 Ok(pair)
             } else {
-                let reason = format!("a ring {name} of another kind, depth or number of queues exists");
+                let reason = format!("a ring {name} with another kind, depth or number of queues already exists");
                 Err(RingError { depth, reason })
             };
         }
@@ -107,7 +107,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Keep a pool alive whose buffers may be in the rings.
+    /// Keep a pool alive, because the rings may contain buffers of the pool.
     pub(crate) fn keep(&self, pool: &Arc<Pool>) {
         self.pools
             .lock()

@@ -1,4 +1,4 @@
-//! A set of ports, pools and rings that are opened and closed together, with the packet I/O of its workers.
+//! A set of ports, pools and rings that are opened and closed together, and the packet I/O of the workers.
 
 mod plan;
 
@@ -24,14 +24,14 @@ use crate::workers::Queues;
 /// Packet I/O of one worker through DPDK.
 pub type DpdkIo = BurstBuffers<WorkerMbufs>;
 
-/// Queue of a worker. The queue is given by the worker's index among the workers with queues.
+/// Queue of a worker, equal to the worker's index in `workers`.
 fn queue(workers: &[u16], worker: u16, queues: u16) -> Option<u16> {
     let place = workers.iter().position(|&other| other == worker)?;
     u16::try_from(place).ok().filter(|&queue| queue < queues)
 }
 
-/// Number of attempts to open an AF_XDP port. The kernel releases a queue only some time after its XDP socket was
-/// closed, so opening is retried after these pauses.
+/// Number of attempts to open an AF_XDP port. Opening is retried after pauses, because the kernel releases a queue only
+/// some time after its XDP socket was closed.
 const AF_XDP_ATTEMPTS: u32 = 5;
 const AF_XDP_PAUSE: Duration = Duration::from_millis(50);
 
@@ -48,16 +48,19 @@ pub enum SetError {
     #[error(transparent)]
     Ring(#[from] RingError),
     /// All port indexes are in use.
-    #[error("{port}: there are places for {places} devices, and all are taken: restart the process to have more")]
+    #[error("{port}: all {places} places for devices are in use: restart the process to have more places")]
     NoPlace {
         /// Name of the port.
         port: String,
         /// Number of port indexes.
         places: usize,
     },
-    /// The MTU is too large for the buffers in which workers create packets. The ports at the start determined the size
-    /// of these buffers.
-    #[error("{port}: an MTU of {mtu} needs larger buffers than the process began with: restart it, or lower the MTU")]
+    /// The MTU is too large for the buffers in which workers create packets. The ports at startup have determined the
+    /// size of these buffers.
+    #[error(
+        "{port}: an MTU of {mtu} needs larger buffers than allocated at start: restart the process, or lower the \
+         MTU"
+    )]
     Mtu {
         /// Name of the port.
         port: String,
@@ -66,7 +69,7 @@ pub enum SetError {
     },
 }
 
-/// State that the burst buffers of all workers share. Fields are dropped in this order, because ports hold buffers of
+/// State that the burst buffers of all workers share. Ports are dropped before pools, because ports hold buffers of
 /// pools.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -85,12 +88,12 @@ pub(crate) struct Shared {
 /// A worker's queues of all ports.
 #[derive(Debug)]
 struct WorkerPorts {
-    /// By port index, the queues that apply after the worker's next renewal.
+    /// Queues by port index. A change takes effect when the worker next renews the port.
     ways: Mutex<Vec<PortQueues>>,
     queues: Queues,
 }
 
-/// Lock a mutex, ignoring poisoning, because its holders leave no inconsistent state.
+/// Lock a mutex. Poisoning is ignored, because holders leave no inconsistent state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -101,7 +104,7 @@ impl Shared {
         &self.made
     }
 
-    /// Current queues that a worker has for a port.
+    /// Current queues of a worker for a port.
     pub(crate) fn port_queues(&self, worker: u16, port: PortIndex) -> PortQueues {
         let ways = self.workers.get(usize::from(worker)).map(|worker| lock(&worker.ways));
         ways.and_then(|ways| ways.get(usize::from(port)).copied())
@@ -130,9 +133,9 @@ pub struct Devices {
     eal: &'static Eal,
     shared: Arc<Shared>,
     plan: Plan,
-    /// Workers that receive, in the order of their queues.
+    /// Receiving workers, in the order of their queues.
     receivers: Vec<u16>,
-    /// Workers that send, in the order of their queues.
+    /// Sending workers, in the order of their queues.
     senders: Vec<u16>,
     failures: Vec<(PortIndex, SetError)>,
 }
@@ -152,15 +155,15 @@ impl Closed {
 
 /// Error: the set can't be closed because workers still hold its burst buffers.
 #[derive(Debug, thiserror::Error)]
-#[error("the devices are still in the hands of workers: stop and join them first")]
+#[error("workers still use the devices: stop and join the workers first")]
 pub struct StillInUse(pub Box<Devices>);
 
 impl Devices {
     /// Open a set: create the pools, configure and start the ports, and create the burst buffers of each worker.
     ///
-    /// Each receiver polls the queue with its index among the receivers, and each sender uses the queue with its index
-    /// among the senders. If a port has fewer queues, the remaining workers receive nothing from it, and hand frames
-    /// for it over to workers with a queue.
+    /// The queue number of a receiver is its index among the receivers, and the queue number of a sender its index
+    /// among the senders. Workers beyond the number of a port's queues receive nothing from the port, and hand frames
+    /// for the port over to workers with a queue.
     pub fn open(eal: &'static Eal, plan: &Plan) -> Result<(Devices, Vec<DpdkIo>), SetError> {
         let workers = plan.workers.max(1);
         let all: Vec<u16> = (0..workers).collect();
@@ -217,8 +220,8 @@ impl Devices {
     }
 
     /// Open a port at a free index. Workers use the new port after they have renewed the port
-    /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)). While a set is being
-    /// opened, workers need not renew the port.
+    /// ([`PacketIo::replace_device`](sluice_engine::packet::io::PacketIo::replace_device)). No renewal is necessary
+    /// during the opening of a set.
     pub fn attach(&self, place: PortIndex, wanted: &PortPlan) -> Result<Arc<Port>, SetError> {
         let shared = &self.shared;
         let places = lock(&shared.ports).len();
@@ -234,7 +237,7 @@ impl Devices {
         let open = || -> Result<Port, SetError> {
             let pool = self.pool_of(wanted)?;
             if choice.driver == Driver::AfXdp {
-                // The driver may keep buffers even if the port fails to open.
+                // The driver may keep buffers even if the opening fails.
                 pool.allow_kept(u32::from(choice.queues) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
             }
             Ok(Port::open(self.eal, wanted, (&self.receivers, &self.senders), &pool)?)
@@ -290,14 +293,14 @@ impl Devices {
         }
     }
 
-    /// Receive pool of a port. If an earlier device with this name had a pool, it is reused, unless a driver has kept
-    /// buffers of it.
+    /// Receive pool of a port. The pool of an earlier device with this name is reused if no driver has kept buffers of
+    /// the pool.
     fn pool_of(&self, wanted: &PortPlan) -> Result<Arc<Pool>, SetError> {
         let Some(size) = self.plan.own_pool(wanted) else {
             return Ok(self.shared.common.clone());
         };
         let mut pools = lock(&self.shared.pools);
-        // If only the list refers to the pool, the port that used it is closed.
+        // A pool that only the list refers to belongs to a closed port.
         let is_idle = |pool: &Arc<Pool>| pool.name() == wanted.name && Arc::strong_count(pool) == 1;
         let known = pools.iter().position(is_idle);
         if let Some(known) = known {
@@ -311,8 +314,8 @@ impl Devices {
         Ok(pool)
     }
 
-    /// Remove the port at an index from the set. The port is closed when the returned value is dropped. Before the
-    /// value is dropped, every worker must have renewed the port, because workers may use the port until they renew it.
+    /// Remove the port at an index from the set. Dropping the returned value closes the port. Before the drop, every
+    /// worker must have renewed the port, because workers may use the port until then.
     pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
         self.pause(place, &port);
@@ -341,7 +344,7 @@ impl Devices {
         lock(&self.shared.ports).iter().flatten().cloned().collect()
     }
 
-    /// Ports that are not required and failed to open, with their index.
+    /// Index and error of each optional port that failed to open.
     pub fn failures(&self) -> &[(PortIndex, SetError)] {
         &self.failures
     }
@@ -351,8 +354,8 @@ impl Devices {
         self.shared.all_pools().iter().map(|pool| pool.balance()).collect()
     }
 
-    /// Close the ports. The burst buffers of all workers must have been dropped. If buffers are then missing in a pool,
-    /// the pool is leaked, unless a driver keeps these buffers.
+    /// Close the ports. The burst buffers of all workers must have been dropped. A pool with missing buffers is leaked
+    /// if no driver keeps the missing buffers.
     pub fn close(self) -> Result<Closed, StillInUse> {
         if Arc::strong_count(&self.shared) > 1 {
             return Err(StillInUse(Box::new(self)));

@@ -1,9 +1,9 @@
 //! Receive-side steering (RSS): the packet fields, the key and the redirection table that determine the receive queue.
 //!
-//! The requested settings are applied to the device, and the actual settings are read back: [`Steered`] contains the
-//! hashed fields, the key and the table in use, and lists every deviation from the request. If a device can't steer as
-//! requested, a hash over addresses and ports is requested next, then any hash that the device supports. As a last
-//! resort, all frames arrive at one queue, and the worker hands them over to others.
+//! The requested settings are applied to the device, and the actual settings are read back. [`Steered`] contains the
+//! hashed fields, the key and the table in use, and every deviation from the request. For a device that can't steer as
+//! requested, a hash over addresses and ports is requested next, then any hash that the device supports. Without any
+//! hash, all frames arrive at one queue, and its worker hands frames over to other workers.
 
 mod device;
 mod functions;
@@ -20,18 +20,18 @@ pub use functions::{Fields, Flow, Functions};
 pub(crate) use device::PortHash;
 pub(crate) use negotiation::{Attempt, Configured, HashDevice, Refusal, configure, set_table, steer};
 
-/// Key size in bytes that covers the longest hash input. The same size is used if the device does not report a size.
+/// Key size in bytes that covers the longest hash input. Also the key size for devices that report no key size.
 pub const KEY_BYTES: usize = 40;
 
-/// Packet fields that determine the queue, if the card supports them.
+/// Requested packet fields that determine the receive queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steering {
     /// Addresses and ports.
     #[default]
     FiveTuple,
-    /// Only the source address. For inside interfaces.
+    /// Only the source address, for inside interfaces.
     Source,
-    /// Only the destination address and port. For outside interfaces.
+    /// Only the destination address and port, for outside interfaces.
     Destination,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Steering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Steering::FiveTuple => "addresses and ports",
-            Steering::Source => "the source address alone",
+            Steering::Source => "only the source address",
             Steering::Destination => "destination address and port",
         })
     }
@@ -50,14 +50,14 @@ impl fmt::Display for Steering {
 pub struct HashKey(Vec<u8>);
 
 impl fmt::Debug for HashKey {
-    /// The key is not printed, because knowing it allows anyone to choose the queue of packets.
+    /// Does not print the key, because anyone with the key can choose the queue of packets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HashKey({} bytes)", self.0.len())
     }
 }
 
 impl HashKey {
-    /// Create a key from bytes. Fewer than [`KEY_BYTES`] are rejected, because some fields would then not affect the
+    /// Create a key from bytes. Keys shorter than [`KEY_BYTES`] are rejected, because some fields would not affect the
     /// hash.
     pub fn new(bytes: &[u8]) -> Result<Self, SteeringError> {
         if bytes.len() < KEY_BYTES {
@@ -71,7 +71,7 @@ impl HashKey {
         &self.0
     }
 
-    /// The key in the device's size: truncated, or repeated if the device's key is longer.
+    /// The key, truncated or repeated to the device's key size.
     fn fitted(&self, bytes: usize) -> Self {
         Self(self.0.iter().copied().cycle().take(bytes).collect())
     }
@@ -90,7 +90,7 @@ pub struct Capabilities {
     pub functions: Functions,
     /// Key size in bytes.
     pub key_bytes: usize,
-    /// Number of entries of the redirection table. 0 if the table can't be set.
+    /// Number of entries in the redirection table; 0 if the table can't be set.
     pub table_entries: u16,
     /// Maximum number of receive queues.
     pub queues: u16,
@@ -119,10 +119,10 @@ impl fmt::Display for Capabilities {
 pub(crate) struct SteeringRequest {
     pub(crate) steering: Steering,
     pub(crate) key: Option<HashKey>,
-    /// Key that is used if the requested fields are not supported. `None` means that the requested key is used.
+    /// Key for devices that do not support the requested fields. `None` means the requested key.
     pub(crate) fallback_key: Option<HashKey>,
-    /// Queues for the entries of the table. The queues are repeated until the table is full, or truncated. If empty,
-    /// the queues are assigned round-robin.
+    /// Queues for the entries of the table. The queues are repeated or truncated to the size of the table. An empty
+    /// list assigns queues round-robin.
     pub(crate) table: Vec<u16>,
     pub(crate) queues: u16,
 }
@@ -133,7 +133,7 @@ impl SteeringRequest {
         check_queues(&self.table, self.queues)
     }
 
-    /// The same request with fewer queues. Table entries beyond the last queue wrap around.
+    /// Returns this request with fewer queues. Table entries beyond the last queue wrap around.
     pub(crate) fn with_queues(&self, queues: u16) -> Self {
         Self {
             queues,
@@ -158,24 +158,25 @@ fn check_queues(table: &[u16], queues: u16) -> Result<(), SteeringError> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SteeringError {
     /// The key is too short.
-    #[error("a key of {bytes} bytes is too short: it takes {KEY_BYTES}")]
+    #[error("a key of {bytes} bytes is too short: {KEY_BYTES} bytes are needed")]
     ShortKey {
         /// Key size in bytes.
         bytes: usize,
     },
-    /// The table refers to a queue that does not exist.
-    #[error("entry {entry} of the table names queue {queue}, and there are {queues}, counted from 0")]
+    /// The table contains the number of a missing queue.
+    #[error("entry {entry} of the table refers to queue {queue}, but there are only {queues} queues, counted from 0")]
     NoSuchQueue {
-        /// Index of the first entry with such a queue.
+        /// Index of the first invalid entry.
         entry: usize,
-        /// Queue in that entry.
+        /// Queue number in the invalid entry.
         queue: u16,
         /// Number of queues.
         queues: u16,
     },
     /// The table is empty, or its length is neither a divisor nor a multiple of the device's table length.
     #[error(
-        "a table of {given} entries does not fill the device's {entries}: give as many, a divisor of it or a multiple"
+        "a table of {given} entries does not fit the device's table of {entries}: the number must be the same, a \
+         divisor or a multiple"
     )]
     TableLength {
         /// Length of the requested table.
@@ -183,36 +184,36 @@ pub enum SteeringError {
         /// Length of the device's table.
         entries: usize,
     },
-    /// There is no table to change, because the device has only one queue, no hash, or no table.
-    #[error("the device steers by no table that can be set")]
+    /// The device has no table to change, because it has only one queue, no hash, or no table.
+    #[error("the device has no RSS indirection table that can be set")]
     NoTable,
     /// The device did not accept the table, or does not report its table.
-    #[error("the table is not as wished: {0}")]
+    #[error("the table differs from the requested table: {0}")]
     NotAsWished(Shortfall),
 }
 
-/// A deviation of the device from the request. The text of the deviation is appended to "hashes …: ".
+/// A deviation of the device from the request. The text of the deviation follows "hashes …: " in messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortfall {
     /// The device has no hash function.
-    #[error("this device has no hash that can be set")]
+    #[error("the device has no RSS hash that can be set")]
     NoHash,
     /// The device does not support the hash function.
-    #[error("this device can't hash {wished}")]
+    #[error("the device can't hash {wished}")]
     NotOffered {
         /// Requested steering.
         wished: Steering,
     },
-    /// The device supports the hash function but rejects it.
-    #[error("this device offers to hash {asked} and refuses it ({reason})")]
+    /// The device reports support for the hash function but rejects it.
+    #[error("the device reports that it can hash {asked}, but refuses this setting ({reason})")]
     Declined {
         /// Requested functions.
         asked: Functions,
         /// Text of the error number.
         reason: String,
     },
-    /// The device accepted a hash function but uses another one.
-    #[error("asked to hash {asked}, it hashes {hashed}{}", more(.asked, .hashed))]
+    /// The device accepted a hash function but uses another hash function.
+    #[error("the device was set to hash {asked}, but hashes {hashed}{}", more(.asked, .hashed))]
     Otherwise {
         /// Requested functions.
         asked: Functions,
@@ -220,72 +221,81 @@ pub enum Shortfall {
         hashed: Functions,
     },
     /// One address family is not hashed.
-    #[error("{family} is not hashed and comes to one queue")]
+    #[error("{family} is not hashed, and its packets arrive on a single queue")]
     NotHashed {
         /// Name of the family.
         family: &'static str,
     },
-    /// The device does not report which fields it hashes.
-    #[error("this device does not tell what it hashes ({reason})")]
+    /// The device does not report the hashed fields.
+    #[error("the device does not report which fields it hashes ({reason})")]
     Untold {
         /// Text of the error number.
         reason: String,
     },
     /// The device rejects the key.
-    #[error("it refuses the key ({reason}) and keeps its own")]
+    #[error("the device refuses the configured RSS key ({reason}) and keeps its own key")]
     KeyDeclined {
         /// Text of the error number.
         reason: String,
     },
-    /// The device accepted the key but uses another one.
-    #[error("it hashes with another key than the configured one")]
+    /// The device accepted the key but uses another key.
+    #[error("the device hashes with a key other than the configured key")]
     KeyOtherwise,
     /// The device does not report its key.
-    #[error("it does not report its RSS key")]
+    #[error("the device does not report its RSS key")]
     KeyUntold,
     /// The device has no table that can be set.
-    #[error("its RSS indirection table can't be set")]
+    #[error("the RSS indirection table of the device can't be set")]
     NoTable,
-    /// The length of the requested table is not compatible with the device's table, so queues are assigned round-robin
+    /// The length of the requested table is incompatible with the device's table. Queues are assigned round-robin
     /// instead.
-    #[error("its RSS indirection table has {entries} entries, and the {given} requested ones do not fill it")]
+    #[error(
+        "the RSS indirection table of the device has {entries} entries, which the {given} requested entries do \
+         not fill evenly"
+    )]
     TableLength {
         /// Length of the requested table.
         given: usize,
         /// Length of the device's table.
         entries: usize,
     },
-    /// The device's table is shorter than the requested one. Hash values beyond the table's length use entries from the
-    /// table's beginning.
-    #[error("its RSS indirection table has {entries} entries, and {elsewhere} of the {given} requested ones differ")]
+    /// The device's table is shorter than the requested table. Hash values beyond the table's length wrap around to the
+    /// first entries.
+    #[error(
+        "the RSS indirection table of the device has {entries} entries, and {elsewhere} of the {given} requested \
+         entries differ"
+    )]
     TableFolded {
         /// Length of the requested table.
         given: usize,
         /// Length of the device's table.
         entries: usize,
-        /// Number of requested entries for whose hash values the device uses a different queue.
+        /// Number of requested entries for which the device uses a different queue.
         elsewhere: usize,
     },
     /// The device rejects the table.
-    #[error("it refuses the RSS indirection table ({reason})")]
+    #[error("the device refuses the RSS indirection table ({reason})")]
     TableDeclined {
         /// Text of the error number.
         reason: String,
     },
-    /// The device accepted the table but uses another one.
-    #[error("its RSS indirection table differs in {entries} entries: entry {first} is queue {found}, not {wished}")]
+    /// The device accepted the table but uses another table.
+    #[error(
+        "the RSS indirection table of the device differs from the requested table in {entries} entries: entry \
+         {first} is queue {found}, not {wished}"
+    )]
     TableOtherwise {
-        /// Number of entries that differ.
+        /// Number of different entries.
         entries: usize,
-        /// Index of the first entry that differs.
+        /// Index of the first different entry.
         first: usize,
-        /// Requested queue of that entry.
+        /// Requested queue of the first different entry.
         wished: u16,
-        /// Actual queue of that entry.
+        /// Actual queue of the first different entry.
         found: u16,
     },
     /// The device does not report its table.
-    #[error("it does not report its RSS indirection table ({reason})")]
+    #[error("the device does not report its RSS indirection table ({reason})")]
     TableUntold {
         /// Text of the error number.
         reason: String,
@@ -293,7 +303,7 @@ pub enum Shortfall {
 }
 
 impl Shortfall {
-    /// Whether this deviation concerns the table, so that setting another table resolves it.
+    /// Whether this deviation concerns the table. Setting another table resolves such a deviation.
     fn is_of_table(&self) -> bool {
         matches!(
             self,
@@ -306,7 +316,7 @@ impl Shortfall {
     }
 }
 
-/// Text for the difference between two sets of hash functions whose descriptions are equal.
+/// Text for the difference between two sets of hash functions with equal descriptions.
 fn more(asked: &Functions, hashed: &Functions) -> &'static str {
     if hashed.contains(Functions::BEYOND) {
         ", and more"
@@ -317,7 +327,7 @@ fn more(asked: &Functions, hashed: &Functions) -> &'static str {
     }
 }
 
-/// Receive steering of a started device, as read back from it. The text form of this type is for operators.
+/// Receive steering of a started device, as read back from the device. The text form of this type is for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steered {
     /// Requested steering.
@@ -326,14 +336,14 @@ pub struct Steered {
     pub queues: u16,
     /// Capabilities of the device. `None` if the capabilities were not queried.
     pub capabilities: Option<Capabilities>,
-    /// Actual steering. `None` if there is no steering, or if the steering is mixed or unknown. Packets are then
-    /// distributed in software.
+    /// Actual steering. `None` without steering, or with mixed or unknown steering. Packets are then distributed in
+    /// software.
     pub steering: Option<Steering>,
     /// Hash functions that the device uses. `None` if the device does not report its functions.
     pub functions: Option<Functions>,
     /// Key in use. `None` if the device computes no hash or does not report the key.
     pub key: Option<HashKey>,
-    /// Queue of each table entry. `None` if the device computes no hash, has no table, or does not report it.
+    /// Queue of each table entry. `None` if the device computes no hash, has no table, or does not report its table.
     pub table: Option<Vec<u16>>,
     /// Whether the device delivers the hash together with the frame.
     pub delivers_hash: bool,
@@ -342,7 +352,7 @@ pub struct Steered {
 }
 
 impl Steered {
-    /// State without steering, as with a single queue.
+    /// Create a state without steering, such as for a single queue.
     pub(crate) fn not(wish: Steering, queues: u16) -> Self {
         Self {
             wish,
@@ -367,10 +377,10 @@ impl Steered {
 impl fmt::Display for Steered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.steering, self.functions) {
-            _ if self.queues < 2 => return f.write_str("one queue: nothing to steer"),
+            _ if self.queues < 2 => return f.write_str("a single queue, without steering"),
             (Some(steering), _) => write!(f, "hashes {steering}")?,
             (None, Some(functions)) if !functions.is_empty() => {
-                write!(f, "hashes {functions}, so software distributes")?;
+                write!(f, "hashes {functions}, so that software distributes packets to shards")?;
             }
             _ => f.write_str("software distributes")?,
         }

@@ -1,26 +1,25 @@
-//! TAP interfaces of the kernel. TAP interfaces transfer frames between this process and a network namespace.
+//! TAP interfaces of the kernel, which transfer frames between this process and a network namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// An open TAP interface. The interface is persistent: after it is closed, it remains without a carrier until it is
-/// deleted.
+/// An open TAP interface. The interface is persistent: a closed interface remains without a carrier until its deletion.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
 }
 
 impl Tap {
-    /// Open the TAP interface with this name in the calling thread's network namespace. If the interface does not
-    /// exist, it is created. The interface must not be in use.
+    /// Open the TAP interface with this name in the calling thread's network namespace. Creates a missing interface. No
+    /// other process may use the interface.
     ///
     /// # Errors
-    /// `/dev/net/tun` does not exist, this process lacks permission, the name is too long, an interface of another kind
-    /// has the name, or another process uses it.
+    /// `/dev/net/tun` is missing, this process lacks permission, the name is too long, an interface of another kind has
+    /// the name, or another process uses the interface.
     pub fn open(name: &str) -> Result<Self, Error> {
-        // SAFETY: `ifreq` is plain data for which all zeros is valid.
+        // SAFETY: `ifreq` is plain data, and all zeros are a valid value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
         if name.is_empty() || name.len() > room {
@@ -61,7 +60,7 @@ impl Tap {
         }
     }
 
-    /// The next frame that the namespace has sent, if there is one. The frame is truncated to the length of `into`.
+    /// The next frame from the namespace; `None` without a frame. The frame is truncated to the length of `into`.
     ///
     /// # Errors
     /// The interface no longer exists.
@@ -93,7 +92,7 @@ impl AsFd for Tap {
 /// # Errors
 /// This process lacks permission.
 pub fn leave_network() -> Result<(), Error> {
-    // SAFETY: the call affects only the network namespace of the calling thread, and no memory.
+    // SAFETY: the call changes only the network namespace of the calling thread, and does not access memory.
     match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
         0 => Ok(()),
         _ => Err(Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! TCP-MD5 signatures (RFC 2385). Signatures are a socket option of the kernel that no crate supports.
+//! TCP-MD5 signatures (RFC 2385), through a socket option of the kernel that no crate supports.
 
 use std::ffi::c_int;
 use std::io::{Error, ErrorKind};
@@ -21,11 +21,11 @@ struct Md5Signature {
     key: [u8; MAX_KEY],
 }
 
-/// Sign segments to and from a peer with a key, on an IPv4 or IPv6 TCP socket. Connections accepted by a listening
-/// socket inherit the key. The kernel drops segments without a valid signature.
+/// Set the key of a peer for signatures, on an IPv4 or IPv6 TCP socket. The kernel signs segments to the peer, and
+/// drops segments from the peer without a valid signature. Connections that a listening socket accepts inherit the key.
 ///
 /// # Errors
-/// The key is empty or too long, the peer is IPv6 and the socket is not, or the kernel does not support signatures.
+/// The key is empty or too long, the peer is IPv6 but the socket is IPv4, or the kernel does not support signatures.
 pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<(), Error> {
     if key.is_empty() || key.len() > MAX_KEY {
         return Err(ErrorKind::InvalidInput.into());
@@ -39,7 +39,7 @@ pub fn sign(socket: impl AsFd, is_v6: bool, peer: IpAddr, key: &[u8]) -> Result<
         key: [0; MAX_KEY],
     };
     option.key[..key.len()].copy_from_slice(key);
-    // IPv6 sockets represent IPv4 addresses as addresses in ::ffff:0:0/96.
+    // IPv6 sockets represent IPv4 addresses in ::ffff:0:0/96.
     let (family, at, bytes) = match (peer.to_canonical(), is_v6) {
         (IpAddr::V4(peer), false) => (libc::AF_INET, 4, peer.octets().to_vec()),
         (IpAddr::V4(peer), true) => (libc::AF_INET6, 8, peer.to_ipv6_mapped().octets().to_vec()),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[inline(always)]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, and it accesses no memory.
+    // SAFETY: every x86-64 processor has this instruction, which accesses no memory.
     unsafe {
         std::arch::x86_64::_rdtsc()
     }
@@ -17,7 +17,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// Cycles per second. The frequency is measured once against the system clock; the first call takes 20 ms.
+/// Cycles per second. The first call measures the frequency against the system clock, which takes 20 ms.
 pub fn frequency() -> u64 {
     static FREQUENCY: OnceLock<u64> = OnceLock::new();
     *FREQUENCY.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Worker threads. Worker threads are pinned to cores and registered with DPDK, and wait when there is no work.
+//! Worker threads, which are pinned to cores and registered with DPDK. Idle workers wait for frames.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,8 @@ use crate::sys;
 pub enum WorkerError {
     /// The core does not exist, or this process may not use it.
     #[error(
-        "core {core} is not among the cores that this process may use ({allowed:?}): name one of them, or widen its CPU set (taskset, CPUAffinity=, cpuset)"
+        "core {core} is not among the cores that this process may use ({allowed:?}): write one of these cores, or \
+         extend the CPU set of the process (taskset, CPUAffinity=, cpuset)"
     )]
     NoSuchCore {
         /// Number of the core.
@@ -25,7 +26,7 @@ pub enum WorkerError {
     #[error("DPDK can't register more threads ({0}): use fewer cores")]
     TooMany(String),
     /// The system can't create another thread.
-    #[error("no thread could be made ({0}): raise the limit on threads (ulimit -u)")]
+    #[error("no thread could be created ({0}): raise the limit on threads (ulimit -u)")]
     NoThread(String),
 }
 
@@ -37,12 +38,12 @@ pub struct Worker<T> {
     thread: JoinHandle<Option<T>>,
 }
 
-/// Request to stop. The worker's loop checks this request once per round.
+/// Request to stop. The worker checks this request once per iteration of its loop.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Whether the worker should end.
+    /// Whether a stop of the worker is requested.
     #[inline(always)]
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -82,7 +83,7 @@ impl<T: Send + 'static> Worker<T> {
             })
             .map_err(|error| WorkerError::NoThread(error.to_string()))?;
         told.recv()
-            .unwrap_or_else(|_| Err(WorkerError::NoThread("it died at once".into())))?;
+            .unwrap_or_else(|_| Err(WorkerError::NoThread("the worker ended immediately".into())))?;
         Ok(Self { core, stop, thread })
     }
 
@@ -91,7 +92,7 @@ impl<T: Send + 'static> Worker<T> {
         self.core
     }
 
-    /// Request the worker to end.
+    /// Request a stop of the worker.
     pub fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -101,13 +102,13 @@ impl<T: Send + 'static> Worker<T> {
         self.thread.is_finished()
     }
 
-    /// Request the worker to end, wait for it, and return its result, or its panic.
+    /// Request a stop of the worker, and wait for its end. Returns the worker's result or panic.
     pub fn stop(self) -> std::thread::Result<T> {
         self.ask_to_stop();
-        // If the worker had failed to begin, `start` would have reported this and returned no `Worker`.
+        // The worker's result exists, because `start` returns an error instead of a `Worker` that failed to start.
         self.thread
             .join()
-            .and_then(|result| result.ok_or_else(|| Box::new("the worker never began") as _))
+            .and_then(|result| result.ok_or_else(|| Box::new("the worker was never started") as _))
     }
 }
 
@@ -120,8 +121,8 @@ pub fn pin(core: usize) -> Result<(), WorkerError> {
     if core >= libc::CPU_SETSIZE as usize {
         return Err(refused());
     }
-    // SAFETY: `cpu_set_t` consists of plain bits for which all zeros is valid. The core number was checked against the
-    // size of the set.
+    // SAFETY: `cpu_set_t` is plain data, and all zeros are a valid value. The core number was checked against the size
+    // of the set.
     let error = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut set);
@@ -139,7 +140,7 @@ fn begin(core: usize) -> Result<(), WorkerError> {
     }
 }
 
-/// How a worker waits when it is idle: it spins, then pauses, then sleeps for a short time or until a device wakes it.
+/// Wait of an idle worker: first spin, then pause, then sleep for a short time or until a device wakes the worker.
 #[derive(Debug)]
 pub struct Idle {
     waiting: IdlePolicy,
@@ -148,8 +149,8 @@ pub struct Idle {
     rounds: u32,
 }
 
-/// Receive queues of a worker. Ports may be attached and detached. The worker ignores a detached port from its next
-/// sleep on.
+/// Receive queues of a worker. Ports may be attached and detached. From its next sleep on, the worker ignores a
+/// detached port.
 #[derive(Clone, Debug, Default)]
 pub struct Queues(Arc<List>);
 
@@ -157,8 +158,7 @@ pub struct Queues(Arc<List>);
 struct List {
     /// Version of the list, incremented by every change.
     version: AtomicU32,
-    /// Each queue with the version of the list in which it was added. The version is needed because port numbers are
-    /// reused.
+    /// Each queue with the list version of its addition. The version distinguishes queues with reused port numbers.
     queues: Mutex<Vec<(u32, sys::sluice_queue)>>,
 }
 
@@ -182,12 +182,12 @@ impl Queues {
 /// Queues that can wake the waiting thread.
 #[derive(Debug, Default)]
 struct ArmedQueues {
-    /// Version of the list for which these queues are current.
+    /// Version of the list from which these queues were taken.
     version: u32,
     queues: Vec<sys::sluice_queue>,
-    /// For each queue, the version in which it was added.
+    /// List version of each queue's addition.
     came: Vec<u32>,
-    /// Whether every queue of the list is among these queues.
+    /// Whether these queues include every queue of the list.
     all: bool,
 }
 
@@ -214,7 +214,7 @@ impl ArmedQueues {
         self.all
     }
 
-    /// Wait at most `milliseconds` until a queue has frames. Returns the number of queues that have signalled frames.
+    /// Wait until a queue has frames, but at most `milliseconds`. Returns the number of queues with frames.
     fn wait(&self, milliseconds: i32) -> usize {
         let count = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
         // SAFETY: the array has `count` queues, which this thread has armed.
@@ -223,14 +223,14 @@ impl ArmedQueues {
     }
 }
 
-/// How a worker waits when it is idle.
+/// Parameters for the wait of an idle worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdlePolicy {
-    /// Number of empty rounds without a pause between them.
+    /// Number of empty loop iterations without a pause.
     pub spin: u32,
-    /// Number of further empty rounds with a processor pause between them.
+    /// Number of further empty loop iterations with a processor pause.
     pub pause: u32,
-    /// Duration of the sleep after these rounds. If `None`, the worker continues with pauses instead.
+    /// Duration of the sleep after these iterations. `None` means further pauses instead of sleep.
     pub sleep: Option<Duration>,
     /// Whether devices that support interrupts wake the worker earlier. The worker then sleeps for at least a
     /// millisecond.
@@ -238,7 +238,7 @@ pub struct IdlePolicy {
 }
 
 impl Idle {
-    /// Create the idle behaviour of a worker that has these queues.
+    /// Create the wait of a worker with these queues.
     pub fn new(waiting: IdlePolicy, queues: Queues) -> Self {
         Self {
             waiting,
@@ -248,26 +248,26 @@ impl Idle {
         }
     }
 
-    /// Record that a round had work.
+    /// Record a loop iteration with work.
     #[inline(always)]
     pub fn busy(&mut self) {
         self.rounds = 0;
     }
 
-    /// Whether the next call of [`quiet`](Self::quiet) would sleep. The caller must go offline before a call that
-    /// sleeps.
+    /// Whether the next call of [`quiet`](Self::quiet) would sleep. Before a call that sleeps, the caller must mark its
+    /// readers offline.
     #[inline(always)]
     pub fn sleeps_next(&self) -> bool {
         self.waiting.sleep.is_some() && self.rounds >= self.waiting.spin.saturating_add(self.waiting.pause)
     }
 
-    /// Record that a round was empty, and wait.
+    /// Record a loop iteration without work, and wait.
     #[inline]
     pub fn quiet(&mut self) {
         self.quiet_within(Duration::MAX);
     }
 
-    /// As [`quiet`](Self::quiet), but sleep at most for `most`. For a caller with sources of work that can't wake the
+    /// Like [`quiet`](Self::quiet), but sleep at most for `most`. For callers with work sources that can't wake the
     /// thread.
     #[inline]
     pub fn quiet_within(&mut self, most: Duration) {

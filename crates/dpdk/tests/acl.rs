@@ -1,4 +1,4 @@
-//! Checks that rte_acl returns the same results as a comparison with each rule.
+//! Tests of rte_acl against a comparison with each rule.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ type Addresses = RangeInclusive<u32>;
 
 /// A rule, and its address ranges.
 fn rule() -> impl Strategy<Value = (AclRule, Addresses, Addresses)> {
-    // Only few addresses and ports differ, so that rules overlap.
+    // Generate only a few different addresses and ports, so that rules overlap.
     let addresses = || {
         (0..16u32, 24..=32u32).prop_map(|(low, length)| {
             let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
@@ -42,7 +42,7 @@ fn tuple() -> impl Strategy<Value = Tuple> {
     (address(), address(), 0..320u16, 0..320u16, 0..20u8)
 }
 
-/// Generated values, which are the same in every run.
+/// Generated values, identical in every run.
 fn some<S: Strategy>(strategy: S, count: usize) -> Vec<S::Value> {
     let mut runner = TestRunner::deterministic();
     let mut draw = || strategy.new_tree(&mut runner).expect("a value").current();

@@ -1,4 +1,4 @@
-//! Tests link aggregation: LACP between Sluice and the kernel's bonding, and between two Sluice bonds.
+//! Tests of link aggregation: LACP between Sluice and the kernel's bonding, and between two Sluice bonds.
 
 use crate::support::{command, exchange_by_kernel, on_each_memory, port, veth, wait_for};
 use sluice_dpdk::{DpdkIo, Driver, Plan, PortPlan};

@@ -1,9 +1,9 @@
-//! Checks that rte_fib returns the same results as a comparison with each route.
+//! Tests of rte_fib against a comparison with each route.
 
 use crate::support::on_each_memory;
 use sluice_dpdk::fib::{Fib, FibError, NO_ROUTE};
 
-/// A generator of numbers that are the same in every run.
+/// A deterministic generator of pseudo-random numbers.
 fn numbers() -> impl FnMut() -> u32 {
     let mut state = 0x2545_f491u32;
     move || {
@@ -20,7 +20,7 @@ fn fib_finds_the_longest_route_as_linear_search_does() {
         let eal = scenario.eal(256 << 20);
         let mut fib = Fib::new(eal, 1_000, 1_000).unwrap_or_else(|error| panic!("{error}"));
         let mut draw = numbers();
-        // Only few leading bits differ, so that routes overlap.
+        // Generate addresses that differ in only a few leading bits, so that routes overlap.
         let address = |draw: &mut dyn FnMut() -> u32| draw() & 0x03ff_ffff;
         let mut routes = Vec::new();
         for value in 0..500 {

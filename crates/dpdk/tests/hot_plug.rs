@@ -1,4 +1,4 @@
-//! Tests ports that are attached and detached while a worker uses other ports.
+//! Tests of ports that are attached and detached while a worker uses other ports.
 
 use crate::support::{
     command, exchange, exchange_by_kernel, frame, is_ours, on_each_memory, port, receive_some, send_some, veth,
@@ -22,7 +22,7 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
         "port_that_is_attached_later_carries_frames_and_one_that_is_detached_none",
         |scenario| {
             let mut plan = plan();
-            // With ordinary pages, there is memory only for the planned buffers.
+            // Ordinary pages provide memory only for the planned buffers.
             plan.buffers = 65_535;
             let mut opened = scenario.open(&plan);
             assert!(!opened.hand.has_device(SPARE));
@@ -70,7 +70,7 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
     );
 }
 
-/// Send frames on the spare port. Only the interface of the spare port receives and counts the sent frames.
+/// Send frames on the spare port. Only the interface of the spare port counts received frames.
 fn exchange_by_kernel_loop(hand: &mut sluice_dpdk::DpdkIo) {
     let frames: Vec<_> = (0..32).map(|number| frame(number, 128)).collect();
     assert_eq!(32, send_some(hand, SPARE, &frames));
@@ -94,8 +94,7 @@ fn af_xdp_interface_that_was_deleted_and_made_again_is_attached_again() {
             for place in [0, 1] {
                 drop(opened.devices.detach(place));
             }
-            // The last holder of the port has been dropped, so the port must not be used. The burst buffers have not
-            // used the port.
+            // Both ports are detached and closed. Renew the ports before the burst buffers can use them.
             (0..2).for_each(|place| opened.hand.replace_device(place));
             command("ip link delete va");
             veth("va", "vb", 1500);

@@ -1,4 +1,4 @@
-//! Tests ports on kernel interfaces: AF_XDP and AF_PACKET over veth, and TAP.
+//! Tests of ports on kernel interfaces: AF_XDP and AF_PACKET over veth, and TAP.
 
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ fn tap_exchanges_frames_with_the_kernel() {
     });
 }
 
-/// Test a TAP, and a packet socket on it, with this MTU.
+/// Test a TAP interface with this MTU, and a packet socket on the TAP interface.
 fn tap_has_the_mtu(test: &str, mtu: u16) {
     on_each_memory(test, |scenario| {
         let eal = scenario.eal(192 << 20);

@@ -1,4 +1,4 @@
-//! Tests ports that need no kernel interface: rings, null, and capture files.
+//! Tests of ports without a kernel interface: rings, null, and capture files.
 
 use crate::support::{exchange, frame, is_ours, on_each_memory, plan, private_path, receive_some, send, wait_for};
 use sluice_engine::packet::io::PacketIo;

@@ -1,4 +1,4 @@
-//! Tests frame metadata that drivers report (stripped tags, checksums), and buffers that must not be delivered.
+//! Tests of frame metadata from drivers (stripped tags, checksums), and of buffers that must not be delivered.
 
 use crate::support::{close, frame, on_each_memory, plan, port, receive_some, send, veth, wait_for};
 use sluice_dpdk::injection::Injected;
@@ -24,7 +24,7 @@ fn tags_arrive_as_they_were_sent() {
         let mut opened = scenario.open(&Plan::new(vec![port("va"), packet_socket], 1));
         let one = tagged(&[[0x81, 0, 0x20, 7]]);
         let two = tagged(&[[0x88, 0xa8, 0, 9], [0x81, 0, 0, 7]]);
-        // AF_PACKET reports an outer 0x88a8 tag as 0x8100. `limits` reports this limitation.
+        // AF_PACKET reports an outer 0x88a8 tag as 0x8100, which `limits` lists as a limitation.
         let two_by_packet_socket = tagged(&[[0x81, 0, 0, 9], [0x81, 0, 0, 7]]);
         for (from, to, sent, expected) in [
             (1, 0, &one, &one),
@@ -129,7 +129,7 @@ fn shared_and_empty_buffers_are_refused_by_name() {
             ],
             *hand.refused(0)
         );
-        // The other holder of the shared buffer still has a reference, so the pool lacks one buffer.
+        // The pool lacks one buffer, because the other holder of the shared buffer still has a reference.
         let balance = opened.devices.balances()[0].clone();
         assert_eq!(balance.size - 1, balance.available);
         drop(other);

@@ -1,7 +1,7 @@
-//! Tests single ownership with a fake buffer source that tracks the location of every buffer.
+//! Tests of single ownership with a fake buffer source, which tracks the location of every buffer.
 //!
-//! Each buffer is a separate allocation, and is freed when it is returned. Miri thus detects errors that the fake would
-//! not: `cargo +nightly miri test -p sluice-dpdk --test ownership`.
+//! Each buffer is a separate allocation, and its return frees the allocation. Thus Miri detects errors that the fake
+//! source can't detect: `cargo +nightly miri test -p sluice-dpdk --test ownership`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{HashMap, VecDeque};
@@ -18,21 +18,22 @@ use sluice_wire::{Checksums, Window};
 
 const ROOM: usize = 256;
 
-/// Buffers of the fake source by address, and the results that the test has chosen for its next calls.
+/// Buffers of the fake source by address, and chosen results for the next calls of the source.
 #[derive(Default)]
 struct Ledger {
-    /// Buffers that were delivered and not returned. Each has a serial number, which is also written into the buffer.
+    /// Delivered buffers that were not returned, each with its serial number. The buffer also contains the serial
+    /// number.
     out: HashMap<usize, u32>,
     serial: u32,
     limit: usize,
     sent: Vec<(u32, Window)>,
     freed: u64,
-    /// Buffers that were handed over to another worker and not taken.
+    /// Buffers in the ring to another worker.
     ring: VecDeque<(Buffer, Window, NoteWords)>,
     ring_room: usize,
     /// Number of frames that a receive call delivers.
     come: usize,
-    /// Among this many received frames, one is unusable. 0 means none.
+    /// One of this number of received frames is unusable. 0 means that all frames are usable.
     faulty: usize,
     /// Number of frames that a transmit call accepts.
     take: usize,
@@ -41,7 +42,7 @@ struct Ledger {
 // SAFETY: the pointers refer to buffers that only the ledger's ring holds.
 unsafe impl Send for Ledger {}
 
-/// A source that accepts and rejects as the test has chosen.
+/// A source with results that the test chooses.
 struct Fake(Arc<Mutex<Ledger>>);
 
 fn layout() -> Layout {
@@ -83,7 +84,7 @@ impl Ledger {
             .out
             .remove(&(buffer.0 as usize))
             .expect("a buffer came back twice, or was never given");
-        // SAFETY: the buffer was delivered, so it is allocated, and it has no owner now.
+        // SAFETY: the buffer was delivered, so it is allocated. The buffer has no owner now.
         unsafe { dealloc(buffer.0, layout()) };
         serial
     }
@@ -182,7 +183,7 @@ unsafe impl RawBuffers for Fake {
     }
 }
 
-/// Correct and incorrect calls of burst buffers by a worker.
+/// Correct and incorrect calls of a worker to its burst buffers.
 #[derive(Clone, Debug)]
 enum Step {
     Receive { come: usize, faulty: usize },
@@ -200,7 +201,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Includes buffer indexes that are repeated, out of order, never used and out of range.
+    // Generate arbitrary buffer indexes: repeated, out of order, never used and out of range.
     let slots = || prop::collection::vec(any::<BufferIndex>().prop_map(|slot| slot % 140), 0..40);
     prop_oneof![
         3 => (0..=BURST_SIZE, 0..5usize).prop_map(|(come, faulty)| Step::Receive { come, faulty }),
@@ -284,7 +285,7 @@ impl Bench {
                 }
             }
             Step::Forged(handle) => {
-                // If the guessed handle is valid by chance, this call invalidates it.
+                // The call invalidates a guessed handle that is valid by chance.
                 self.parked.retain(|parked| parked.0 != handle);
                 self.hand.release(Parked(handle));
             }

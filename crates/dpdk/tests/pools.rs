@@ -1,4 +1,4 @@
-//! Tests that a card can access the buffers of pools by DMA.
+//! Tests of DMA addresses in the buffers of pools.
 
 use crate::support::on_each_memory;
 use sluice_dpdk::pool::{AF_XDP_BUFFER, JUMBO_BUFFER, ORDINARY_BUFFER, Pool, PoolSize};

@@ -1,4 +1,4 @@
-//! Tests ports on memory that is shared with another program: memif pairs, and vhost-user with virtio-user.
+//! Tests of ports on memory that is shared with another program: memif pairs, and vhost-user with virtio-user.
 
 use crate::support::{
     self, Opened, exchange, frame, is_ours, on_each_memory, port, private_path, receive_some, send, wait_for,
@@ -23,7 +23,7 @@ fn memif_pair_exchanges_frames() {
     });
 }
 
-/// Close the client first, because DPDK's memif frees memory twice if both ends close at the same time.
+/// Close the client first, because DPDK's memif frees memory twice if both ends close simultaneously.
 fn close_memif_pair(mut opened: Opened) {
     drop(opened.devices.detach(1));
     opened.hand.replace_device(1);
@@ -54,7 +54,7 @@ fn memif_pair_carries_jumbo_frames_whole() {
     });
 }
 
-/// The vhost side must be opened first.
+/// Plans of a vhost port and a virtio port. The vhost port must be opened first.
 fn vhost_pair(queues: u16, mtu: u16) -> Vec<PortPlan> {
     let socket = private_path("vhost");
     [format!("vhost:{socket}"), format!("virtio:{socket}")]
@@ -108,7 +108,7 @@ fn vhost_and_virtio_serve_two_workers_by_two_queues() {
     });
 }
 
-/// A frame whose UDP checksum is left to the device. The checksum field contains the folded sum of the pseudo-header.
+/// A frame that requires checksum offload: its UDP checksum field contains the folded sum of the pseudo-header.
 fn left_to_offload() -> Vec<u8> {
     let mut bytes = frame(1, 60);
     bytes[12..14].copy_from_slice(&[8, 0]);

@@ -1,4 +1,4 @@
-//! Checks that every error at the start states a remedy.
+//! Tests that every start error states a remedy.
 
 use crate::support::{self, on_each_memory, port, veth};
 use sluice_dpdk::{Devices, Eal, EalError, EalRequirements, Plan, PortPlan};
@@ -12,7 +12,7 @@ fn core_that_is_not_there_is_named() {
     })
     .expect_err("core 4000");
     assert!(matches!(error, EalError::NoSuchCore { core: 4000, .. }), "{error}");
-    assert!(error.to_string().contains("name one of them"), "{error}");
+    assert!(error.to_string().contains("write one of these cores"), "{error}");
 }
 
 fn refused(plan: PortPlan) -> String {
@@ -33,15 +33,15 @@ fn port_that_can_not_open_says_what_to_do() {
         scenario.eal(128 << 20);
         veth("va", "vb", 1500);
         for (device, expected) in [
-            ("nosuch0", "nosuch0: no interface nosuch0: ip link lists what there is"),
+            (
+                "nosuch0",
+                "nosuch0: there is no interface nosuch0: `ip link` lists the interfaces",
+            ),
             ("bond:va+nosuch0", "no interface nosuch0"),
             ("pcap:/nowhere/in.pcap", "/nowhere/in.pcap is no capture file"),
             ("tap:va", "an interface va exists already"),
-            ("vhost:/nowhere/v.sock", "lies in a folder that does not exist"),
-            (
-                "virtio:/tmp/nobody.sock",
-                "start the vhost side that listens on it first",
-            ),
+            ("vhost:/nowhere/v.sock", "is in a folder that does not exist"),
+            ("virtio:/tmp/nobody.sock", "first start the vhost end"),
             ("vhost:/etc/hostname", "/etc/hostname exists and is no socket"),
             ("0000:ff:1f.7", "no PCI device 0000:ff:1f.7: sluice bind lists"),
             ("bond:va+0000:ff:1f.7", "no PCI device 0000:ff:1f.7"),
@@ -55,7 +55,7 @@ fn port_that_can_not_open_says_what_to_do() {
             ..port("va")
         });
         assert!(
-            error.contains("can't have an MTU of 9000 (at most 3400; AF_PACKET serves more)"),
+            error.contains("can't have an MTU of 9000 (at most 3400; AF_PACKET supports more)"),
             "{error}"
         );
         // The failed start has left no resources behind.
@@ -101,6 +101,6 @@ fn worker_runs_on_its_core_and_gives_back_its_result() {
         assert!(status.contains("Name:\tworker-1"), "{status}");
         assert!(status.contains(&format!("Cpus_allowed_list:\t{core}\n")), "{status}");
         let error = sluice_dpdk::workers::Worker::start(eal, "worker-2", 4000, |_| ()).expect_err("core 4000");
-        assert!(error.to_string().contains("name one of them"), "{error}");
+        assert!(error.to_string().contains("write one of these cores"), "{error}");
     });
 }

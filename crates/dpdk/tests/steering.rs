@@ -1,5 +1,5 @@
-//! Tests receive steering: settings that are read back equal those that were set. DPDK's null driver supports hash, key
-//! and table. Other drivers that work without a card have no hash that can be set.
+//! Tests of receive steering: the device's settings equal the requested settings. DPDK's null driver supports hash, key
+//! and table. Other drivers without a card have no configurable hash.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -115,7 +115,7 @@ fn null_port_that_can_not_hash_the_source_alone_says_so() {
         }));
         let steered = devices.ports()[0].steering();
         assert_eq!(
-            "hashes addresses and ports: this device can't hash the source address alone",
+            "hashes addresses and ports: the device can't hash only the source address",
             steered.to_string()
         );
         assert_eq!(
@@ -132,7 +132,7 @@ fn one_queue_is_left_as_it_is() {
         let opened = scenario.open(&Plan::new(vec![steered_port("null:")], 1));
         let port = &opened.devices.ports()[0];
         let steered = port.steering();
-        assert_eq!("one queue: nothing to steer", steered.to_string());
+        assert_eq!("a single queue, without steering", steered.to_string());
         assert_eq!((None, None, None), (steered.functions, steered.key, steered.table));
         assert_eq!(Err(SteeringError::NoTable), port.set_table(&[0]));
         opened.close();
@@ -150,7 +150,7 @@ fn table_that_names_a_queue_that_is_not_there_opens_nothing() {
         let eal = Eal::get().expect("DPDK runs");
         let error = Devices::open(eal, &wrong).map(|_| ()).expect_err("queue 4 of 4");
         assert_eq!(
-            "null:: entry 1 of the table names queue 4, and there are 4, counted from 0",
+            "null:: entry 1 of the table refers to queue 4, but there are only 4 queues, counted from 0",
             error.to_string()
         );
     });
@@ -160,9 +160,10 @@ fn table_that_names_a_queue_that_is_not_there_opens_nothing() {
 fn ports_without_a_hash_leave_it_to_software() {
     on_each_memory("ports_without_a_hash_leave_it_to_software", |scenario| {
         veth("va", "vb", 1500);
-        let none = "software distributes: this device has no hash that can be set";
-        // TAP offers hash functions, but neither accepts nor reports any.
-        let untold = "software distributes: this device does not tell what it hashes (Operation not supported)";
+        let none = "software distributes: the device has no RSS hash that can be set";
+        // TAP claims support for hash functions, but neither accepts nor reports hash functions.
+        let untold =
+            "software distributes: the device does not report which fields it hashes (Operation not supported)";
         for (device, expected) in [("ring:r", none), ("tap:t0", untold), ("va", none)] {
             let (devices, hands) = scenario.open_many(&plan(PortPlan {
                 driver: (device == "va").then_some(Driver::AfPacket),

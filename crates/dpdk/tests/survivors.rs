@@ -1,4 +1,4 @@
-//! Checks that leftovers of a killed process do not prevent the next process from starting.
+//! Tests that leftovers of a killed process do not prevent the start of the next process.
 
 use sluice_testkit::process;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,14 +9,14 @@ use sluice_dpdk::{Driver, Plan, PortPlan};
 
 const ROLE: &str = "SLUICE_SCENARIO_HOLDS";
 
-/// Open the named devices in a separate process, and kill that process. In the separate process, this function does not
-/// return.
+/// Open the named devices in a separate process, and kill this process. The function never returns in the separate
+/// process.
 fn killed_while_open(test: &str, scenario: &support::Scenario, names: &[String]) {
     if let Ok(names) = std::env::var(ROLE) {
         let _opened = scenario.open(&Plan::new(names.split(' ').map(port).collect(), 1));
         println!("\nopen");
         std::io::stdout().flush().expect("stdout");
-        // Wait until the parent process kills this process or ends.
+        // Wait until this process is killed by its parent, or until the parent ends.
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
     }

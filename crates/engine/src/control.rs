@@ -1,4 +1,4 @@
-//! The parts of the engine that the control thread uses: commits, workers, memory.
+//! Engine interfaces for the control thread: commits, workers and their memory.
 
 pub mod graph;
 pub mod plane;

@@ -1,6 +1,7 @@
-//! Features that nodes use, other than sessions and routes.
+//! Packet processing features that nodes call, except sessions and routes.
 
 pub mod announcements;
+pub mod application_filter;
 pub mod context;
 pub mod creation;
 pub mod filter;
@@ -11,6 +12,7 @@ pub mod mss;
 pub mod pending_syns;
 pub mod pool_migration;
 pub mod redirect;
+pub mod revalidation;
 pub mod session_end;
 pub mod sites;
 pub mod source_validation;

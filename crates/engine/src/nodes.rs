@@ -1,12 +1,12 @@
 //! The nodes of the graph, one in each file. A node processes the packets of its list, and puts each on the list of its next
 //! node.
 
-/// The nodes, in the order in which a burst runs them: `KIND FILE: LIST;`.
+/// The nodes in the order in which the worker runs them: `KIND FILE: LIST;`.
 ///
-/// A node is a file in this folder. Each node's file contains the declaration [`declaration::Node`] as `NODE`, and a function
-/// with the name of the file. The kind `list` gives the node one list of packets; `by_family` gives it one list for each address
-/// family, and the node runs once for each list. An `inline` node has no list, because other nodes do its work. To add a node,
-/// add its file and its line in this table.
+/// A node is a file in this folder. Each node's file contains the declaration [`declaration::Node`] as `NODE`, and a
+/// function with the name of the file. The kind `list` gives the node one list of packets; `by_family` gives the node
+/// one list for each address family, and the node runs once for each list. An `inline` node has no list, because other
+/// nodes do its work. To add a node, add its file and its line in this table.
 macro_rules! node_table {
     ($receiver:ident) => {
         $receiver! {

@@ -1,8 +1,10 @@
-//! Placement of work on workers, and prediction of its performance, for run-to-completion and for pipelines.
+//! Placement of packet processing on workers, and prediction of its packet rate, for run-to-completion and for
+//! pipelines.
 //!
-//! A packet passes through four [`Part`]s. A [`Placement`] lists the workers of each part. Adjacent parts with the same workers
-//! run to completion; between different workers, packets are handed over. [`predict`] computes the rate of a placement from
-//! measured [`Costs`], [`candidates()`] lists the placements to compare, and [`choose`] selects one.
+//! A packet passes through four [`Part`]s. A [`Placement`] lists the workers of each part. If adjacent parts have the
+//! same workers, each worker runs both parts to completion; otherwise packets are handed over. [`predict`] computes the
+//! rate of a placement from measured [`Costs`], [`candidates()`] lists the placements to compare, and [`choose`]
+//! selects one.
 
 mod candidates;
 mod choice;
@@ -27,12 +29,12 @@ pub type Core = u16;
 pub enum Part {
     /// Receive frames from devices. The devices' queues distribute the frames.
     Receive,
-    /// Parse and validate headers. Any worker with the parse part can do it.
+    /// Parse and validate headers. Any worker with the parse part can parse any packet.
     Parse,
     /// All processing from session lookup to the finished packet, including timers. The session part is distributed by
     /// shard.
     Session,
-    /// Transmit frames to devices. Any worker that has a queue can transmit.
+    /// Transmit frames to devices. Any worker with a transmit queue can transmit.
     Transmit,
 }
 
@@ -51,7 +53,7 @@ impl Part {
     }
 }
 
-/// The workers of each part.
+/// Assignment of workers to parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     workers: [Vec<Core>; 4],
@@ -81,8 +83,8 @@ impl Placement {
         })
     }
 
-    /// Returns this placement with assistance: workers that receive and parse take over sessions from overloaded session workers.
-    /// `None` if the roles are not separate, or if other workers transmit.
+    /// Returns this placement with assistance: workers that receive and parse take over sessions from overloaded
+    /// session workers. `None` if receiving and session processing share workers, or if other workers transmit.
     pub fn with_assist(&self) -> Option<Self> {
         let [receive, parse, session, transmit] = &self.workers;
         let are_split = receive == parse && session.iter().all(|core| !receive.contains(core));
@@ -116,8 +118,8 @@ impl Placement {
         all
     }
 
-    /// The worker numbers of each part, in the order of [`Part::ALL`], if worker `k` runs on `cores[k]`. `None` if a core has no
-    /// worker.
+    /// The worker numbers of each part, in the order of [`Part::ALL`]. Worker `k` runs on `cores[k]`. `None` if a core
+    /// of the placement has no worker.
     pub fn numbered(&self, cores: &[Core]) -> Option<[Vec<WorkerIndex>; 4]> {
         let number = |core: &Core| {
             cores
@@ -188,7 +190,7 @@ pub fn list(numbers: &[Core]) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-/// Cycles per packet for handing it to another worker, and for taking it.
+/// Cycles for handing a packet to another worker, and for taking it there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HandOver {
     /// Cycles of the worker that hands over the packet.
@@ -204,10 +206,11 @@ pub struct Costs {
     pub parts: [f64; 4],
     /// Costs of a hand-over by distance, in the order of [`Distance::ALL`].
     pub hand_overs: [HandOver; 4],
-    /// Additional costs of a hand-over by the part that follows it, in the order of [`Part::ALL`]. Before `parse`, the sender
-    /// hashes addresses; before `session`, it determines the shard; and the receiver may have to read headers.
+    /// Additional costs of a hand-over by the part that follows it, in the order of [`Part::ALL`]. Before `parse`, the
+    /// sender hashes the addresses. Before `session`, the sender determines the shard. The receiver may have to read
+    /// the headers again.
     pub next: [HandOver; 4],
-    /// Cost of receiving into a buffer that another worker has used last, by distance in the order of [`Distance::ALL`].
+    /// Cost of receiving into a buffer that another worker used last, by distance in the order of [`Distance::ALL`].
     pub back: [f64; 4],
 }
 

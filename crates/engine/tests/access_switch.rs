@@ -1,5 +1,5 @@
-//! Tests of bridges between an untagged interface and a VLAN, as in an access switch: frames leave the trunk tagged, and tagged
-//! frames that arrive on the trunk leave the access port untagged.
+//! Tests of bridges between an untagged interface and a VLAN, as in an access switch. Frames leave the trunk tagged;
+//! tagged frames that arrive on the trunk leave the access port untagged.
 
 use std::net::Ipv4Addr;
 
@@ -14,7 +14,8 @@ use sluice_testkit::strategy;
 use sluice_wire::Checksums;
 use sluice_wire::vlan::Tag;
 
-/// The interfaces of the trunk: one is bridged with the untagged port, the other belongs to a router.
+/// The interfaces of the trunk: one interface is bridged with the untagged port, the other interface belongs to a
+/// router.
 const SITE: u16 = 2;
 const ROUTED: u16 = 3;
 
@@ -48,7 +49,7 @@ fn join(interfaces: &mut [Interface], one: u16, other: u16) {
     }
 }
 
-/// An access port, and a trunk on which the port's site has the tags `tags`.
+/// An access port, and a trunk. The trunk frames of the port's site have the tags `tags`.
 fn switch(interfaces: &mut Vec<Interface>, tags: Vec<Tag>) {
     interfaces.push(vlan(SITE, OUTSIDE, tags));
     join(interfaces, INSIDE, SITE);
@@ -84,7 +85,7 @@ fn behind(tags: &[(u16, u16)], frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &tags.flatten().collect::<Vec<u8>>(), &frame[12..]].concat()
 }
 
-/// The kinds of frames that a site may send.
+/// One frame of each kind that a site may send.
 fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     let address = Ipv4Addr::new(10, 0, 0, 1);
     let mut broken = udp().build();
@@ -105,7 +106,8 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The sum of the pseudo-header, which is the checksum field of a UDP datagram whose sender leaves the checksum to its NIC.
+/// The sum of the pseudo-header. With checksum offload, a sender writes this sum to the checksum field of a UDP
+/// datagram.
 fn pseudo_header_sum(frame: &[u8]) -> u16 {
     let words = frame[26..34]
         .chunks(2)

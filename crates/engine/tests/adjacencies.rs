@@ -1,4 +1,5 @@
-//! Tests of static routes with several next hops, and of recursive routes: the next hops of sessions when routes change.
+//! Tests of static routes with several next hops, and of recursive routes. The tests check the next hops of sessions
+//! when routes change.
 
 use std::net::SocketAddrV4;
 
@@ -7,7 +8,7 @@ use sluice_route::rib::{Offer, OfferedNextHop, Origin, Target, WeightedNextHop};
 use sluice_route::{Address, DropKind, InterfaceIndex, Prefix, Route, Via};
 use sluice_testkit::packet::{self, Frame};
 
-/// Gateways on the outside link, given by the last byte of their IP and MAC addresses.
+/// Gateways on the outside link. Each number is the last byte of the gateway's IP and MAC addresses.
 const GATEWAYS: [u8; 3] = [11, 12, 13];
 
 const FLOWS: u16 = 600;
@@ -45,12 +46,12 @@ fn commit(rig: &mut Rig, routes: Vec<Route>) {
     rig.plane.commit(snapshot, &[routes]).unwrap();
 }
 
-/// The gateways of the first flows.
+/// The gateways that the first flows use.
 fn gateways(rig: &mut Rig) -> Vec<u8> {
     flows(rig, 0..FLOWS)
 }
 
-/// The gateway of each flow; 0 if it is not sent outside.
+/// The gateway of each flow; 0 if the flow's packet does not leave through the outside interface.
 fn flows(rig: &mut Rig, numbers: std::ops::Range<u16>) -> Vec<u8> {
     let flow = |number: u16| packet::udp4(&*format!("192.168.1.10:{}", 1024 + number), "198.51.100.7:53");
     let gateway = |number| match &rig.host_sends(&flow(number).payload(&[0; 26]))[..] {
@@ -85,10 +86,10 @@ fn way_that_is_removed_moves_its_own_sessions_and_no_others() {
         assert!(old == new || *old == 12, "{old} became {new}");
         assert_ne!(12, *new);
     }
-    // A next hop that is available again is used by new flows. Sessions keep their next hop as long as the route has it.
+    // New flows use a next hop that is available again. Sessions keep their next hop while the route has this next hop.
     commit(&mut rig, all());
     assert_eq!(after, gateways(&mut rig));
-    // All sessions are the same as before.
+    // The number of sessions has not changed.
     assert_eq!(live, rig.live());
     let new = flows(&mut rig, FLOWS..2 * FLOWS);
     assert!(count(&new, 12) > 100, "{}", count(&new, 12));
@@ -163,7 +164,7 @@ fn sessions_opened_while_a_link_is_down_and_those_of_before_follow_it_when_it_co
             sent[0].port
         })
     };
-    // The session that was created before uses the link again as well.
+    // The session that was created before the link failure uses the link again as well.
     rig.seconds(1);
     assert!(rig.plane.follow_changes(rig.now).is_some());
     assert_eq!([OUTSIDE; 2], answers(&mut rig));
@@ -175,7 +176,8 @@ fn sessions_opened_while_a_link_is_down_and_those_of_before_follow_it_when_it_co
     assert_eq!(2, rig.live());
 }
 
-/// A route learned from a daemon: a network behind a gateway on the outside link, which is given by its last byte.
+/// A route learned from a daemon: a network behind a gateway on the outside link. The last byte of its address selects
+/// the gateway.
 fn learned(rig: &mut Rig, network: &str, length: u8, gateway: Option<u8>) {
     let gateway = gateway.map(|gateway| (OUTSIDE, plain(&format!("203.0.113.{gateway}"))));
     learned_by(rig, Prefix::new(plain(network), length), gateway);
@@ -204,7 +206,7 @@ fn nowhere_else() -> Vec<Route> {
     vec![route("0.0.0.0", 0, Via::Refused(DropKind::Unreachable))]
 }
 
-/// A session whose only route is a learned one: its first packet, its public address, and its answer.
+/// Opens a session that has only a learned route. Returns its first packet, its public address, and its answer.
 fn opened() -> (Rig, Frame, SocketAddrV4, Frame) {
     let mut rig = rig(nowhere_else());
     learned(&mut rig, "198.51.100.0", 24, Some(11));
@@ -244,7 +246,8 @@ fn sessions_follow_learned_routes_and_only_those_concerned_are_decided_again() {
         assert_eq!([now, 11], [near, far].map(|to| sent(&mut rig, to)));
         assert_eq!(1, revised(&rig) - before);
     }
-    // A session that had no packets for longer than changes are recorded is revalidated, and is not changed.
+    // Changes are recorded for a limited time. A session without packets for longer than this time is revalidated, and
+    // is not changed.
     learned(&mut rig, "198.51.100.0", 24, Some(12));
     for gateway in (0..40).map(|round| 12 + round % 2) {
         learned(&mut rig, "192.0.2.0", 24, Some(gateway));
@@ -295,7 +298,7 @@ fn session_without_a_route_for_the_moment_keeps_its_translation() {
         assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
         assert_eq!((1, 1), (rig.live(), revised(&rig) - before));
     }
-    // An ICMP error for its packets has no route either, and is dropped once.
+    // An ICMP error for a packet of the session has no route either, and is dropped once.
     let remote = REMOTE.parse::<SocketAddrV4>().unwrap();
     let seen = packet::udp4(remote, "192.168.1.10:5000").payload(&[0; 26]).build();
     let error = packet::icmp4_error("192.168.1.10", "198.51.100.7", 3, 3, &seen, 48);
@@ -313,7 +316,7 @@ fn session_whose_new_gateway_is_not_known_yet_waits_for_it() {
     let public = rig.public(&question);
     learned(&mut rig, "198.51.100.0", 24, Some(77));
     follow(&mut rig);
-    // The gateway is being resolved, and the packet waits.
+    // The gateway is being resolved, so the packet is parked.
     let sent = rig.host_sends(&question);
     assert_eq!([0x08, 0x06], sent[0].frame[12..14]);
     assert_eq!(1, sent.len());
@@ -335,7 +338,7 @@ fn answers_without_a_route_for_the_moment_are_dropped_by_name_and_find_their_hos
     assert!(rig.plane.set_link(INSIDE, false));
     follow(&mut rig);
     for round in 1..3 {
-        // The remote host may get an ICMP error, but not from an inside address.
+        // The remote host may get an ICMP error, but not from an inside source address.
         for sent in rig.router_sends(&answer) {
             assert_eq!((OUTSIDE, 1), (sent.port, sent.frame[23]));
         }

@@ -1,5 +1,6 @@
-//! Tests that a worker allocates no memory. Every allocation of the thread within `Worker::round` is counted, except for those of
-//! the in-memory devices, which allocate a buffer for each frame where a driver would use its pool.
+//! Tests that a worker allocates no memory. Every allocation of the thread within `Worker::round` is counted.
+//! Allocations of the in-memory devices are not counted: these devices allocate a buffer for each frame, while a driver
+//! uses its pool.
 
 mod inspected;
 mod rig;
@@ -19,7 +20,7 @@ use sluice_table::token_bucket::TokenRate;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
-/// In-memory devices whose allocations are not counted.
+/// In-memory devices. Their allocations are not counted.
 struct Uncounted(MemoryIo);
 
 fn paused<R>(run: impl FnOnce() -> R) -> R {
@@ -185,7 +186,7 @@ fn refusals_and_errors_allocate_nothing() {
 #[test]
 fn neighbours_fragments_and_what_waits_allocate_nothing() {
     let mut rig = rig(|plan| (plan.known_neighbours, plan.translate) = (false, false));
-    // The first neighbour request may increase the size of a buffer once.
+    // The first neighbour request may enlarge a buffer once.
     let other: std::net::SocketAddrV4 = "203.0.113.99:9".parse().unwrap();
     rig.host_sends(&packet::udp4(
         "192.168.1.10:1".parse::<std::net::SocketAddrV4>().unwrap(),
@@ -259,7 +260,8 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
     assert_eq!(0, rig.live());
 }
 
-/// A filter with a logging rule, a rate limit, rules that match, rules that don't, and a default that rejects.
+/// A filter with a logging rule, a rate limit, rules that match, rules that don't match, and a default action that
+/// rejects.
 fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, kind: sluice_filter::MatcherKind) {
     use sluice_filter::{Action, CompiledRule, Counters, Field, Filters, RejectKind, Rule, Settings, Verdict};
     let to_port = |action, port| CompiledRule {
@@ -304,7 +306,7 @@ fn filter_allocates_nothing_whatever_its_matcher() {
         let source = std::net::SocketAddrV4::new(HOST.parse().unwrap(), 1000);
         let refused = packet::tcp4(source, "198.51.100.7:9999".parse::<std::net::SocketAddrV4>().unwrap());
         frames.push(refused.macs(HOST_MAC, INSIDE_MAC).build());
-        // The packets within the limit pass, and one reset is sent.
+        // The packets within the rate limit pass, and one reset is sent.
         assert_eq!(
             101,
             allocates_nothing(&mut rig, INSIDE, &frames),
@@ -395,7 +397,7 @@ fn inspection_and_its_records_allocate_nothing() {
         .iter()
         .map(|worker| worker.inspection.records_queued.get())
         .sum();
-    // The records are a message, two dropped packets, and the end of the flow.
+    // The four records are one message, two dropped packets, and the end of the flow.
     assert_eq!((0, 4), (rig.live(), told));
 }
 
@@ -486,7 +488,7 @@ fn applications_are_found_and_denied_without_allocation() {
         let frame = packet::udp4(source, remote).payload(payload);
         frame.macs(HOST_MAC, INSIDE_MAC).build()
     };
-    // There are more sessions than can be identified simultaneously. Some identifications end immediately.
+    // There are more sessions than can be identified simultaneously, so some identifications end immediately.
     let frames: Vec<_> = (0..300)
         .flat_map(|port| {
             let said: (u16, &[u8]) = if port % 2 == 0 {
@@ -596,7 +598,7 @@ fn packets_of_sites_allocate_nothing() {
         };
         writer.add_terminal(&terminal).unwrap();
     }
-    // Two terminals with the same source port, an unknown terminal, DHCP, and ARP for the gateway.
+    // The frames are two terminals with one source port, an unknown terminal, DHCP, and ARP for the gateway.
     let udp = |from: &str, to: &str| packet::udp4(from, to).macs(HOST_MAC, INSIDE_MAC).build();
     let frames = [
         udp("192.168.1.10:5000", "198.51.100.7:53"),

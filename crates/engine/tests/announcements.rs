@@ -23,7 +23,8 @@ fn announced(address: &str) -> Vec<u8> {
     packet::arp_request(OUTSIDE_MAC, address, address)
 }
 
-/// The unsolicited neighbour advertisement of an address to all hosts of a link, with the flags router and override.
+/// The unsolicited neighbour advertisement of an address to all hosts of a link, with the router flag and the override
+/// flag.
 fn advertised(address: &str) -> Vec<u8> {
     let option = [&[2, 1][..], &OUTSIDE_MAC].concat();
     let frame = packet::neighbour(address, "ff02::1", 136, 0xa000_0000, address, &option);
@@ -126,7 +127,8 @@ fn arp_is_answered_for_what_is_reached_by_another_interface_and_nothing_else() {
     let expected = packet::arp_reply(INSIDE_MAC, "198.51.100.7", HOST_MAC, "192.168.1.10");
     assert_eq!(expected, sent[0].frame);
     assert_eq!(1, rig.plane.counters()[0].answered_as_proxy.get());
-    // No answer is sent for: a host on the link itself, a rejected route, no route, the unspecified address, a multicast group, and an ARP probe.
+    // The gateway sends no answer for a host on the link itself, a rejected route, no route, the unspecified address, a
+    // multicast group, and an ARP probe.
     for (sender, target) in [
         ("192.168.1.10", "192.168.1.77"),
         ("192.168.1.10", "172.16.3.4"),

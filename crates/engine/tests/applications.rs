@@ -11,7 +11,7 @@ use sluice_inspect::applications::ApplicationCapacity;
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
-/// The value of the counter with this name, among the results of identification.
+/// The value of the counter of identification results with this name.
 fn result(rig: &Rig, name: &str) -> u64 {
     let place = IdentificationOutcome::ALL
         .iter()
@@ -28,7 +28,7 @@ fn pending(rig: &Rig) -> u64 {
     counters.map(|counters| counters.identification.identifying.get()).sum()
 }
 
-/// Sessions of captures, and the applications that nDPI's own reader reports for them.
+/// Sessions of captures, with the applications that nDPI's own reader reports.
 const NAMED: [(&str, usize, &str); 7] = [
     ("443-curl.pcap", 0, "TLS.ntop"),
     ("ftp.pcap", 0, "FTP_CONTROL"),
@@ -115,7 +115,7 @@ fn session_beyond_the_pool_is_refused_and_goes_on() {
         .collect();
     assert_eq!(1, known.iter().filter(|known| known.is_none()).count());
     assert_eq!(1, known.iter().flatten().filter(|pair| pair.application == 0).count());
-    // The entry of the first session is reused once that session has ended.
+    // The entry of the first session is reused after that session has ended.
     rig.seconds(300);
     assert_eq!((0, 0), (rig.live(), pending(&rig)));
     rig.host_sends(&syn(1002));
@@ -262,7 +262,7 @@ fn inspected_session_has_its_application_too() {
 
 const GIT: &str = "git.pcap";
 
-/// Moves the shard of the host's sessions to the other of two workers.
+/// Moves the shard of the host's sessions to the other worker.
 fn move_shard(rig: &mut Rig, shard: u16) -> usize {
     let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = 1 - from;
@@ -336,6 +336,7 @@ fn session_that_comes_back_is_looked_at_on_both_its_ways() {
         "{:?}",
         rig.all_drops()
     );
-    // There are three sessions: the callee's own, the caller's, and the caller's hairpinned session.
+    // There are three sessions: the session of the callee, the session of the caller, and the hairpinned session of the
+    // caller.
     assert_eq!((3, 3), (result(&rig, "opened"), pending(&rig)));
 }

@@ -60,8 +60,7 @@ fn rig(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     })
 }
 
-/// A gateway without translation. The flows of the gateway have sessions because of a stateful filter that accepts all
-/// packets.
+/// A gateway without translation. A stateful filter that accepts all packets makes the gateway create sessions.
 fn filtering(interfaces: fn(&mut Vec<Interface>)) -> Rig {
     fn filter(snapshot: &mut Snapshot) {
         let settings = Settings {
@@ -178,7 +177,7 @@ fn without_validation_packets_pass_by_any_interface_and_bind_nothing() {
 fn answer_of_an_outside_address_that_did_not_turn_is_forged() {
     let mut rig = rig(off);
     let own = rig.public(&packet::udp4("192.168.1.10:5999", REMOTE));
-    // The address must not be the remote one, because a packet from an address to itself is dropped.
+    // The address must differ from the remote address, because a packet from an address to itself is dropped.
     let called = (11..30)
         .find_map(|host| {
             rig.know(INSIDE, plain(&format!("192.168.1.{host}")), [2, 0, 0, 0, 1, host]);
@@ -272,7 +271,7 @@ fn hosts_that_talk_by_their_outside_addresses_stay_valid() {
     assert_eq!(0, rig.all_drops().len(), "{:?}", rig.all_drops());
 }
 
-/// A gateway with two uplinks. The active route uses only the first one.
+/// A gateway with two uplinks. The active route uses only the first uplink.
 fn uplinks() -> Plan {
     fn snapshot(snapshot: &mut Snapshot) {
         snapshot.uplinks = vec![[None; 2]; 4];
@@ -323,7 +322,7 @@ fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
             leaves(&mut rig);
         }
         assert_eq!(before, rig.live());
-        // A client can have only one session with one inside port.
+        // A client can have only one session per inside port.
         let clear = Request::Clear {
             cursor: Cursor::default(),
             filter: Filter::default(),

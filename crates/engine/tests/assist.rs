@@ -1,5 +1,5 @@
-//! Tests of assistance with separate roles: I/O workers take over whole shards from overloaded session workers and return them.
-//! The output equals that of run-to-completion, no packet is lost, and flows keep their order.
+//! Tests of assistance in pipelines: I/O workers take over whole shards from overloaded session workers and return
+//! them. The output equals the output of run-to-completion, no packet is lost, and flows keep their order.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -32,12 +32,12 @@ fn frame(number: u8, sequence: u32) -> Vec<u8> {
     frame.macs(HOST_MAC, INSIDE_MAC).build()
 }
 
-/// The roles of the workers.
+/// The number of I/O workers and of session workers.
 #[derive(Clone, Copy, Debug)]
 struct Roles {
     io: u16,
     inspect: u16,
-    /// Whether the session workers transmit as well.
+    /// Whether the session workers also transmit.
     sends: bool,
 }
 
@@ -159,14 +159,14 @@ impl Traffic {
         let sequence = self.next[usize::from(number)];
         self.next[usize::from(number)] += 1;
         let frame = frame(number, sequence);
-        // A NIC puts the packets of a flow into one queue.
+        // Like a NIC, put all packets of a flow into one queue.
         let worker = usize::from(number) % usize::from(self.roles.io);
         self.rig.wires[worker].inject(INSIDE, &frame, Checksums::Unverified);
         self.came.push(frame);
     }
 
-    /// Injects frames, and runs workers in random order; a session worker runs `slow` times less often than an I/O worker.
-    /// At last some microseconds pass.
+    /// Injects frames, and runs workers in random order; a session worker runs `slow` times less often than an I/O
+    /// worker. The clock advances by some microseconds at the end.
     fn step(&mut self, frames: usize, slow: usize) {
         for _ in 0..frames {
             let number = self.dice.roll(HOSTS.into()) as u8;
@@ -209,13 +209,13 @@ impl Traffic {
         counters.map(|worker| of(worker).get()).fold(0, u64::wrapping_add)
     }
 
-    /// Overloads the session workers until `lent` shards are borrowed.
+    /// Overloads the session workers until a number of shards is borrowed.
     fn rise(&mut self, allocated: u64) {
         for _ in 0..20_000 {
             if self.sum(|w| &w.shards_assisted) >= allocated {
                 return;
             }
-            // The number of packets is limited to what rings and queues can hold.
+            // The number of packets is limited to the capacity of rings and queues.
             let frames = if self.under_way() < 700 { 40 } else { 0 };
             self.step(frames, 24);
         }
@@ -228,7 +228,7 @@ impl Traffic {
         );
     }
 
-    /// Sends little traffic until all shards have been returned.
+    /// Sends light traffic until all shards have been returned.
     fn fall(&mut self) {
         for _ in 0..20_000 {
             if self.sum(|w| &w.shards_assisted) == 0
@@ -241,7 +241,7 @@ impl Traffic {
         panic!("{} shards are still lent", self.sum(|w| &w.shards_assisted));
     }
 
-    /// Checks that all received packets have left, with the same output as from a single worker.
+    /// Checks that all received packets have left, and that the output equals the output of a single worker.
     fn check(&mut self) {
         self.rig.round();
         self.collect();
@@ -320,7 +320,7 @@ fn worker_that_stands_still_delays_what_is_its_and_loses_nothing() {
     for (seed, roles) in (0..).zip(ROLES) {
         let mut traffic = Traffic::new(seed, roles);
         let still = usize::from(roles.io);
-        // There must be enough traffic for a request to the worker that doesn't run.
+        // There must be enough traffic for an assistance request to the worker that doesn't run.
         while traffic.under_way() < 600 {
             traffic.step(40, 24);
         }
@@ -388,7 +388,7 @@ fn moves_by_the_control_thread_and_lending_keep_out_of_each_others_way() {
     }
 }
 
-/// Moves a shard as the control thread does. Returns `false` if a worker refused.
+/// Moves a shard with the requests of the control thread. Returns `false` if a worker refused a request.
 fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
     let ask = |traffic: &mut Traffic, worker: u16, request| {
         let requests = usize::from(worker);
@@ -426,7 +426,7 @@ fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
 }
 
 thread_local! {
-    /// The cycle counter. The counter advances by a fixed amount with each reading.
+    /// The cycle counter, which advances by a fixed amount with each reading.
     static CYCLES: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -437,7 +437,7 @@ fn cycles() -> u64 {
 
 #[test]
 fn slice_ends_the_work_on_lent_shards_and_the_worker_receives_again() {
-    // A burst of any size reads the counter several times, so that it takes a whole time slice.
+    // A burst of any size reads the counter several times, so each burst takes a whole time slice.
     let settings = Settings {
         threshold: THRESHOLD,
         slice: 50,

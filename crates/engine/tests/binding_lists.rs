@@ -58,7 +58,7 @@ fn opened(hosts: u16, flows: u16, workers: usize) -> Rig {
     rig
 }
 
-/// Passes every part of the list of every worker to `part`. `memory` allocates the memory for each part.
+/// Passes every part of the list of every worker to `part`. The function `memory` allocates the memory for each part.
 fn list(rig: &mut Rig, filter: BindingFilter, memory: impl Fn() -> BindingList, mut part: impl FnMut(BindingList)) {
     for worker in 0..rig.workers.len() {
         let mut cursor = Some(Cursor::default());
@@ -193,7 +193,7 @@ fn subscribers_are_listed_with_what_they_use() {
 
 #[test]
 fn blocks_are_listed_with_their_subscriber_and_hold_its_ports() {
-    // There are more mappings than a block has ports.
+    // The host has more mappings than a block has ports.
     let mut rig = opened(6, 300, 2);
     for capacity in [8, 10, 1000] {
         let found = blocks(&mut rig, BindingFilter::default(), capacity);

@@ -1,4 +1,5 @@
-//! Tests of bridges: frames received on one interface leave through the other one unchanged, even if they are inspected.
+//! Tests of bridges: frames received on one interface leave through the peer interface unchanged, even if they are
+//! inspected.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -90,7 +91,7 @@ fn plan() -> Plan {
     }
 }
 
-/// The frames that leave through the other interface. Asserts that none leave through the interface of arrival.
+/// The frames that leave through the peer interface. Asserts that no frame leaves through the interface of arrival.
 #[track_caller]
 fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut sent = rig.send(interface, frame);
@@ -186,8 +187,9 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Two hosts on one side have their router on the other side, so that each packet crosses the bridge twice. A forged packet from
-/// the server's side with the client's address does not become part of the client's stream.
+/// Two hosts on one interface of the bridge have their router on the peer interface, so each packet crosses the bridge
+/// twice. A forged packet from the router's interface with the client's address does not become part of the client's
+/// stream.
 #[test]
 fn frames_of_a_flow_from_the_other_side_are_another_flow() {
     let mut rig = Rig::new(plan());
@@ -214,7 +216,7 @@ fn frames_of_a_flow_from_the_other_side_are_another_flow() {
         frame(CLIENT, SERVER).flags(flag::ACK).numbers(100, 500),
     );
     assert_eq!(2, rig.live());
-    // The streams of both sides are searched separately.
+    // The streams of both interfaces are searched separately.
     cross(&mut rig, INSIDE, data(CLIENT, SERVER, 0, b"ev"));
     cross(&mut rig, OUTSIDE, data(CLIENT, SERVER, 0, b"il"));
     for interface in [INSIDE, OUTSIDE] {
@@ -385,7 +387,7 @@ fn acknowledgment_from_the_senders_side_does_not_count() {
     }
     let sent = over(&mut rig, INSIDE, &data(CLIENT, SERVER, 0, b"evil").build());
     assert_eq!(data(CLIENT, SERVER, 0, b"aaaa").build(), sent[0]);
-    // An acknowledgment from the receiver's side has an effect.
+    // An acknowledgment from the interface of the receiver has an effect.
     over(&mut rig, OUTSIDE, &acknowledge(100 + 16_000));
     let old = data(CLIENT, SERVER, 0, b"evil").build();
     assert_eq!(vec![old.clone()], over(&mut rig, INSIDE, &old));
@@ -397,7 +399,7 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
     let server = "10.0.0.2:81";
     open(&mut rig, CLIENT, server, |frame| frame.tag(0x8100, 7));
     let bad = data(CLIENT, server, 0, b"evil").tag(0x8100, 7).build();
-    // The receiver gets a reset immediately, and the sender when it retransmits.
+    // The receiver gets a reset immediately. The sender gets a reset when it retransmits.
     let sent = rig.send(INSIDE, &bad);
     assert_eq!(
         (1, 1 - INSIDE, &bad[..18]),
@@ -435,7 +437,7 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
     rig.check();
 }
 
-/// A bridge with another policy for an exception.
+/// A bridge with a changed policy for one exception.
 macro_rules! saying {
     ($exception:ident, $said:ident) => {
         Plan {
@@ -463,7 +465,7 @@ fn connection_in_its_midst_is_inspected_from_there_or_not_as_its_policy_says() {
         assert_eq!(vec![frame.clone()], over(&mut rig, INSIDE, frame));
     }
     assert_eq!(2, uninspected(&rig));
-    // The sender of a SYN-ACK whose SYN was not seen is not treated as the client.
+    // If inspection has not seen the SYN, the sender of a SYN-ACK is not treated as the client.
     let answer = frame(SERVER, CLIENT).flags(flag::SYN | flag::ACK).build();
     let mut rig = Rig::new(plan());
     assert_eq!(1, over(&mut rig, OUTSIDE, &answer).len());
@@ -539,7 +541,7 @@ fn first_packets_of_both_directions_in_one_burst_both_cross() {
     for port in 0..16 {
         let (client, server) = (format!("10.0.0.1:{}", 1000 + port), "10.0.0.2:7");
         let frame = |from: &str, to: &str| packet::udp4(v4(from), v4(to)).macs(HOST_MAC, ROUTER_MAC).build();
-        // One worker hands both packets to the other worker, which processes them in one burst.
+        // One worker hands both packets to the second worker, which processes them in one burst.
         rig.wires[0].inject(INSIDE, &frame(&client, server), Checksums::Unverified);
         rig.wires[0].inject(OUTSIDE, &frame(server, &client), Checksums::Unverified);
         rig.round();
@@ -615,7 +617,7 @@ proptest! {
         for (frame, interface, place, bits, worker) in frames {
             let mut bytes = frame.build();
             let at = place.index(bytes.len());
-            // Half of the frames are not changed.
+            // Half of the frames stay unchanged.
             bytes[at] ^= bits.saturating_sub(128);
             rig.wires[worker % workers].inject(interface, &bytes, Checksums::Unverified);
             rig.round();

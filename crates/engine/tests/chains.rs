@@ -1,4 +1,4 @@
-//! Tests of chains: steps that a router's packets go through before sessions and routes.
+//! Tests of chains: steps for a router's packets before session lookup and routing.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn count(name: &str) -> Action {
     Action::Count(name.into())
 }
 
-/// A step that lets UDP packets to a port continue at a chain.
+/// A step after which UDP packets to a port continue at a chain.
 fn to_port(port: u32, to: &str) -> Action {
     fn rule<A: sluice_filter::Address>(port: u32) -> Vec<Rule<A>> {
         let rule = Rule::any().with(Field::Protocol, 17, 17).unwrap();
@@ -58,7 +58,7 @@ fn chained(snapshot: &mut Snapshot, written: Vec<(&str, Vec<Action>)>) {
     snapshot.chains = vec![Some(chains(written))];
 }
 
-/// Voice packets bypass the sessions, packets to one port are dropped, and all others are processed as usual.
+/// Voice packets bypass the sessions, packets to one port are dropped, and all other packets are processed as usual.
 fn branches(snapshot: &mut Snapshot) {
     let input = vec![
         count("all"),
@@ -74,7 +74,7 @@ fn branches(snapshot: &mut Snapshot) {
     );
 }
 
-/// Counts of packets and bytes of each step, by the step's text.
+/// Packets and bytes counted by each step, with the text of the step.
 fn counted(rig: &Rig) -> Vec<(String, u64, u64)> {
     let chains = rig.plane.snapshot().chains[0].as_deref().unwrap();
     let line = |listed: &sluice_engine::snapshot::chains::ListedStep| {
@@ -84,7 +84,7 @@ fn counted(rig: &Rig) -> Vec<(String, u64, u64)> {
     chains.listed().iter().filter_map(line).collect()
 }
 
-/// Count of packets of the step whose text begins with `text`.
+/// Packets counted by the step with a text that starts with `text`.
 #[track_caller]
 fn packets(rig: &Rig, text: &str) -> u64 {
     let all = counted(rig);
@@ -115,7 +115,7 @@ fn branches_lead_past_sessions_to_a_drop_or_on_and_count() {
     assert_eq!(1, rig.live());
     assert_eq!(0, rig.host_sends(&udp(9)).len());
     assert_eq!(vec![("chain-drop", 1)], rig.all_drops());
-    // IPv6 packets have no sessions here, but go through the same chain.
+    // IPv6 packets have no sessions in this gateway, but they pass the same chain.
     assert_eq!(1, rig.host_sends(&udp6(5060)).len());
     assert_eq!(1, rig.host_sends(&udp6(80)).len());
     let length = udp(80).macs(HOST_MAC, INSIDE_MAC).build().len() as u64;
@@ -220,7 +220,7 @@ fn policer_is_one_for_all_workers() {
     assert_eq!((5, 7, 7), (passed, rig.drops("chain-policed"), packets(&rig, "Police")));
 }
 
-/// Two routers that share a policer of five packets. Packets that exceed the rate are dropped.
+/// Two routers share a policer of five packets. Packets above the rate are dropped.
 fn sharing(snapshot: &mut Snapshot) {
     let mut named = NamedPolicers::default();
     let mut own = || {
@@ -456,7 +456,7 @@ fn pipeline_leads_past_sessions_too() {
     );
 }
 
-/// Both ends of an inter-router link are in the only router.
+/// Both interfaces of an inter-router link are in the only router.
 fn linked(interfaces: &mut Vec<Interface>) {
     for (own, peer) in [(2u16, 3u16), (3, 2)] {
         let mut end = interfaces[0].clone();
@@ -488,7 +488,7 @@ fn what_crosses_a_virtual_link_takes_the_chain_of_the_other_end() {
         ..Plan::default()
     });
     rig.know(2, plain("10.9.0.3"), [2, 0, 0, 0, 9, 3]);
-    // The packet crosses the link again and again, until it has passed too many routers.
+    // The packet crosses the link repeatedly, until it exceeds the maximum number of passes.
     assert_eq!(0, rig.host_sends(&udp(5060)).len());
     assert_eq!(vec![("too-many-passes", 1)], rig.all_drops());
     assert_eq!(4, packets(&rig, "Count(\"voice\")"));

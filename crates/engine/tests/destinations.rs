@@ -1,5 +1,5 @@
-//! Tests of three kinds of destination rules: those of an inbound interface for any address, those that translate to the router's
-//! own host, and those that distribute flows to several hosts.
+//! Tests of three kinds of destination rules: rules of an inbound interface for any address, rules that translate to
+//! the router's own host, and rules that distribute flows to several hosts.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn rule(interface: u16, protocol: u8, port: u16, action: DestinationAction<u32>)
     }
 }
 
-/// The gateway has several workers, so that a flow is not found if it is assigned to the wrong shard.
+/// The gateway has several workers. If a flow is assigned to a wrong shard, its session is therefore not found.
 fn plan(forwards: Vec<DestinationRule<u32>>) -> Plan {
     Plan {
         workers: 3,
@@ -58,7 +58,7 @@ fn host_answers(rig: &mut Rig, frame: &Frame) -> Vec<Sent> {
     rig.host_sends(frame)
 }
 
-/// Packets that routers' hosts have received since the last call: interface, source and destination.
+/// Packets that routers' hosts have received since the last call, as interface, source and destination.
 fn punted(rig: &mut Rig) -> Vec<(u16, SocketAddrV4, SocketAddrV4)> {
     let mut all = Vec::new();
     for requests in &mut rig.desks {
@@ -74,7 +74,7 @@ fn punted(rig: &mut Rig) -> Vec<(u16, SocketAddrV4, SocketAddrV4)> {
     all
 }
 
-/// Lets the router's host send a frame through an interface. Returns the frames that leave.
+/// Sends a frame from the router's host through an interface. Returns the frames that leave.
 fn own_sends(rig: &mut Rig, interface: u16, frame: &Frame) -> Vec<Sent> {
     let frame = frame.clone().macs(INSIDE_MAC, INSIDE_MAC).build();
     let queue = rig.desks[rig.owner].from_hosts.as_mut().unwrap();
@@ -139,15 +139,15 @@ fn other_interfaces_and_rules_of_an_address_are_not_the_rules_of_any() {
     assert_eq!((INSIDE, remote, socket("192.168.1.10:99")), only(&rig, &sent));
     let sent = rig.router_sends(&packet::udp4(remote, "203.0.113.78:808"));
     assert_eq!((INSIDE, remote, socket("192.168.1.10:80")), only(&rig, &sent));
-    // A packet from inside to this port of another host is not redirected.
+    // The rule does not redirect a packet from inside to this port of another host.
     let sent = rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:808"));
     let (port, source, destination) = only(&rig, &sent);
     assert_eq!((OUTSIDE, socket("198.51.100.7:808")), (port, destination));
     assert_ne!(v4(HOST), source.ip().to_bits());
 }
 
-/// The rule redirects DNS queries of hosts to the operator's resolver. The resolver is either outside, where the source of
-/// queries is translated, or inside.
+/// The rule redirects DNS queries of hosts to the operator's resolver. The resolver is outside in one case, and inside
+/// in the other case. For an outside resolver, the source of queries is translated.
 #[test]
 fn rule_of_an_inside_interface_leads_hosts_elsewhere_and_their_answers_back() {
     let (server, server_mac) = ("192.168.1.53", [2, 0, 0, 0, 1, 53]);
@@ -225,10 +225,10 @@ fn flow_to_an_own_address_by_a_rule_comes_to_the_host_and_its_answers_are_transl
             .ttl(64);
         let sent = own_sends(&mut rig, INSIDE, &answer);
         assert_eq!((INSIDE, queried, client), only(&rig, &sent));
-        // The TTL is that of an answer that the host sends without translation.
+        // The TTL equals the TTL of an untranslated answer of the host.
         assert_eq!(64, sent[0].frame[14 + 8]);
     }
-    // The rule applies to outside clients, too.
+    // The rule also applies to outside clients.
     let (remote, queried) = (socket("198.51.100.9:5000"), socket("192.0.2.99:53"));
     assert_eq!(0, rig.router_sends(&packet::udp4(remote, queried)).len());
     assert_eq!(
@@ -292,7 +292,7 @@ fn error_of_the_host_about_a_flow_that_was_led_to_it_tells_the_client_of_its_own
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert!(is_valid(&sent[0].frame));
     assert_eq!(v4(HOST), u32::from_be_bytes(sent[0].frame[30..34].try_into().unwrap()));
-    // The quoted datagram is that of the client.
+    // The ICMP error quotes the datagram of the client.
     assert_eq!(
         v4("8.8.8.8"),
         u32::from_be_bytes(sent[0].frame[14 + 28 + 16..][..4].try_into().unwrap())
@@ -360,7 +360,8 @@ fn balanced(balance: Balance) -> Rig {
     rig
 }
 
-/// A client opens a connection. Returns the server to which it is translated, if the client gets an answer.
+/// A client opens a connection. Returns the server to which the rule translates the connection, if the client gets an
+/// answer.
 fn opened(rig: &mut Rig, client: u16, port: u16) -> Option<SocketAddrV4> {
     let client = SocketAddrV4::new([198, 51, (client >> 8) as u8, client as u8].into(), port);
     let queried = socket("203.0.113.80:80");

@@ -1,4 +1,5 @@
-//! Tests of ICMP errors for translated packets (RFC 5508, section 4), from both sides. The quoted packet is translated, too.
+//! Tests of ICMP errors for translated packets (RFC 5508, section 4), from inside and from outside. The quoted packet
+//! is translated as well.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -21,7 +22,7 @@ fn host() -> Ipv4Addr {
     HOST.parse().unwrap()
 }
 
-/// A packet of each kind of flow from inside, as it looks inside and outside.
+/// A packet of each kind of flow from inside, in its untranslated and in its translated form.
 fn flows(public: SocketAddrV4) -> [(Frame, Frame); 3] {
     [
         (
@@ -151,7 +152,7 @@ fn rfc5508_req4_req5_error_without_a_session_is_dropped_whichever_side_it_comes_
             .is_empty()
     );
     assert_eq!(vec![("icmp-error-without-session", 1)], rig.all_drops());
-    // An error from inside would carry a private source address to the outside.
+    // Without translation, an error from inside would reveal a private source address to the outside.
     let quoted = packet::udp4(remote(), inside()).build();
     let sent = rig.host_sends(&packet::icmp4_error(host(), *remote().ip(), 3, 3, &quoted, 548));
     assert!(sent.is_empty(), "{:?}", flow(&sent[0].frame));

@@ -21,7 +21,7 @@ fn all<T: Copy>(first: T, last: T) -> Range<T> {
     Range { first, last }
 }
 
-/// A rule for both families that has a protocol and a destination port.
+/// A rule for both families that matches a protocol and a destination port.
 fn to_port(action: Action, protocol: u32, port: u32) -> CompiledRule {
     let with = |rule: Result<Rule<u32>, _>| {
         rule.and_then(|rule| rule.with(Field::DestinationPort, port, port))
@@ -135,7 +135,7 @@ fn filter_by_session_lets_replies_and_errors_of_accepted_flows_pass() {
     assert_eq!(2, rig.live());
 }
 
-/// A connection whose data is all acknowledged. Returns the next sequence numbers of both ends.
+/// Opens a connection, all data of which is acknowledged. Returns the next sequence numbers of both endpoints.
 fn open(rig: &mut Rig) -> [u32; 2] {
     assert_eq!(1, rig.host_sends(&syn(80).numbers(1_000, 0)).len());
     let answer = packet::tcp4(server(80), host()).flags(SYN | ACK).numbers(9_000, 1_001);
@@ -184,7 +184,7 @@ fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has
             assert!(rig.router_sends(&asks).is_empty());
             assert_eq!(tried, rig.drops("filter-default"));
         }
-        // A host to which the rules permit it can open a new connection, which is counted.
+        // If the rules permit it, a host can open a new connection, which is counted.
         assert_eq!(1, packets(&rig, 0));
         assert_eq!(1, rig.host_sends(&syn(80).numbers(700_000, 0)).len());
         assert_eq!(2, packets(&rig, 0));
@@ -198,7 +198,7 @@ fn filter_is_asked_who_may_open_the_next_connection_on_the_ports_of_one_that_has
     }
 }
 
-/// A reset in response to a SYN does not permit its sender to open a connection.
+/// A reset in response to a SYN does not permit the sender of the reset to open a connection.
 #[test]
 fn who_refused_a_connection_may_not_open_it_itself() {
     let mut rig = Rig::new(Plan {
@@ -216,7 +216,7 @@ fn who_refused_a_connection_may_not_open_it_itself() {
 
 #[test]
 fn filter_by_session_finds_both_directions_on_any_worker() {
-    // Both hosts are behind inside interfaces, so that only their addresses determine the shard.
+    // Both hosts are behind inside interfaces, so only their addresses determine the shard.
     for workers in [1, 2] {
         let mut rig = Rig::new(Plan {
             translate: false,
@@ -315,7 +315,7 @@ fn filter_rejects_tcp_by_a_reset_and_others_by_an_error() {
     let tcp = etherparse::TcpSlice::from_slice(&sent[0].frame[34..]).unwrap();
     assert!(tcp.rst() && tcp.ack() && !tcp.syn());
     assert_eq!((0, 1_005), (tcp.sequence_number(), tcp.acknowledgment_number()));
-    // The filter never answers a reset.
+    // The filter never answers a reset with a reset or an ICMP error.
     assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(RST)).is_empty());
     let sent = rig.host_sends(&packet::udp4(host(), server(53)));
     assert_eq!([3, 3], sent[0].frame[34..36]);
@@ -348,7 +348,7 @@ fn filter_commit_that_denies_ends_the_session_and_one_that_does_not_keeps_it() {
     assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(ACK)).is_empty());
     assert_eq!(1, rig.router_sends(&packet::udp4(server(53), host())).len());
     assert_eq!(1, rig.live());
-    // A repeated evaluation is not counted.
+    // The rules do not count a repeated evaluation.
     assert_eq!(0, packets(&rig, 1));
 }
 
@@ -584,7 +584,7 @@ fn filter_is_not_passed_by_later_fragments_of_what_it_denies() {
     }
 }
 
-/// The frames that leave after frames of the inside host have arrived in one burst.
+/// The frames that leave after the inside host has sent frames in one burst.
 fn burst(rig: &mut Rig, frames: &[&Frame]) -> Vec<Sent> {
     for frame in frames {
         let frame = (*frame).clone().macs(HOST_MAC, INSIDE_MAC).build();

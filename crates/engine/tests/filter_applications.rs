@@ -1,4 +1,5 @@
-//! Tests of filter rules with application conditions: a session is filtered again when its application is known.
+//! Tests of filter rules with application conditions: the filter is evaluated again when the application of a session
+//! is known.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const DROP: Action = Action::Decide(Verdict::Drop);
 const REJECT: Action = Action::Decide(Verdict::Reject(RejectKind::Reset));
 
-/// A rule for both families that matches these applications; if there are none, it matches all packets.
+/// A rule for both families that matches these applications. Without applications, the rule matches all packets.
 fn rule(action: Action, applications: &[&str]) -> CompiledRule {
     let names = ApplicationNames::installed().unwrap();
     let named = |name: &&str| {
@@ -54,7 +55,7 @@ fn packets(rig: &Rig, place: u32) -> u64 {
     filters.counters.of(place).unwrap().packets()
 }
 
-/// Commits another snapshot with the same routes.
+/// Commits a new snapshot with the same routes.
 fn commit(rig: &mut Rig, plan: &Plan, change: fn(&mut Snapshot)) {
     let (mut snapshot, routes) = rig::snapshot(&Plan {
         snapshot: |_| {},
@@ -87,7 +88,7 @@ fn session_of_a_denied_application_is_dropped_from_the_packet_that_tells_it() {
         for direction in [Direction::Forward, Direction::Reverse] {
             assert!(directions.iter().any(|packet| packet.direction == direction));
         }
-        // The request identifies the application, and none of its bytes has left.
+        // The request identifies the application, and no byte of the request has left before.
         assert!(session[passed].bytes.windows(4).any(|bytes| bytes == b"git-"));
         assert_eq!((session.len() - passed) as u64, rig.drops("filter-application"));
         assert_eq!((1, 1), (packets(&rig, 0), packets(&rig, 1)));
@@ -167,7 +168,7 @@ fn session_whose_application_is_allowed_again_goes_on() {
     let before = rig.drops("filter-application");
     let sent = played.play(&mut rig, &session[half..]);
     assert_eq!((session.len() - half, before), (sent, rig.drops("filter-application")));
-    // When the application is denied again, packets of the session are dropped without another identification.
+    // After the rules deny the application again, packets of the session are dropped without another identification.
     commit(&mut rig, &shape, without_git);
     assert_eq!(0, played.play(&mut rig, &session[half..]));
     assert_eq!(1, rig.live());
@@ -262,7 +263,7 @@ fn session_that_stays_unknown_is_dropped_once_it_is_sure() {
         (sent.iter().sum::<usize>(), rig.drops("filter-application")),
         "{sent:?}"
     );
-    // A session without data has not been identified, so it doesn't count as one with an unknown application.
+    // A session without data has not been identified, so it doesn't count as a session of an unknown application.
     let syn = packet::tcp4("192.168.1.10:4000", "198.51.100.7:41234").flags(flag::SYN);
     assert_eq!(OUTSIDE, rig.host_sends(&syn)[0].port);
 }

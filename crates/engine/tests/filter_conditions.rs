@@ -66,7 +66,7 @@ fn commit(rig: &mut Rig, translate: bool, filter: fn(&mut Snapshot)) {
     rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
 }
 
-/// Number of frames that leave after a station has sent a frame.
+/// Number of frames that leave after the host with this source MAC has sent a frame.
 fn sends(rig: &mut Rig, source: [u8; 6], frame: &Frame) -> usize {
     let frame = frame.clone().macs(source, INSIDE_MAC).build();
     rig.send(INSIDE, &frame).len()
@@ -83,7 +83,7 @@ fn filter_by_mac_address_opens_sessions_of_that_station_alone() {
         let flow = |port| packet::udp4(host(port), server());
         assert_eq!(1, sends(&mut rig, HOST_MAC, &flow(4_000)), "{:?}", rig.all_drops());
         assert_eq!(0, sends(&mut rig, OTHER_MAC, &flow(4_001)));
-        // The MAC address is checked only for the first packet of a session.
+        // The filter checks the MAC address only for the first packet of a session.
         assert_eq!(1, sends(&mut rig, OTHER_MAC, &flow(4_000)));
         assert_eq!((1, 1), (rig.live(), rig.drops("filter-default")));
     }
@@ -110,7 +110,7 @@ fn filter_by_mac_address_is_asked_again_by_the_neighbour_that_answers_go_to() {
     }
 }
 
-/// A frame whose IPv4 header has a different second byte (DSCP and ECN).
+/// Replaces the second byte (DSCP and ECN) of a frame's IPv4 header.
 fn with_service(frame: &Frame, service: u8) -> Vec<u8> {
     let mut frame = frame.clone().macs(HOST_MAC, INSIDE_MAC).build();
     frame[15] = service;
@@ -188,7 +188,7 @@ fn is_marked(value: u32, mask: u32) -> Conditions {
     }
 }
 
-/// Rules that mark packets with expedited forwarding, and accept marked packets.
+/// Rules that mark packets with DSCP 46 (expedited forwarding), and accept marked packets.
 fn marks(snapshot: &mut Snapshot) {
     let expedited = CompiledRule {
         v4: vec![Rule::any().with(Field::Dscp, 46, 46).unwrap()],
@@ -210,9 +210,9 @@ fn filter_marks_sessions_and_later_rules_match_the_mark() {
         assert_eq!(1, rig.send(INSIDE, &with_service(&frame(4_000), 46 << 2)).len());
         assert_eq!(0, rig.send(INSIDE, &with_service(&frame(4_001), 45 << 2)).len());
         assert_eq!([0x11], *shown(&mut rig));
-        // Further packets of the session are not filtered.
+        // Later packets of the session are not filtered.
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)));
-        // When the session is filtered again, its mark matches, even if its packets now have another DSCP.
+        // When the session is filtered again, its mark still matches, even if its packets now have another DSCP.
         commit(&mut rig, translate, marks);
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)), "{:?}", rig.all_drops());
         assert_eq!([0x11], *shown(&mut rig));
@@ -288,13 +288,13 @@ fn filter_sets_the_code_point_of_all_packets_of_a_session_in_its_direction() {
         let frame = packet::udp4(host(4_000), server());
         let public = rig.public(&frame);
         for was in [3, 12 << 2 | 2, 46 << 2] {
-            // The ECN bits are not changed.
+            // The ECN bits of the packet are not changed.
             let sent = rig.send(INSIDE, &with_service(&frame, was));
             assert_eq!(46 << 2 | was & 3, service(&sent));
         }
         let answers = rig.router_sends(&packet::udp4(server(), public));
         assert_eq!(0, service(&answers));
-        // Existing sessions keep their code point after a commit. New sessions get none if the rules no longer set one.
+        // Existing sessions keep their DSCP after a commit. New sessions get no DSCP if the rules no longer set one.
         commit(&mut rig, translate, |snapshot| {
             snapshot.filter_by(filters(true, &[rule(ACCEPT, Conditions::default())]));
         });

@@ -1,4 +1,5 @@
-//! Tests of filter rules that are added and removed individually: new flows use the change immediately, sessions soon after.
+//! Tests of filter rules that are added and removed individually. New flows use the change immediately, sessions after
+//! their revalidation.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ fn start(snapshot: &mut Snapshot) {
     snapshot.filter_by(Arc::new(filters));
 }
 
-/// A gateway, and the rule list with which its filter is edited.
+/// A gateway, with the rule list for edits of its filter.
 struct Edited {
     rig: Rig,
     list: RuleList<&'static str>,
@@ -135,7 +136,7 @@ fn session_of_a_neighbour_is_confirmed_and_keeps_its_translation() {
     let mut edited = Edited::new(true);
     let flow = from_host(1, [198, 51, 100, 7]);
     let public = edited.rig.public(&flow);
-    // The address is in the same region, so that the session must be checked.
+    // The rule's address is close to the address of the session, so the session must be revalidated.
     edited.insert(deny_to([198, 51, 100, 8]));
     edited.follow();
     let before = edited.revised();

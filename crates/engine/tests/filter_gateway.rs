@@ -18,7 +18,7 @@ const DROP: Action = Action::Decide(Verdict::Drop);
 /// The inside address of the gateway.
 const OWN: &str = "192.168.1.1";
 
-/// A rule for both families that matches packets to the gateway with these values of fields.
+/// A rule for both families that matches packets to the gateway with these field values.
 fn gateway(action: Action, fields: &[(Field, u32)]) -> CompiledRule {
     let mut rules = (Rule::<u32>::any(), Rule::<u128>::any());
     for &(field, value) in fields.iter().chain(&[(Field::Outgoing, NONE)]) {
@@ -97,7 +97,7 @@ fn comes_in(rig: &mut Rig, interface: u16, frame: &Frame) -> bool {
     punted(rig) == 1
 }
 
-/// Lets the gateway's host send a frame, and checks that the frame leaves.
+/// Sends a frame from the gateway's host, and checks that the frame leaves.
 #[track_caller]
 fn goes_out(rig: &mut Rig, interface: u16, frame: &Frame) {
     let queue = rig.desks[rig.owner].from_hosts.as_mut().unwrap();
@@ -173,7 +173,7 @@ fn connection_that_the_host_has_begun_needs_no_rule_and_one_to_it_does() {
         OUTSIDE,
         &packet::tcp4(peer, own).flags(ACK).payload(b"open")
     ));
-    // Packets from another port of the peer don't pass, nor does a connection that the peer opens.
+    // Packets from another port of the peer don't pass. A connection that the peer opens doesn't pass either.
     assert!(!comes_in(
         &mut rig,
         OUTSIDE,
@@ -297,7 +297,7 @@ fn fragments_to_the_host_share_what_became_of_the_first_one() {
             let later = datagram.clone().payload(&[1; 64]).fragment(10, false, identification);
             assert_eq!(passes, comes_in(&mut rig, INSIDE, &first), "{:?}", rig.all_drops());
             assert_eq!(passes, comes_in(&mut rig, INSIDE, &later), "{:?}", rig.all_drops());
-            // A later fragment that arrives before the first fragment is parked until that arrives.
+            // A later fragment that arrives before the first fragment is parked until the first fragment arrives.
             let later = datagram
                 .clone()
                 .payload(&[1; 64])
@@ -354,7 +354,7 @@ fn commit_that_denies_ends_what_was_let_in_and_leaves_what_the_host_has_begun() 
     assert_eq!([0, 0], counted(&rig));
     commit(&mut rig, &[gateway(DROP, &[])]);
     assert!(!comes_in(&mut rig, INSIDE, &more));
-    // After further packets of the host, the connection still counts as one that the client started.
+    // After later packets of the host, the client still counts as the endpoint that started the connection.
     goes_out(&mut rig, INSIDE, &packet::tcp4(ssh, client).flags(ACK).payload(b"data"));
     assert!(!comes_in(&mut rig, INSIDE, &more));
     assert!(comes_in(&mut rig, OUTSIDE, &answer), "{:?}", rig.all_drops());

@@ -1,4 +1,4 @@
-//! Tests of the packet filter with ICMP: queries of several types, and queries of both hosts with the same identifier.
+//! Tests of the packet filter with ICMP: queries of several types, and queries of two hosts with one identifier.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const FAR4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 const HOST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x10);
 const FAR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, 0, 1);
 
-/// A rule for both families that matches echo requests that arrive on an interface.
+/// A rule for both families that matches echo requests received on an interface.
 fn echo_from(interface: u16, action: Action) -> CompiledRule {
     fn rule<A: sluice_filter::Address>(interface: u16, kind: u32) -> Rule<A> {
         Rule::any()
@@ -57,9 +57,10 @@ fn untranslated(snapshot: fn(&mut Snapshot)) -> Rig {
     })
 }
 
-/// A message with identifier 8 from the inside host to a remote host, or in the other direction if `back` is set.
+/// An echo message with identifier 8. It goes from the inside host to a remote host, or in the reverse direction if
+/// `back` is set.
 fn message(six: bool, back: bool, reply: bool) -> Frame {
-    // The identifier equals the value of an ICMP type.
+    // The identifier 8 is also an ICMP type, the echo request.
     let echo = IcmpEchoHeader { id: 8, seq: 1 };
     if six {
         let kind = if reply {
@@ -103,11 +104,11 @@ fn filter_by_session_asks_about_echo_requests_against_a_session() {
             assert!(rig::is_valid(&came[0].frame));
             assert_eq!(OUTSIDE, rig.host_sends(&message(six, false, true))[0].port);
         }
-        // The session still has its original direction.
+        // The session keeps its original direction.
         assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
         assert_eq!(1, rig.router_sends(&message(six, true, true)).len());
     }
-    // The requests of each host are a separate flow.
+    // The requests of each host are a separate flow, even with the same identifier.
     assert_eq!((2, 2), (packets(&rig, 0), packets(&rig, 1)));
     assert_eq!(4, rig.live());
 }
@@ -117,7 +118,7 @@ fn filter_by_session_refuses_echo_requests_against_a_session_by_their_own_rule()
     let mut rig = untranslated(|snapshot| filter(snapshot, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, REJECT)]));
     for six in [false, true] {
         assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
-        // There was no request for this echo reply.
+        // No request precedes this echo reply.
         assert!(rig.host_sends(&message(six, false, true)).is_empty());
         let told = rig.router_sends(&message(six, true, false).ttl(1));
         assert_eq!((1, OUTSIDE), (told.len(), told[0].port), "{:?}", rig.all_drops());

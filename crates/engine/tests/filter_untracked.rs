@@ -12,7 +12,7 @@ use sluice_wire::tcp::flag::{ACK, SYN};
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
 const UNTRACKED: Action = Action::Decide(Verdict::AcceptUntracked);
 
-/// A rule for both families that matches a port.
+/// A rule for both families that matches a source or destination port.
 fn port(action: Action, field: Field, port: u32) -> CompiledRule {
     CompiledRule {
         action,
@@ -34,7 +34,7 @@ fn filter(snapshot: &mut Snapshot, rules: &[CompiledRule]) {
     snapshot.filter_by(Arc::new(filters));
 }
 
-/// Rules that accept queries to port 53 untracked, but not their answers; port 80 with sessions; and port 123 untracked in both
+/// Rules that accept port 53 untracked for queries only, port 80 with sessions, and port 123 untracked in both
 /// directions.
 fn mixed(snapshot: &mut Snapshot) {
     filter(
@@ -93,10 +93,10 @@ fn untracked_rule_is_asked_about_every_packet_and_makes_no_session() {
         assert!(is_valid(&sent[0].frame));
     }
     assert_eq!((3, 0), (packets(&rig, 0), rig.live()));
-    // The answer is filtered like any other packet, and no rule accepts it.
+    // The answer is filtered like any packet without a session, and no rule accepts it.
     assert!(rig.router_sends(&packet::udp4(server(53), host())).is_empty());
     assert_eq!(1, rig.drops("filter-default"));
-    // A rule accepts the answers as well, also without a session.
+    // A rule accepts the answers from port 123 without a session.
     assert_eq!(1, rig.host_sends(&packet::udp4(host(), server(123))).len());
     let sent = rig.router_sends(&packet::udp4(server(123), host()));
     assert_eq!(INSIDE, sent[0].port);
@@ -111,7 +111,7 @@ fn untracked_rule_leaves_sessions_to_the_others_of_its_list() {
     let answer = packet::tcp4(server(80), host()).flags(SYN | ACK);
     assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
     assert_eq!((1, 1), (packets(&rig, 1), rig.live()));
-    // A midstream packet is accepted by an untracked rule, but not by a stateful one.
+    // An untracked rule accepts a midstream packet, but a stateful rule does not.
     assert_eq!(1, rig.host_sends(&tcp(53).flags(ACK)).len());
     let other = packet::tcp4(SocketAddrV4::new(*host().ip(), 4_001), server(80)).flags(ACK);
     assert!(rig.host_sends(&other).is_empty());

@@ -21,7 +21,7 @@ fn datagram4() -> Frame {
     packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(b"question")
 }
 
-/// Clears the Don't Fragment flag, which the library sets by default.
+/// Clears the Don't Fragment flag, which the packet library sets by default.
 fn may_be_cut(mut frame: Frame) -> Frame {
     if let packet::Network::V4(header) = &mut frame.network {
         header.dont_fragment = false;
@@ -33,7 +33,7 @@ fn datagram6() -> Frame {
     packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53").payload(b"question")
 }
 
-/// Checks that the host received an error of this type and code, which quotes the frame as the host sent it.
+/// Checks that the host received an ICMP error of this type and code that quotes the frame as sent by the host.
 #[track_caller]
 fn assert_error(rig: &Rig, sent: &[rig::Sent], kind: u8, code: u8, cause: &Frame) {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -109,7 +109,7 @@ fn ttl_errors_are_limited_in_rate_and_come_again_with_time() {
     let mut rig = Rig::new(plan());
     let frame = datagram4().ttl(1);
     let errors: usize = (0..1000).map(|_| rig.host_sends(&frame).len()).sum();
-    // The limit for one destination is half of the burst, and a tenth of the rate.
+    // The limit for one destination is half of the interface's burst and a tenth of its rate.
     assert_eq!(100, errors);
     rig.pass(100);
     let errors: usize = (0..1000).map(|_| rig.host_sends(&frame).len()).sum();
@@ -143,7 +143,7 @@ fn rfc5508_req10e_no_error_answers_an_error_a_later_fragment_or_a_group() {
 #[test]
 fn rfc4443_2_4e_later_fragments_of_ipv6_are_reported() {
     let mut rig = Rig::new(plan());
-    // The payload begins like an ICMPv6 redirect.
+    // The payload starts with the bytes of an ICMPv6 redirect.
     for protocol in [6, 17, 58] {
         let later = packet::frame6(
             "2001:db8:1::10".parse().unwrap(),
@@ -232,7 +232,7 @@ fn datagram_to_be_cut_waits_for_its_neighbour_like_any_other() {
         ..plan()
     });
     let long = may_be_cut(datagram4().payload(&[1; 1200]));
-    // The first packet starts the resolution; the second finds the unresolved entry.
+    // The first packet starts the resolution; the second packet finds the unresolved entry.
     assert_eq!(1, rig.host_sends(&long).len());
     assert!(rig.host_sends(&long).is_empty());
     assert!(rig.all_drops().is_empty(), "{:?}", rig.all_drops());
@@ -435,7 +435,7 @@ fn rfc6936_5_udp_over_ipv6_without_checksum_is_forwarded_without() {
     assert_eq!(frame[14..], sent[0].frame[14..]);
 }
 
-/// A gateway whose default route has two next hops, and the MAC addresses of these.
+/// A gateway with a default route over two next hops, and the MAC addresses of these next hops.
 fn two_ways() -> (Rig, [[u8; 6]; 2]) {
     let mut rig = Rig::new(plan());
     let macs = [[2, 0, 0, 0, 7, 1], [2, 0, 0, 0, 7, 2]];
@@ -447,7 +447,7 @@ fn two_ways() -> (Rig, [[u8; 6]; 2]) {
     for (gateway, mac) in gateways.into_iter().zip(macs) {
         rig.know(OUTSIDE, gateway, mac);
     }
-    // The learned route is preferred over the configured one.
+    // The learned route is preferred over the configured route.
     let offer = Offer {
         origin: Origin::Fpm,
         protocol: 0,

@@ -1,4 +1,4 @@
-//! Tests of the translation of fragments, in any order and with bounded memory.
+//! Tests of the translation of fragments that arrive in any order. The memory is bounded.
 
 use std::net::SocketAddrV4;
 
@@ -15,7 +15,7 @@ fn inside(port: u16) -> SocketAddrV4 {
     SocketAddrV4::new("192.168.1.10".parse().unwrap(), port)
 }
 
-/// The fragments of a datagram, with 64 bytes each. The checksum of the whole datagram is in the first one.
+/// The fragments of a datagram, with 64 bytes each. The first fragment contains the checksum of the whole datagram.
 fn pieces(whole: &Frame, identification: u32) -> Vec<Vec<u8>> {
     let frame = whole.clone().macs(HOST_MAC, INSIDE_MAC).build();
     let payload = &frame[34..];
@@ -48,7 +48,7 @@ fn reassembled(frames: &[Vec<u8>]) -> Vec<u8> {
     whole
 }
 
-/// Checks that the sent fragments are those of the translated datagram `whole`.
+/// Checks that the sent fragments form the translated datagram `whole`.
 #[track_caller]
 fn assert_translated(rig: &Rig, whole: &Frame, sent: &[rig::Sent], count: usize) {
     assert_eq!(count, sent.len(), "{:?}", rig.all_drops());
@@ -114,13 +114,13 @@ fn fragments_of_an_echo_request_open_their_session_at_whichever_worker() {
             ..Plan::default()
         });
         for identifier in 1..17 {
-            // The hosts are chosen so that their sessions belong to either worker.
+            // The hosts are chosen so that sessions belong to both workers.
             let host = format!("192.168.1.{}", 10 + identifier);
             let whole = packet::icmp4_echo(host.as_str(), "198.51.100.7", identifier, 1).payload(&[7; 150]);
             let pieces = pieces(&whole, 100 + u32::from(identifier));
             rig.wires[0].inject(INSIDE, &pieces[0], Checksums::Unverified);
-            // The fragment waits for the host's neighbour entry, which answers need. A fragment that arrives after the entry
-            // exists may overtake it on the way to the session's worker.
+            // The fragment is parked until the host's neighbour entry exists, which answers need. A later fragment that
+            // arrives after that may overtake the parked fragment on the way to the session's worker.
             rig.round();
             let answer = packet::arp_reply(HOST_MAC, host.as_str(), INSIDE_MAC, "192.168.1.1");
             rig.wires[0].inject(INSIDE, &answer, Checksums::Unverified);

@@ -131,7 +131,7 @@ fn arp_request_for_a_pool_address_on_the_link_is_answered_outside_alone() {
         vec![expected],
         sent.into_iter().map(|sent| sent.frame).collect::<Vec<_>>()
     );
-    // One request is for an address that no host has, the other for the pool's address on another link.
+    // One request is for an unused address, the other request for the pool's address on another link.
     let nobody = packet::arp_request(ROUTER_MAC, "203.0.113.254", "203.0.113.77");
     assert!(rig.send(OUTSIDE, &nobody).is_empty());
     let elsewhere = packet::arp_request(HOST_MAC, HOST, pool.as_str());
@@ -150,7 +150,8 @@ fn fragments(whole: &[u8], header: usize, raw: impl Fn() -> packet::Frame) -> Ve
         .collect()
 }
 
-/// An echo request of 3,000 bytes is fragmented. The fragments arrive in any order, with and without sessions.
+/// An echo request of 3,000 bytes is fragmented. The fragments arrive in any order. The gateway answers with and
+/// without sessions.
 #[test]
 fn echo_request_in_fragments_is_answered_in_fragments() {
     let data: Vec<u8> = (0..3000).map(|number| number as u8).collect();
@@ -212,7 +213,7 @@ fn fragments_to_the_gateway_that_ask_nothing_are_not_answered() {
         assert!(rig.send(INSIDE, &frame).is_empty());
     }
     assert_eq!(3, rig.drops("no-local-service"), "{:?}", rig.all_drops());
-    // If the first fragment does not arrive, the others are dropped after a timeout.
+    // If the first fragment does not arrive, the later fragments are dropped after a timeout.
     let whole = packet::icmp4_echo(HOST, "192.168.1.1", 5, 1)
         .payload(&[7; 3000])
         .build();

@@ -1,4 +1,4 @@
-//! Compares the table of the graph with traces of many kinds of packets in gateways of every kind.
+//! Compares the table of the graph with traces of many kinds of packets in gateways with different features.
 
 use crate::inspected;
 use crate::tunnelled;
@@ -35,7 +35,7 @@ type Hop = (&'static str, &'static str);
 
 /// Whether a node is an inline part of another node.
 fn is_inner(from: &str, node: &Node) -> bool {
-    // A bridge uses its own list only for frames whose tags change.
+    // A bridge uses its own list only for frames with changing tags.
     let place = NODES.iter().position(|one| one.name == node.name).unwrap();
     !HAS_LIST[place] && node.name != "parse"
         || node.name == "bridge"
@@ -77,8 +77,8 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|k| k as u8).collect()
 }
 
-/// Packets that may arrive on an interface: from hosts on its side to hosts on the other side, to the gateway, and to unused
-/// addresses.
+/// Packets that may arrive on an interface. Their source is a host on that interface; their destination is a host on
+/// the other interface, the gateway, or an unused address.
 fn mix(interface: u16) -> Vec<Vec<u8>> {
     let (mac, own) = [(HOST_MAC, INSIDE_MAC), (ROUTER_MAC, OUTSIDE_MAC)][usize::from(interface)];
     let (source, source6) =
@@ -198,14 +198,15 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
             rig.round();
         }
         if round == 1 {
-            // Packets that wait for a neighbour are forwarded later, or are answered with an error if the neighbour is not resolved.
+            // Parked packets are forwarded after their neighbour is resolved, or answered with an error if the
+            // neighbour is not resolved.
             let answer = packet::arp_reply(HOST_MAC, "192.168.1.10", INSIDE_MAC, "192.168.1.1");
             rig.send(INSIDE, &answer);
             let answer = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
             rig.send(OUTSIDE, &answer);
             rig.seconds(8);
         }
-        // Answers to the packets that were sent outside.
+        // Answer the packets that were sent through the outside interface.
         for sent in rig
             .sent()
             .into_iter()
@@ -226,7 +227,7 @@ fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Ri
             let mut before = None;
             for step in &way.steps {
                 let is_known = match node(step.node) {
-                    // Unparked packets and packets from other workers may begin at any node.
+                    // Unparked packets and packets from other workers may start at any node.
                     None => step.node == "arrive" && before.is_none(),
                     Some(node) => is_known(node, step.exit, seen),
                 };
@@ -308,8 +309,9 @@ fn one_site() -> SiteSettings {
     }
 }
 
-/// Edges that tracers don't record: before the first and after the last observed node, from a node to itself, for applications,
-/// for errors between inside hosts, and for neighbours that are resolved between two nodes of one burst.
+/// Edges that tracers don't record: edges before the first and after the last observed node, edges from a node to
+/// itself, edges for applications, edges for errors between inside hosts, and edges for neighbours that are resolved
+/// within one burst.
 const UNSEEN: &[Hop] = &[
     ("receive", "parse"),
     ("receive", "admit"),
@@ -348,7 +350,8 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         ..Plan::default()
     };
     let translating = watch_with("translation", plan(true), &mut seen, |rig| {
-        // A session is used after a commit. After the commit, the session has no route, then an unresolved gateway, and then its former route.
+        // A session is used after commits. It has first no route, then an unresolved gateway, and then its former
+        // route.
         let question = udp("192.168.1.10:4444", "198.51.100.7:4444");
         let public = rig.public(&question);
         let nobody = Via::Gateway {

@@ -1,4 +1,4 @@
-//! Tests that management access to a router's own addresses works when features are enabled on its interfaces.
+//! Tests that management access to a router's own addresses works if features are enabled on the router's interfaces.
 
 use crate::inspected;
 use std::net::SocketAddrV4;
@@ -16,7 +16,7 @@ fn hosted(interfaces: &mut [Interface]) {
     interfaces.iter_mut().for_each(|interface| interface.host = true);
 }
 
-/// A filter that accepts nothing.
+/// A filter that accepts no packets.
 fn closed(snapshot: &mut Snapshot, sessions: bool) {
     let settings = Settings {
         kind: MatcherKind::Best,
@@ -61,8 +61,8 @@ fn plans() -> [(&'static str, Plan); 5] {
     ]
 }
 
-/// Checks a connection to an address of the router: the host receives all packets of the client unchanged, and its answers leave
-/// unchanged.
+/// Checks a connection to an address of the router. The host receives all packets of the client unchanged, and its
+/// answers leave unchanged.
 fn talks(rig: &mut Rig, interface: u16, client: SocketAddrV4, own: SocketAddrV4, case: &str) {
     let macs = match interface {
         INSIDE => [HOST_MAC, INSIDE_MAC],

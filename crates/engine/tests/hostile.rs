@@ -1,4 +1,5 @@
-//! Tests with arbitrary bytes from both sides through the whole gateway: nothing panics, and every packet is accounted for.
+//! Tests with arbitrary bytes from inside and outside through the whole gateway. The gateway must not panic, and every
+//! packet must be counted.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use proptest::collection::vec;
@@ -21,7 +22,8 @@ fn checksums() -> impl Strategy<Value = Checksums> {
     ])
 }
 
-/// Turns a frame into one that the gateway processes: it is addressed to the gateway's port and is between known addresses.
+/// Changes a frame so that the gateway processes it: the frame is addressed to the gateway's port, and its IP addresses
+/// are known addresses.
 fn aimed(mut frame: Frame, interface: u16, choice: u8) -> Frame {
     let (source, destination) = match interface {
         0 => (HOST_MAC, INSIDE_MAC),
@@ -41,7 +43,7 @@ fn aimed(mut frame: Frame, interface: u16, choice: u8) -> Frame {
             header.time_to_live = 1 + (choice >> 4);
         }
     }
-    // Few different ports are used, so that flows recur.
+    // Only few ports are used, so that flows recur.
     if let Transport::Udp(from, to) = &mut frame.transport {
         (*from, *to) = (*from % 4 + 1, *to % 4 + 1);
     }
@@ -63,7 +65,7 @@ fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>, Checksums)>> {
         .prop_map(|(frame, interface, choice, edits)| {
             let mut bytes = aimed(frame, interface, choice).build();
             for (at, value) in edits {
-                // Bytes after the MAC addresses are changed, so that the frame is still addressed to the gateway.
+                // Only bytes after the MAC addresses are changed, so that the frame is still addressed to the gateway.
                 let at = 12 + at.index(bytes.len() - 12);
                 bytes[at] = value;
             }
@@ -135,7 +137,7 @@ proptest! {
                 rig.wires[burst % workers].inject(*interface, bytes, *checksums);
             }
             rig.round();
-            // Sent frames have valid headers.
+            // All sent frames must have valid headers.
             for sent in rig.sent() {
                 prop_assert!(sluice_wire::layers::parse(&sent.frame).is_ok() || sent.frame.len() >= 34);
             }

@@ -1,4 +1,4 @@
-//! Tests of routers' hosts: the packets that they receive, those that they don't receive, and those that they send.
+//! Tests of routers' hosts: which packets they receive, which packets they don't receive, and which packets they send.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
     all
 }
 
-/// Lets a host send a frame through an interface. Returns the frames that leave.
+/// Sends a frame from a host through an interface. Returns the frames that leave.
 fn host_of(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let owner = rig.owner;
     let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
@@ -62,7 +62,7 @@ fn group6(protocol: u8, group: &str) -> Frame {
 fn connection_to_an_own_address_comes_to_the_host_as_it_was_sent() {
     for translate in [false, true] {
         let mut rig = Rig::new(plan(translate));
-        // One target is the router's address on the link, the other its address on another link.
+        // One target is the router's address on the link, the second target is its address on another link.
         for target in ["192.168.1.1:179", "203.0.113.1:22"] {
             let syn = packet::tcp4("192.168.1.10:40000", target).flags(flag::SYN);
             let syn = syn.macs(HOST_MAC, INSIDE_MAC).ttl(1);
@@ -163,7 +163,8 @@ fn router_discovery_of_others_reaches_the_host() {
         assert_eq!(0, rig.send(INSIDE, &frame).len());
         assert_eq!(vec![(0, INSIDE, frame)], punted(&mut rig), "{:?}", rig.all_drops());
     }
-    // The first message comes from beyond the link. The second is a neighbour solicitation, which the owner processes itself.
+    // The sender of the first message is not on the link. The second message is a neighbour solicitation, which the
+    // owner worker processes itself.
     rig.send(INSIDE, &router_discovery(134, "ff02::1").ttl(254).build());
     let queried = packet::neighbour("fe80::10", "2001:db8:1::1", 135, 0, "2001:db8:1::1", &[]);
     assert_eq!(1, rig.send(INSIDE, &queried.macs(HOST_MAC, INSIDE_MAC).build()).len());
@@ -270,7 +271,7 @@ fn flood_of_a_class_leaves_the_others_alone() {
     let mut drops = rig.all_drops();
     drops.sort();
     assert_eq!(expected, drops);
-    // After some time, packets of each class pass again.
+    // After 100 ms, packets of each class pass again.
     rig.pass(100);
     rig.host_sends(&classes[3].1);
     assert_eq!(1, punted(&mut rig).len());
@@ -344,12 +345,12 @@ fn own_address_of_a_pool_is_the_hosts_but_for_what_sessions_expect() {
         "{:?}",
         rig.all_drops()
     );
-    // An ICMP error for a packet that the host has sent.
+    // Build an ICMP error for a packet that the host has sent.
     let sent = packet::udp4("203.0.113.1:5000", "198.51.100.9:9");
     let error = packet::icmp4_error("198.51.100.9", "203.0.113.1", 3, 3, &sent.build(), 28);
     rig.router_sends(&error);
     assert_eq!(1, punted(&mut rig).len(), "{:?}", rig.all_drops());
-    // The host does not receive packets to an address that belongs only to the pool.
+    // If an address belongs only to the pool, the host does not receive packets to this address.
     assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
 }
 
@@ -377,7 +378,7 @@ fn frame_of_a_tagged_interface_loses_its_tags_and_what_the_host_sends_gets_them(
         .tag(0x88a8, 300)
         .tag(0x8100, 30)
         .macs(INSIDE_MAC, HOST_MAC);
-    // The frame is addressed to the interface's own MAC, because the kernel does that on a link without ARP.
+    // The host addresses the frame to the interface's own MAC, like the kernel on a link without ARP.
     let sent = host_of(&mut rig, INSIDE, &answer.macs(INSIDE_MAC, INSIDE_MAC).build());
     assert_eq!(vec![(INSIDE, expected.build())], sent, "{:?}", rig.all_drops());
     let hello = group(89, "192.168.1.1", "224.0.0.5")
@@ -415,7 +416,7 @@ fn groups_and_everybody_have_their_own_mac_addresses_and_keep_their_time_to_live
 #[test]
 fn what_a_host_sends_far_away_is_routed_untranslated() {
     let mut rig = Rig::new(plan(true));
-    // The host may send through the wrong interface, because routing selects the egress interface.
+    // The host may send through any interface, because routing selects the egress interface.
     for interface in [INSIDE, OUTSIDE] {
         let syn = packet::tcp4("203.0.113.1:40000", "198.51.100.7:80")
             .flags(flag::SYN)
@@ -453,7 +454,7 @@ fn neighbour_of_a_host_is_asked_for_and_its_packet_waits() {
         rig.all_drops()
     );
     assert_eq!(1, rig.plane.snapshot().hosts[0].passed(PuntClass::Arp));
-    // A neighbour that can be reached only on the link.
+    // The neighbour is reachable only on the link.
     let six = packet::udp6("[fe80::1]:521", "[fe80::10]:521");
     let sent = host_of(&mut rig, INSIDE, &six.build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -488,7 +489,7 @@ fn what_is_no_packet_of_a_host_is_dropped_and_counted() {
     let dropped: u64 = rig.all_drops().iter().map(|(_, count)| count).sum();
     assert_eq!(5, dropped, "{:?}", rig.all_drops());
     assert_eq!((1, 2), (rig.drops("interface-gone"), rig.drops("unknown-ethertype")));
-    // The next frame is delivered unchanged.
+    // The next frame is delivered unchanged, so the queue is intact.
     let expected = frame.clone().macs(INSIDE_MAC, HOST_MAC).build();
     assert_eq!(vec![(INSIDE, expected)], host_of(&mut rig, INSIDE, &frame.build()));
 }

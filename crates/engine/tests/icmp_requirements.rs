@@ -33,7 +33,7 @@ fn message(source: Ipv4Addr, destination: Ipv4Addr, kind: u8, second: [u8; 4], r
     packet::frame4(source, destination, packet::Transport::Icmp4(kind)).payload(rest)
 }
 
-/// An ICMP query or its answer, with its identifier.
+/// An ICMP query or its answer, with an identifier.
 fn query(source: Ipv4Addr, destination: Ipv4Addr, kind: u8, identifier: u16) -> Frame {
     let [high, low] = identifier.to_be_bytes();
     message(source, destination, kind, [high, low, 0, 1], &[7; 12])
@@ -112,7 +112,8 @@ fn rfc5508_req3c_transport_checksum_of_the_quoted_packet_is_not_asked_for() {
 
 #[test]
 fn rfc5508_req3d_extensions_behind_the_quote_pass_untouched() {
-    // RFC 4884: the quote is padded with zeros to 128 bytes, and its length is given in words. A version, a checksum and an object follow.
+    // According to RFC 4884, the quote is padded with zeros to 128 bytes, and its length is given in words. A version,
+    // a checksum and an object follow.
     let extensions = [&[0x20, 0, 0, 0, 0, 8, 1, 1][..], &[0x12, 0x34, 0x56, 0x78]].concat();
     let extended = |sent_by: SocketAddrV4, to: Ipv4Addr| {
         let mut rest = packet::udp4(sent_by, remote()).payload(b"question").ttl(1).build()[14..].to_vec();
@@ -159,7 +160,7 @@ fn rfc5508_req6_error_about_a_query_neither_refreshes_nor_ends_its_session() {
     assert_eq!(20, rig.sessions(Filter::default())[0].seconds_left);
     let answer = packet::icmp4_echo_reply(REMOTE, *public.ip(), public.port(), 1);
     assert_eq!(1, rig.router_sends(&answer).len());
-    // The host sends an error for an answer.
+    // The inside host sends an ICMP error for an answer.
     rig.seconds(40);
     let quoted = packet::icmp4_echo_reply(REMOTE, host(), 77, 1).build();
     let error = packet::icmp4_error(host(), REMOTE, 3, 3, &quoted, 548);
@@ -189,7 +190,7 @@ fn rfc5508_req7_rfc7857_section12_queries_to_one_to_one_hosts_are_hairpinned() {
     for last in [66, 67] {
         rig.know(INSIDE, rig::plain(&format!("192.168.1.{last}")), HOST_MAC);
     }
-    // One caller uses a pool, the other a static one-to-one translation.
+    // One caller uses a pool, the second caller uses a static one-to-one translation.
     for caller in [HOST, "192.168.1.67"] {
         let sent = rig.host_sends(&packet::icmp4_echo(caller, "203.0.113.66", 77, 1));
         assert_eq!(1, sent.len(), "{caller}: {:?}", rig.all_drops());

@@ -1,5 +1,5 @@
-//! Tests of the IP IDs of packets whose source address is shared (RFC 6864): they are unique for datagrams that a receiver may
-//! have to reassemble, and unchanged for all others.
+//! Tests of the IP IDs of packets with a shared source address (RFC 6864). IP IDs are unique for datagrams that a
+//! receiver may have to reassemble, and unchanged for all other datagrams.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -41,7 +41,7 @@ fn know_hosts(rig: &mut Rig) {
     }
 }
 
-/// An unfragmented datagram with this IP ID, which may be fragmented.
+/// An unfragmented datagram with this IP ID. The Don't Fragment flag is not set.
 fn numbered(frame: Frame, identification: u16) -> Frame {
     with(frame, identification, false)
 }
@@ -121,7 +121,7 @@ fn rfc6864_section5_3_1_fragments_of_a_datagram_share_an_identification_that_no_
     let mut seen = BTreeSet::new();
     for (round, order) in [[0, 1], [1, 0]].into_iter().enumerate() {
         for number in 0..HOSTS {
-            // The IP IDs of unfragmented datagrams to the same destination must differ as well.
+            // The IP IDs of unfragmented datagrams to one destination must differ as well.
             let sent = rig.host_sends(&numbered(datagram(number), 9));
             assert!(seen.insert(only(&rig, sent)));
             let pieces = pieces(&datagram(number), 9 + round as u16);

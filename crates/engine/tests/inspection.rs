@@ -119,7 +119,7 @@ fn match_in_segments_out_of_order_is_not_delivered() {
     let mut rig = Rig::new(plan());
     let talk = Talk::open(&mut rig, 40_000);
     assert_eq!(1, rig.host_sends(&talk.data(6, b"vil")).len());
-    // The segment that fills the gap is never delivered, even if it is sent repeatedly.
+    // The gateway never delivers the segment that fills the gap, even if the host repeats it.
     for dropped in ["signature", "flow-dropped"] {
         assert_eq!(0, rig.host_sends(&talk.data(0, b"some e")).len());
         assert_eq!(1, rig.drops(dropped));
@@ -140,7 +140,7 @@ fn acknowledgment_from_the_clients_side_does_not_free_what_the_client_has_sent()
         }
         let sent = rig.host_sends(&talk.data(0, b"evil is what comes in its place"));
         assert_eq!(vec![&[b'a'; 31][..]], payloads(&sent), "{:?}", rig.all_drops());
-        // An acknowledgment from the server's side is accepted.
+        // An acknowledgment from the server's interface is accepted.
         let answer = packet::tcp4(talk.remote, talk.public).flags(flag::ACK);
         rig.router_sends(&answer.numbers(FIRST[1] + 1, FIRST[0] + 1 + 16_000));
         let sent = rig.host_sends(&talk.data(0, b"old"));
@@ -231,7 +231,7 @@ fn rule_that_rejects_ends_a_connection_on_both_sides() {
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
         assert_eq!((54, flag::RST, FIRST[1] + 1, (talk.remote, talk.host)), told(&sent[0]));
         assert_eq!(1, rig.drops("flow-dropped"));
-        // A reset gets no answer.
+        // A reset is not answered.
         let reset = packet::tcp4(talk.host, talk.remote).flags(flag::RST);
         assert_eq!(0, rig.host_sends(&reset.numbers(FIRST[0] + 9, 0)).len());
         rig.check();
@@ -258,7 +258,7 @@ fn answer_that_is_rejected_ends_the_connection_of_who_asked() {
 #[test]
 fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
-    // A source may have as many flows as are left for all other sources.
+    // A source may have at most as many flows as are free.
     let there = (7000..7008).filter(|&port| assured(&mut rig, rig::HOST, port)).count();
     assert_eq!(
         (7, 1),
@@ -266,7 +266,7 @@ fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
         "{:?}",
         rig.all_drops()
     );
-    // When sessions end, their flows become free.
+    // When sessions end, their flow entries become free.
     rig.seconds(400);
     assert!(assured(&mut rig, rig::HOST, 7008));
     rig.check();
@@ -276,7 +276,7 @@ fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
 fn flows_whose_clients_answer_nothing_give_way_and_go_on_from_their_handshakes() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
     let talk = Talk::open(&mut rig, 40_000);
-    // A connection that the server has answered, but whose answer the client has not acknowledged.
+    // The server has answered the connection, but the client has not acknowledged the answer.
     let host: SocketAddrV4 = "192.168.1.10:41000".parse().unwrap();
     let syn = packet::tcp4(host, talk.remote).flags(flag::SYN).numbers(FIRST[0], 0);
     let public = rig.public(&syn);
@@ -316,7 +316,7 @@ fn connection_that_was_reset_is_not_taken_up_in_its_midst_after_its_session() {
     // The server has not received the reset.
     assert_eq!(0, rig.host_sends(&talk.data(2, b"il")).len());
     assert_eq!(1, rig.drops("stream-closed"), "{:?}", rig.all_drops());
-    // Another connection between the same ports.
+    // Open another connection between the same ports.
     rig.seconds(400);
     let talk = Talk::open(&mut rig, 40_000);
     assert_eq!(1, rig.host_sends(&talk.data(0, b"fine")).len());

@@ -1,4 +1,4 @@
-//! Tests of bridges with inspection: packets that can't be parsed are not delivered without inspection, long chains of extension
+//! Tests of bridges with inspection. Unparsable packets are not delivered without inspection, long chains of extension
 //! headers are parsed completely, and ICMP errors are distinguished from data.
 
 use crate::inspected::{self, bypassed, ledger, say};
@@ -24,7 +24,7 @@ fn bridged(interfaces: &mut [Interface]) {
     }
 }
 
-/// A bridge that inspects one of its sides.
+/// A bridge that inspects on one of its interfaces.
 fn plan(snapshot: fn(&mut Snapshot)) -> Plan {
     Plan {
         translate: false,
@@ -45,7 +45,7 @@ fn detects(snapshot: &mut Snapshot) {
     inspected::change(snapshot, |on| on.settings.passive = true);
 }
 
-/// Number of frames that leave through the other interface.
+/// Number of frames that leave through the peer interface.
 #[track_caller]
 fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> usize {
     let mut sent = rig.send(interface, frame);
@@ -91,7 +91,7 @@ fn ethernet(kind: u16, inner: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Frames that rules can't match, each with the name of its counter.
+/// Frames that rules can't match, each with the name of the counter for its fault.
 fn unparsable() -> Vec<(&'static str, Vec<u8>)> {
     let inner = udp().payload(b"evil").build()[14..].to_vec();
     let snap = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &inner[..]].concat();
@@ -112,7 +112,7 @@ fn unparsable() -> Vec<(&'static str, Vec<u8>)> {
         ("bad-udp-length", with(&udp(), &[(39, 7)])),
         ("bad-total-length", with(&udp6(), &[(18, 9)])),
         ("bad-total-length", udp6().build()[..40].to_vec()),
-        // One chain of extension headers ends beyond its packet, and the other is accepted by no host.
+        // The first chain of extension headers ends beyond its packet. No host accepts the second chain.
         ("bad-options", chain(&[17, 200, 1, 4, 0, 0, 0, 0])),
         (
             "misplaced-extension",
@@ -224,7 +224,8 @@ fn wrong_checksum_goes_on_where_rules_only_detect() {
 
 #[test]
 fn packet_of_an_odd_address_is_inspected_and_goes_on() {
-    // The packets are a query to a group without a source address (RFC 4541, 2.1.1), one from loopback, one to loopback, and one with a source route.
+    // The packets are: a query to a group without a source address (RFC 4541, 2.1.1), a packet from loopback, a packet
+    // to loopback, and a packet with a source route.
     let odd = [
         packet::udp4("0.0.0.0:5000", "224.0.0.1:99"),
         packet::udp4("127.0.0.1:5000", "10.0.0.2:99"),
@@ -294,7 +295,7 @@ fn segment(from: &str, to: &str) -> Frame {
     packet::tcp4(from, to).macs(HOST_MAC, ROUTER_MAC)
 }
 
-/// An ICMP error for a segment of the client, which contains the bytes `quoted` of its datagram.
+/// An ICMP error for a segment of the client. The error quotes the bytes `quoted` of the client's datagram.
 fn error(quoted: &[u8]) -> Vec<u8> {
     let length = quoted.len();
     let mut frame = [HOST_MAC, ROUTER_MAC].concat();
@@ -318,7 +319,8 @@ fn error(quoted: &[u8]) -> Vec<u8> {
 fn icmp_error_with_a_short_quote_passes_and_is_no_data() {
     let syn = segment(CLIENT, SERVER).flags(flag::SYN).numbers(99, 0).build();
     let datagram = &syn[14..];
-    // The quote is the whole datagram, the header and 8 bytes (RFC 792), only the ports, half a port, or only the IP header.
+    // The quotes are: the whole datagram, the IP header with 8 bytes (RFC 792), the IP header with the ports, the IP
+    // header with half a port, and the IP header only.
     for length in [datagram.len(), 28, 24, 22, 20] {
         for workers in [1, 3] {
             let mut rig = Rig::new(Plan {

@@ -1,4 +1,5 @@
-//! Tests of fragmented datagrams in inspected sessions: a planted pattern never passes, however it is distributed over fragments.
+//! Tests of fragmented datagrams in inspected sessions: a pattern in the payload never passes, for any distribution of
+//! its bytes over fragments.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
@@ -45,7 +46,7 @@ fn inject(rig: &mut Rig, frame: &Frame) {
     rig.wires[0].inject(INSIDE, &bytes, Checksums::Unverified);
 }
 
-/// The frames that leave when frames arrive one by one, or all together if `at_once` is set.
+/// The frames that leave when frames arrive one by one, or in one burst if `at_once` is set.
 fn send(rig: &mut Rig, frames: &[Frame], at_once: bool) -> Vec<Vec<u8>> {
     for frame in frames {
         inject(rig, frame);
@@ -127,7 +128,8 @@ fn translated_datagram_in_fragments_leaves_with_the_checksum_of_the_translated_o
 #[test]
 fn what_is_planted_over_fragments_does_not_pass_in_any_place_or_order() {
     for whole in [udp4(), udp6()] {
-        // The pattern is at offsets from before the first fragment boundary to after the second.
+        // The offset of the pattern varies from before the first fragment boundary to after the second fragment
+        // boundary.
         for place in 10..60 {
             let parts = pieces(&whole.clone().payload(&around(place, PLANTED)), &[4, 5], 7);
             for order in ORDERS {
@@ -146,7 +148,7 @@ fn what_is_planted_over_fragments_does_not_pass_in_any_place_or_order() {
 fn fragments_that_overlap_are_dropped_with_all_of_their_datagram() {
     for whole in [udp4(), udp6()] {
         let built = pieces(&whole.clone().payload(&around(20, PLANTED)), &[4, 8], 7);
-        // A middle fragment that overlaps adjacent fragments, or contains other data.
+        // A middle fragment overlaps adjacent fragments, or contains different data.
         for (from, to) in [(24, 64), (32, 72), (24, 72), (40, 56), (32, 56)] {
             let other = piece(&whole, from, &vec![b'x'; to - from], true, 7);
             for order in ORDERS {
@@ -180,7 +182,7 @@ fn fragments_that_do_not_agree_where_their_datagram_ends_are_dropped() {
     for whole in [udp4(), udp6()] {
         let parts = pieces(&whole.clone().payload(&around(0, b"harmless")), &[4, 8], 7);
         for other in [
-            // The fragments are: another last fragment, an end before received data, and data after the end.
+            // The fragments are a second last fragment, an end before received data, and data after the end.
             piece(&whole, 104, &[b'x'; 8], false, 7),
             piece(&whole, 64, &[b'x'; 16], false, 7),
             piece(&whole, 104, &[b'x'; 8], true, 7),
@@ -204,7 +206,7 @@ fn fragments_of_a_datagram_that_does_not_become_whole_are_dropped_in_time_and_le
     rig.pass(2_500);
     assert_eq!(2, rig.drops("inspection-fragment-timeout"));
     assert_eq!((0, 2), (ledger(&mut rig).waiting, ledger(&mut rig).dropped));
-    // Another datagram with the same IP ID is independent.
+    // A later datagram with the same IP ID is independent of the dropped datagram.
     assert_eq!(3, send(&mut rig, &parts, false).len());
     rig.check();
 }
@@ -212,14 +214,14 @@ fn fragments_of_a_datagram_that_does_not_become_whole_are_dropped_in_time_and_le
 #[test]
 fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
     let first = |identification| pieces(&udp4().payload(&around(0, b"harmless")), &[4, 8], identification).remove(0);
-    // There is space for four datagrams, of which one source may have half.
+    // The table has four entries for datagrams. One source may use half of the entries.
     let mut rig = Rig::new(plain());
     for identification in 0..6 {
         send(&mut rig, &[first(identification)], false);
     }
     assert_eq!(4, rig.drops("inspection-fragments-full"));
     assert_eq!(2, ledger(&mut rig).waiting);
-    // There is space for seventy bytes. If two fragments with 32 bytes each arrive, the older one is evicted.
+    // The memory has seventy bytes. If two fragments with 32 bytes each arrive, the older fragment is evicted.
     let mut rig = Rig::new(Plan {
         snapshot: |snapshot| {
             inspected::inspected(snapshot);
@@ -231,7 +233,7 @@ fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
         send(&mut rig, &[first(identification)], false);
     }
     assert_eq!(1, rig.drops("inspection-fragments-full"));
-    // Sixty-four fragments of one datagram are sent.
+    // Send sixty-four fragments of one datagram.
     let mut rig = Rig::new(plain());
     let whole = udp4().payload(&[b'.'; 8 * 70]);
     let cuts: Vec<usize> = (1..71).collect();
@@ -321,7 +323,7 @@ impl Line {
     }
 }
 
-/// The data of segments in these frames, some of which are fragments.
+/// The data of segments in these frames. Some frames are fragments.
 fn data(frames: &[Vec<u8>]) -> Vec<u8> {
     carried(frames)[20..].to_vec()
 }
@@ -336,7 +338,7 @@ fn segment_in_fragments_is_part_of_its_stream() {
             let sent = send(&mut rig, &ordered(&parts, order), false);
             assert_eq!(3, sent.len(), "{six} {order:?} {:?}", rig.all_drops());
             assert_eq!(around(88, b"planted "), data(&sent));
-            // The rest of the pattern is not delivered.
+            // The remaining bytes of the pattern are not delivered.
             assert_eq!(0, rig.host_sends(&line.data(96, b"here")).len());
             assert_eq!(1, rig.drops("signature"));
             ledger(&mut rig);
@@ -370,7 +372,7 @@ fn segment_in_fragments_ahead_of_a_gap_passes_and_is_inspected_with_what_fills_i
             assert_eq!(1, send(&mut rig, &[line.data(100, b"the end")], at_once).len());
             assert_eq!(1, send(&mut rig, &[line.data(0, b"well")], at_once).len());
             assert_eq!((0, 0), (ledger(&mut rig).waiting, ledger(&mut rig).dropped));
-            // A pattern across a segment boundary does not pass completely.
+            // A pattern that spans two segments does not pass completely.
             let mut rig = Rig::new(plain());
             let line = Line::open(&mut rig, six);
             let parts = pieces(&line.data(7, &around(0, b" here")), &[4, 8], 7);

@@ -1,4 +1,5 @@
-//! Tests of the policies for packets that can't be inspected, and of the actions by class under overload. All packets are counted.
+//! Tests of the policies for packets that can't be inspected, and of the overload actions by class. Every packet must
+//! be counted.
 
 use std::net::SocketAddrV4;
 
@@ -13,7 +14,7 @@ use sluice_inspect::stream::{Exception, Policy as Exceptional};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
 
-/// A plan with another policy for an exception.
+/// A plan with a changed policy for one exception.
 macro_rules! saying {
     ($exception:ident, $said:ident) => {
         Plan {
@@ -32,7 +33,7 @@ fn segment(port: u16, flags: u8, place: u32, data: &[u8]) -> Frame {
     frame.numbers(1001u32.wrapping_add(place), 9001).payload(data)
 }
 
-/// A segment of a connection whose handshake was not seen.
+/// A segment of a connection with an unseen handshake.
 fn midst(place: u32, data: &[u8]) -> Frame {
     segment(4000, flag::ACK | flag::PSH, place, data)
 }
@@ -114,7 +115,7 @@ fn connection_in_its_midst_goes_on_uninspected_or_has_no_session_as_its_policy_s
         assert_eq!(0, rig.host_sends(&midst(0, b"data")).len());
         assert_eq!((1, 0), (rig.drops("tcp-not-opening"), rig.live()));
     }
-    // The former translation is unknown, and a reset or SYN-ACK doesn't create a session.
+    // The former translation is unknown. A reset or SYN-ACK doesn't create a session.
     let mut rig = Rig::new(plan());
     assert_eq!(0, rig.host_sends(&midst(0, b"data")).len());
     let mut rig2 = Rig::new(Plan {
@@ -182,7 +183,7 @@ fn flow_that_no_place_is_left_for_is_dropped_or_goes_on_as_its_policy_says() {
         let mut rig = Rig::new(Plan { shards: 1, ..plan });
         const OTHER: &str = "192.168.1.11";
         rig.know(INSIDE, rig::plain(OTHER), HOST_MAC);
-        // One source uses all flows except the last one, which is left for another source.
+        // One source uses all flow entries except the last one, which is left for another source.
         assert_eq!(
             7,
             (7000..7007).filter(|&port| assured(&mut rig, rig::HOST, port)).count()
@@ -254,7 +255,8 @@ fn stream_that_no_window_is_left_for_is_dropped_or_goes_on_as_its_policy_says() 
     }
 }
 
-/// Actions by class: web traffic is inspected to a smaller depth, DNS is dropped, and one network and all other UDP bypass inspection.
+/// Actions by class: web traffic is inspected to a smaller depth, DNS is dropped, and one network and all other UDP
+/// traffic bypass inspection.
 fn shedding(inspection: &mut InspectionPolicy) {
     inspection.overload = Overload {
         begins: 64,
@@ -290,9 +292,9 @@ fn overloaded(snapshot: &mut Snapshot) {
     inspected::change(snapshot, shedding);
 }
 
-/// The frames that leave when frames of the host arrive while the worker is overloaded.
+/// The frames that leave when the host sends frames while the worker is overloaded.
 fn in_overload(rig: &mut Rig, frames: &[Frame]) -> Vec<Vec<u8>> {
-    // Filler frames from an unknown host, which are not inspected.
+    // Filler frames from an unknown host cause the overload, and are not inspected.
     let filler = [&[2, 0, 0, 0, 9, 9][..], &[2, 0, 0, 0, 9, 8], &[0x88, 0xb5], &[0; 50]].concat();
     for _ in 0..64 {
         rig.wires[0].inject(INSIDE, &filler, Checksums::Unverified);
@@ -331,7 +333,7 @@ fn flows_of_a_class_that_is_bypassed_are_not_inspected_and_counted() {
         },
         ..plan()
     });
-    // The same data is sent in an inspected class and in a bypassed class.
+    // Identical data is sent in an inspected class and in a bypassed class.
     assert_eq!(0, rig.host_sends(&datagram("198.51.100.7:99", b"planted here")).len());
     for _ in 0..3 {
         assert_eq!(1, rig.host_sends(&datagram("198.51.100.15:99", b"planted here")).len());
@@ -440,7 +442,7 @@ fn segment_ahead_of_a_gap_without_memory_is_dropped_or_goes_on_as_its_policy_say
         (1, 1),
         (bypassed(&rig, Skipped::GapFull), bypassed(&rig, Skipped::Left))
     );
-    // Inspection continues after the gap with the first segment that arrived.
+    // After the gap, inspection continues with the first segment that arrived.
     let (mut rig, talk, sent) = send(saying!(GapFull, Pass));
     assert_eq!([1, 1, 1, 1], sent);
     assert_eq!(0, rig.host_sends(&talk.data(8007, b"il")).len());

@@ -1,5 +1,5 @@
-//! Tests of the replacement of inspection rules during traffic: which rules a flow uses, that no packet is lost, and that old
-//! rules are freed.
+//! Tests of the replacement of inspection rules during traffic. Each flow uses the correct rules, no packet is lost,
+//! and old rules are freed.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +12,7 @@ use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Ruleset;
 use sluice_testkit::packet;
 
-/// Rules whose pattern differs from that of the initial rules.
+/// Rules with another pattern than the initial rules.
 const OTHERS: &str = r#"
 drop tcp any any -> any 80 (msg:"wicked"; flow:to_server,established; content:"wicked"; sid:11;)
 alert tcp any any -> any 80 (msg:"noted"; flow:to_server,established; flowbits:isset,seen; content:"strange"; sid:12;)
@@ -20,13 +20,13 @@ alert tcp any any -> any 80 (msg:"notes"; flow:to_server,established; flowbits:s
 drop udp any any -> any 53 (msg:"name"; content:"wicked"; sid:14;)
 "#;
 
-/// Rules with other flow bits.
+/// Rules with flow bits that differ from the flow bits of the first rules.
 const OTHER_NOTES: &str = r#"
 alert tcp any any -> any 80 (msg:"noted"; flow:to_server,established; flowbits:isset,other; content:"strange"; sid:21;)
 alert tcp any any -> any 80 (msg:"notes"; flow:to_server,established; flowbits:set,other; content:"odd"; sid:22;)
 "#;
 
-/// A rule whose pattern is too short for the pattern search.
+/// A rule with a pattern that is too short for the pattern search.
 const SHORT: &str = r#"alert tcp any any -> any 80 (msg:"short"; flow:to_server,established; content:"~"; sid:31;)"#;
 
 /// Number of milliseconds after which existing flows use the new rules.
@@ -63,7 +63,8 @@ fn connection_under_way_goes_by_the_rules_that_it_began_with() {
         let talk = Talk::open(&mut rig, 40_000);
         assert_eq!(1, rig.host_sends(&talk.data(0, b"wicked, some ev")).len());
         commit(&mut rig, others).unwrap();
-        // A match is found even if its first part is in a segment before the commit and its second part in a segment after it.
+        // A match is found even if its first part is in a segment before the commit and its second part is in a segment
+        // after the commit.
         assert_eq!(0, rig.host_sends(&talk.data(15, b"il")).len());
         assert_eq!(1, rig.drops("signature"));
         let told = alerts(&mut rig);
@@ -232,7 +233,7 @@ fn rules_of_two_commits_before_are_over_at_once() {
     rig.host_sends(&talk.data(0, b"harmless"));
     commit(&mut rig, others).unwrap();
     commit(&mut rig, inspected::inspected).unwrap();
-    // The flow uses the newest rules, not those that were committed in between.
+    // The flow uses the newest rules, not the rules of the commit before.
     assert_eq!(1, rig.host_sends(&talk.data(8, b"wicked")).len());
     assert_eq!(0, rig.host_sends(&talk.data(14, b"evil")).len());
     assert_eq!((1, 2), (reopened(&rig), alerts(&mut rig)[0].rule.generation));

@@ -1,4 +1,4 @@
-//! Tests with full tables and pools: new flows are refused with an ICMP error, and existing flows still work.
+//! Tests with full tables and pools. New flows are refused with an ICMP error, and existing flows still work.
 
 use std::net::SocketAddrV4;
 
@@ -17,8 +17,8 @@ fn inside(port: u16) -> SocketAddrV4 {
     SocketAddrV4::new("192.168.1.10".parse().unwrap(), port)
 }
 
-/// Creates flows from port 1 on. Returns the successful ones. Asserts that the sender of every other flow got a host-unreachable
-/// error.
+/// Creates flows from port 1 on. Returns the successful flows. Asserts that the sender of every refused flow got a
+/// host-unreachable error.
 fn open(rig: &mut Rig, count: u16, reason: &str) -> Vec<(u16, SocketAddrV4)> {
     let mut through = Vec::new();
     for port in 1..=count {
@@ -56,7 +56,7 @@ fn rfc6888_req11_session_table_full_refuses_the_new_and_keeps_the_old() {
     assert_eq!(10, through.len());
     all_still_answered(&mut rig, &through);
     assert_eq!(10, rig.live());
-    // A refused flow occupies no port: when there is space again, the same number of flows succeeds.
+    // A refused flow occupies no port. When sessions have ended, the same number of flows succeeds again.
     rig.seconds(310);
     assert_eq!(0, rig.live());
     let sent = rig.host_sends(&packet::udp4(inside(1), remote()));
@@ -117,7 +117,8 @@ fn two_networks(interfaces: &mut Vec<Interface>) {
 
 const OFFICE: u16 = 2;
 
-/// For every class of packets that the gateway itself answers, a flood on one interface does not affect another interface.
+/// For every class of packets that the gateway answers itself, a flood on one interface does not affect another
+/// interface.
 #[test]
 fn flood_of_each_class_by_one_interface_leaves_the_others_what_they_have() {
     type Asks = fn(u8, [u8; 6]) -> Frame;
@@ -183,7 +184,8 @@ fn flood_of_arp_leaves_other_interfaces_and_answers_to_the_gateway_what_they_nee
     }
 }
 
-/// Unconfirmed neighbours, which any host can announce, are evicted in favour of requested ones.
+/// Unconfirmed neighbours, which any host can announce, are evicted in favour of neighbours that the gateway has
+/// requested.
 #[test]
 fn neighbours_that_nobody_has_confirmed_give_way() {
     let mut rig = Rig::new(Plan {

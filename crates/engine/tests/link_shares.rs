@@ -1,4 +1,4 @@
-//! Tests of the fair division of a link among the interfaces that use it.
+//! Tests of the fair division of a link among its interfaces.
 
 use crate::sharing::{Gateway, assert_about};
 use sluice_engine::snapshot::shares::LinkShare;
@@ -13,8 +13,8 @@ fn link(weight: u8, guarantee: Option<u64>) -> LinkShare {
     }
 }
 
-/// A gateway whose routers have one port each. The outside interfaces of the routers have these weights and rates. The last
-/// interface is the untagged link itself.
+/// A gateway in which each router has one port. The outside interfaces of the routers have these weights and rates. The
+/// last interface is the untagged link itself.
 fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
     let inside: Vec<u16> = (1..).take(links.len()).collect();
     let routers = links.len();
@@ -37,8 +37,8 @@ fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
     )
 }
 
-/// Runs for some milliseconds, in each of which each host sends this number of packets of 1,000 bytes. Returns the rate of each
-/// host in Mbit/s in the second half.
+/// Runs for some milliseconds. In each millisecond, each host sends this number of packets of 1,000 bytes. Returns the
+/// rate of each host in Mbit/s in the second half of the run.
 fn run(gateway: &mut Gateway, sends: &[usize], milliseconds: u64) -> Vec<f64> {
     let mut sums = vec![0; sends.len()];
     for millisecond in 0..milliseconds {
@@ -92,7 +92,7 @@ fn link_of_a_rate_that_is_not_reached_drops_nothing() {
 fn link_keeps_guarantees_whatever_others_send() {
     let mut gateway = gateway(&[link(1, Some(40_000_000)), link(99, None)], Some(100_000_000));
     let sent = run(&mut gateway, &[20, 20], 2_000);
-    // The host gets the guarantee and a hundredth of the rest.
+    // The host gets its guarantee and a hundredth of the remaining rate.
     assert_about(40.6, sent[0]);
     assert_about(59.4, sent[1]);
 }

@@ -1,5 +1,5 @@
-//! Tests, with packets, of mapping, filtering, pairing, port blocks, limits and hairpinning, as required by RFC 4787, 5382, 5508,
-//! 6888 and 7857.
+//! Tests of mapping, filtering, pairing, port blocks, limits and hairpinning with packets, as required by RFC 4787,
+//! 5382, 5508, 6888 and 7857.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -87,7 +87,7 @@ fn address_and_port_dependent_mapping_differs_by_destination() {
         .map(|remote| rig.public(&packet::udp4(inside(5000), socket(remote))))
         .collect();
     assert_eq!(3, publics.len(), "{publics:?}");
-    // RFC 4787, REQ-2: all mappings of a host have the same address.
+    // According to RFC 4787, REQ-2, all mappings of a host have one address.
     assert_eq!(
         1,
         publics.iter().map(|public| *public.ip()).collect::<HashSet<_>>().len()
@@ -170,8 +170,8 @@ fn rfc4787_req11_behaviour_is_the_same_at_all_times() {
     assert!(came_to(&sent, inside(5000)));
 }
 
-/// Two inside hosts send to each other's outside addresses. Checks the packet that the callee receives, and its answer as the
-/// caller receives it.
+/// Two inside hosts send to each other's outside addresses. Checks the packet that the callee receives, and the answer
+/// that the caller receives.
 fn hairpin(rig: &mut Rig, make: fn(SocketAddrV4, SocketAddrV4) -> Frame) {
     let callee = rig.public(&make(other(7000), socket(REMOTES[0])));
     let caller = rig.public(&make(inside(5000), socket(REMOTES[0])));
@@ -212,7 +212,7 @@ fn hairpinning_obeys_filtering() {
     let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
     assert!(rig.host_sends(&packet::udp4(inside(5000), callee)).is_empty());
     assert_eq!(1, rig.drops("filtered"));
-    // When both have sent to each other, both receive the other's packets.
+    // After both hosts have sent to each other, both receive the packets of the other host.
     let caller = rig.public(&packet::udp4(inside(5000), socket(REMOTES[0])));
     rig.host_sends(&packet::udp4(other(7000), caller));
     assert!(came_to(
@@ -253,7 +253,8 @@ fn rfc5508_req7_hairpinned_icmp_errors_are_translated() {
     let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
     let sent = rig.host_sends(&packet::udp4(inside(5000), callee).payload(b"hello"));
     assert!(came_to(&sent, other(7000)));
-    // The callee sends an ICMP error for the caller's packet. The caller receives it from the callee's outside address.
+    // The callee sends an ICMP error for the caller's packet. The caller receives the error from the callee's outside
+    // address.
     let caller = *flow(&sent[0].frame).0.ip();
     let error = packet::icmp4_error(*other(0).ip(), caller, 3, 3, &sent[0].frame, 28);
     let back = rig.host_sends(&error);
@@ -357,7 +358,7 @@ fn rfc6888_req4_and_req11_ports_beyond_the_limit_are_refused_and_the_old_stay() 
     assert_eq!(INSIDE, refused[0].port);
     assert_eq!([3, 1], refused[0].frame[34..36], "RFC 6888, REQ-11: host unreachable");
     assert_eq!(1, rig.drops("subscriber-ports"));
-    // Another destination needs no further port. TCP and another host have separate limits.
+    // A flow to another destination needs no further port. TCP and other hosts have separate limits.
     rig.public(&packet::udp4(inside(6000), socket(REMOTES[2])));
     rig.public(&packet::tcp4(inside(6011), socket(REMOTES[0])).flags(flag::SYN));
     assert_eq!(
@@ -383,7 +384,7 @@ fn rfc6888_req5_sessions_beyond_the_limit_are_refused() {
         INSIDE,
         rig.host_sends(&packet::udp4(inside(6000), socket("192.0.2.9:9")))[0].port
     );
-    // A session from outside is refused as well, without an ICMP error.
+    // A session from outside is refused as well, but without an ICMP error.
     assert!(
         rig.router_sends(&packet::udp4(socket("192.0.2.9:9"), public))
             .is_empty()
@@ -562,7 +563,7 @@ fn rfc7422_ports_are_those_computed_and_then_of_blocks() {
             .filter(|&&port| u32::from(port) >= 1024 + 240 * 134)
             .count();
         assert_eq!((ports.len(), 64), (computed + dynamic, dynamic));
-        // The search for a free port makes a limited number of attempts, so it finds nearly all of the ports.
+        // The search for a free port makes a limited number of attempts, so it may miss a few free ports.
         assert!((128..=134).contains(&computed), "{computed}");
         assert_eq!(250 - ports.len() as u64, rig.drops("subscriber-ports"));
     }
@@ -738,7 +739,7 @@ fn events_of_blocks_say_who_had_which_ports_and_a_full_queue_makes_nobody_wait()
     assert!((block.ports.0..=block.ports.1).contains(&public.port()));
     assert_eq!(63, block.ports.1 - block.ports.0);
 
-    // If the queue is full, sessions are created nevertheless, and the lost events are counted.
+    // If the queue is full, sessions are still created, and the lost events are counted.
     let mut rig = self::rig(plan(8));
     for port in 0..50 {
         rig.public(&packet::udp4(inside(6000 + port), socket(REMOTES[0])));

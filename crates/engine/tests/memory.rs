@@ -1,4 +1,4 @@
-//! Test of the memory per session, including the index and both directions.
+//! Tests the memory per session, including the index entries of both directions.
 
 use sluice_engine::session::record::{Session4, Session6};
 use sluice_table::flow::{FlowTable, Record};

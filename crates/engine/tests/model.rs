@@ -1,4 +1,5 @@
-//! Tests with random histories, which are compared with a reference model of translation in two ordered maps.
+//! Tests with random histories of events. The result is compared with a reference model, which stores translations in
+//! two ordered maps.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,18 +14,19 @@ use sluice_testkit::packet::{self, Frame};
 /// An event of a history.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A host sends from a port to a remote endpoint.
+    /// A host sends a packet from a port to a remote endpoint.
     Out {
         host: u8,
         port: u16,
         remote: u8,
         ping: bool,
     },
-    /// A remote endpoint answers to the public port of a session, or another remote endpoint sends to it.
+    /// A remote endpoint sends to the public port of a session. If `other` is set, it is not the session's remote
+    /// endpoint.
     Back { session: prop::sample::Index, other: bool },
-    /// Time passes.
+    /// The clock advances by a number of seconds.
     Wait(u16),
-    /// The sessions of a port are cleared.
+    /// The operator clears the sessions of a port.
     Clear { port: u16 },
 }
 
@@ -38,7 +40,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let back = (any::<prop::sample::Index>(), prop::bool::weighted(0.2))
         .prop_map(|(session, other)| Event::Back { session, other });
     let clear = (1..5u16).prop_map(|port| Event::Clear { port });
-    // A session may end up to 0.64 s late. Therefore time passes in multiples of seven seconds, which never equal a timeout.
+    // A session may end up to 0.64 s late. Therefore the clock advances in multiples of seven seconds, which never
+    // equal a timeout.
     let wait = (1..30u16).prop_map(|sevens| Event::Wait(7 * sevens));
     vec(prop_oneof![8 => out, 6 => back, 2 => wait, 1 => clear], 1..120)
 }
@@ -120,8 +123,8 @@ proptest! {
                     match model.live(&key) {
                         Some(known) => prop_assert_eq!(known, public),
                         None => {
-                            // The flow gets a new session. No other flow of the protocol has its port, except those of the same
-                            // mapping, and the host keeps its address.
+                            // The flow gets a new session. Only flows of its mapping may have its port, and the host
+                            // keeps its address.
                             let same = |from: SocketAddrV4| independent && from == source;
                             for ((p, from, _), (other, _)) in &model.sessions {
                                 prop_assert_eq!(*p == ping && same(*from), *p == ping && *other == public);

@@ -26,7 +26,7 @@ fn frame(number: u8, sequence: u32) -> Vec<u8> {
     frame.macs(HOST_MAC, INSIDE_MAC).build()
 }
 
-/// How packets are distributed to workers.
+/// Distribution of packets to workers.
 #[derive(Clone, Copy, PartialEq)]
 enum Style {
     /// Each packet arrives at the owner of its shard, as with the indirection tables of NICs.
@@ -80,7 +80,7 @@ impl Dice {
 struct Traffic {
     rig: Rig,
     dice: Dice,
-    /// For each shard: the worker whose device receives its packets.
+    /// For each shard: the worker that receives the shard's packets from its device.
     table: Vec<usize>,
     next: Vec<u32>,
     got: BTreeMap<Vec<u8>, Vec<u32>>,
@@ -129,7 +129,7 @@ impl Traffic {
         }
     }
 
-    /// Sends a request to a worker, with traffic until it answers.
+    /// Sends a request to a worker, and continues the traffic until the worker answers.
     fn ask(&mut self, worker: usize, request: Request) -> Reply {
         self.rig.desks[worker].requests.try_send(request).unwrap();
         loop {
@@ -188,7 +188,7 @@ fn shards_move_under_traffic_without_loss_or_disorder() {
         let sent: u32 = traffic.next.iter().sum();
         assert!(sent > 1500, "{sent}");
         let flows = traffic.next.iter().filter(|&&next| next > 0).count();
-        // Each flow had only one public address and port, so no session was created again.
+        // Each flow had only one public address and port, so no session was created a second time.
         assert_eq!(flows, traffic.got.len(), "seed {seed}");
         for sequences in traffic.got.values() {
             let count = sequences.len() as u32;
@@ -247,7 +247,7 @@ fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
             traffic.rig.wires[0].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
         }
     };
-    // The transmitting worker is slow, so that a nearly full ring waits for it.
+    // The transmitting worker is slow, so the ring to it is nearly full.
     come(&mut traffic, 0..900);
     rounds(&mut traffic, &[0, from], 20);
     let ask = |traffic: &mut Traffic, worker: usize, request| {
@@ -285,7 +285,7 @@ fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
         traffic.rig.ask(from, Request::Give { shard, to: to_owner }),
         Reply::Done
     ));
-    // The NIC is already steered to the new owner, and the control thread is late.
+    // The NIC is already steered to the new owner, but the control thread has not yet completed the move.
     let held = MAX_HELD as u32;
     for sequence in 0..held + 1000 {
         traffic.rig.wires[to].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);

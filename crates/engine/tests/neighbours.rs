@@ -121,7 +121,7 @@ fn neighbour_that_ages_is_probed_and_asked_again_when_it_is_gone() {
     let mut rig = Rig::new(plan());
     rig.host_sends(&datagram(1));
     rig.send(OUTSIDE, &reply());
-    // With continuous traffic, the neighbour is probed after half a minute.
+    // The gateway probes the neighbour after half a minute, even with continuous traffic.
     let mut probes = 0;
     for _ in 0..60 {
         rig.pass(1000);
@@ -178,7 +178,8 @@ fn claims_to_addresses_of_others_are_told_of() {
         (OUTSIDE, plain(ROUTER), Some(ROUTER_MAC)),
     ];
     assert_eq!(expected, told);
-    // The gateway's own announcement is not a conflict, and neither is an announcement of an address of another link.
+    // An announcement of the gateway itself is not a conflict. An announcement of an address of another link is not a
+    // conflict either.
     rig.send(
         OUTSIDE,
         &packet::arp_reply(OUTSIDE_MAC, "203.0.113.1", [0xff; 6], "203.0.113.1"),
@@ -196,7 +197,7 @@ fn arp_about_strangers_teaches_nothing() {
         INSIDE,
         &packet::arp_request([2, 7, 7, 7, 7, 7], "192.168.1.77", "192.168.1.78"),
     );
-    // The gateway's own address is not learned, and neither is an address with a multicast MAC.
+    // The gateway does not learn its own address, nor an address with a multicast MAC.
     rig.send(
         INSIDE,
         &packet::arp_request([2, 7, 7, 7, 7, 7], "192.168.1.1", "192.168.1.1"),
@@ -220,7 +221,7 @@ fn arp_request_for_the_gateway_is_answered_and_its_sender_learned() {
         packet::arp_reply(INSIDE_MAC, "192.168.1.1", HOST_MAC, HOST),
         sent[0].frame
     );
-    // Requests for the address of another interface are not answered here.
+    // Requests for the address of another interface are not answered on this interface.
     assert!(
         rig.send(INSIDE, &packet::arp_request(HOST_MAC, HOST, "203.0.113.1"))
             .is_empty()
@@ -258,7 +259,7 @@ fn solicitation_for_the_gateway_is_answered() {
     let question = packet::neighbour(v6(HOST6), group, 135, 0, v6(GATEWAY6), &link_option(1, HOST_MAC));
     let sent = rig.send(INSIDE, &question.macs(HOST_MAC, group_mac(group)).build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
-    // The flags router, solicited and override are set.
+    // The router, solicited and override flags are set.
     let answer = packet::neighbour(
         v6(GATEWAY6),
         v6(HOST6),
@@ -344,7 +345,7 @@ fn gateway_beyond_the_networks_of_the_link_is_asked_for_and_its_answer_taken() {
     );
     assert_eq!(vec![1], ports(&sent));
     assert_eq!(ROUTER_MAC, sent[0].frame[..6]);
-    // Other hosts outside of the link's networks are not learned.
+    // The gateway does not learn other hosts outside of the link's networks.
     rig.send(
         OUTSIDE,
         &packet::arp_reply(ROUTER_MAC, "192.0.2.78", OUTSIDE_MAC, "203.0.113.1"),
@@ -475,7 +476,7 @@ fn router_is_advertised_by_its_timer() {
     assert_eq!(1, sent.len());
     let frame = &sent[0].frame;
     assert!(is_advertisement(&sent[0]) && rig::is_valid(frame) && sent[0].port == INSIDE);
-    // The frame contains the router lifetime, and the prefix with both lifetimes.
+    // The frame contains the router lifetime, and the prefix with its two lifetimes.
     assert_eq!(1800u16.to_be_bytes(), frame[60..62]);
     let prefix = v6("2001:db8:1::").octets();
     assert!(frame.windows(16).any(|bytes| bytes == prefix));

@@ -1,5 +1,4 @@
-//! Tests of the capacity for a single host: with several workers it can use half of the table, independent of the number of
-//! workers.
+//! Tests of the capacity for a single host: the host can use half of the table, independent of the number of workers.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -30,7 +29,8 @@ fn rig(workers: usize, shards: u32, behaviour: Behaviour) -> Rig {
     rig
 }
 
-/// Creates sessions from consecutive ports of a host until one is refused. Returns the outside endpoints of the successful ones.
+/// Creates sessions from consecutive ports of a host until a session is refused. Returns the outside endpoints of the
+/// created sessions.
 fn fill(rig: &mut Rig, number: u8) -> Vec<SocketAddrV4> {
     let mut publics = Vec::new();
     for port in 1024..u16::MAX {
@@ -103,7 +103,8 @@ fn what_is_shared_comes_back_when_sessions_end() {
     }
 }
 
-/// A gateway with four workers, sixteen shards and one outside address. The table has space for a mapping of each port.
+/// A gateway with four workers, sixteen shards and one outside address. The mapping table has one entry for each
+/// port.
 fn of_one_address(behaviour: Behaviour, change_pool: fn(&mut Pool<u32>), ports_together: u32) -> Rig {
     let mut rig = Rig::new(Plan {
         workers: 4,
@@ -122,7 +123,7 @@ fn of_one_address(behaviour: Behaviour, change_pool: fn(&mut Pool<u32>), ports_t
     rig
 }
 
-/// The worker whose queue a NIC selects for an answer, according to its RSS key.
+/// The worker to which a NIC delivers an answer, according to the RSS key.
 fn card(rig: &Rig, public: SocketAddrV4) -> usize {
     let input = [&public.ip().octets()[..], &public.port().to_be_bytes()].concat();
     let start = rig.plane.start_parameters();
@@ -138,7 +139,7 @@ fn is_answered(rig: &mut Rig, number: u8, public: SocketAddrV4, port: u16) -> bo
     matches!(&sent[..], [one] if one.port == INSIDE && flow(&one.frame).1 == SocketAddrV4::new(host(number), port))
 }
 
-/// A host whose shard is not that of the first host.
+/// A host with another shard than the first host.
 fn other(rig: &Rig) -> u8 {
     let shard = |number: u8| {
         rig.plane
@@ -165,7 +166,7 @@ fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
     let publics = fill(&mut rig, 0);
     assert!(publics.len() > 64_512 / 2, "{} mappings", publics.len());
     assert_eq!(1, rig.drops("ports-exhausted"), "{:?}", rig.all_drops());
-    // All shared blocks are borrowed, except those that the distribution assigns to the shard itself.
+    // All shared blocks are borrowed, except the blocks that already belong to the shard.
     assert!((504 - 32..=504 - 31).contains(&borrowed(&rig)));
     assert!(publics.iter().all(|public| *public.ip() == POOL));
     let distinct: std::collections::HashSet<_> = publics.iter().collect();
@@ -245,7 +246,8 @@ fn sessions_of_borrowed_ports_stay_through_commits_that_keep_their_address() {
         assert_eq!(publics.len() as u64, rig.live());
         check_answers(&mut rig, 0, &publics, 211);
     }
-    // If an address is removed, its sessions end. When an address is added again, all of its ports can be used.
+    // If an address is removed from the pool, its sessions end. If an address is added again, all of its ports can be
+    // used.
     for pool in [POOL.to_bits() + 1, POOL.to_bits()] {
         let plan = Plan {
             pool: vec![(pool, pool)],

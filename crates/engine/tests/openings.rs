@@ -1,4 +1,4 @@
-//! Tests that sessions created by the packets of one batch are the same as if packets arrived one by one.
+//! Tests that the packets of one batch create the sessions that they would create if they arrived one by one.
 
 use std::net::SocketAddrV4;
 
@@ -52,7 +52,7 @@ fn send(rig: &mut Rig, frames: &[Frame], batch: usize) -> Vec<Vec<u8>> {
     sent
 }
 
-/// Sends frames in one batch, and compares the result with that of sending them one by one.
+/// Sends frames in one batch, and compares the result with the result of sending them one by one.
 #[track_caller]
 fn assert_alone_and_together_alike(plan: fn() -> Plan, frames: &[Frame]) -> (Rig, Vec<Vec<u8>>) {
     let (mut alone, mut together) = (Rig::new(plan()), Rig::new(plan()));
@@ -103,7 +103,7 @@ fn batch_whose_flow_begins_with_what_opens_nothing_goes_on_with_what_does() {
 
 #[test]
 fn batch_larger_than_the_free_ports_is_refused_packet_by_packet() {
-    // Refused flows send again within the batch, and each of their packets is refused.
+    // Hosts with refused flows send again within the batch, and each of their packets is refused.
     let frames: Vec<_> = (0..64).map(|number| datagram(1000 + number % 30)).collect();
     let (rig, _) = assert_alone_and_together_alike(few_ports, &frames);
     assert_eq!(20, rig.live());
@@ -123,7 +123,8 @@ fn batch_larger_than_the_table_is_refused_and_keeps_no_port() {
     let (mut rig, _) = assert_alone_and_together_alike(small, &frames);
     assert_eq!(10, rig.live());
     assert_eq!(vec![("sessions-full", 50)], rig.all_drops());
-    // There are twice as many ports as sessions. If refused packets kept their ports, the second round would exhaust the ports.
+    // There are twice as many ports as sessions. If refused packets kept their ports, the second iteration would
+    // exhaust the ports.
     for _ in 0..2 {
         rig.seconds(310);
         assert_eq!(0, rig.live());
@@ -136,7 +137,7 @@ fn batch_larger_than_the_table_is_refused_and_keeps_no_port() {
 fn sessions_that_end_together_give_back_ports_and_neighbours() {
     let mut rig = Rig::new(one_shard());
     let neighbours = [(INSIDE, HOST), (OUTSIDE, "203.0.113.254")];
-    // One packet is sent first, so that the routes hold their references to neighbours.
+    // One packet is sent first, so that the routes already reference their neighbours.
     send(&mut rig, &[datagram(1)], 1);
     rig.seconds(310);
     let before = neighbours.map(|(interface, address)| rig.uses(interface, address));

@@ -1,5 +1,5 @@
-//! Tests of pool changes with existing sessions: sessions whose port stays in a pool are unchanged, others end, and no port
-//! leaks.
+//! Tests of pool changes with existing sessions: a session is unchanged if its port stays in a pool, all other sessions
+//! end, and no port leaks.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -17,8 +17,8 @@ use sluice_testkit::packet::{self, Frame};
 const PUBLIC: u32 = Ipv4Addr::new(203, 0, 113, 16).to_bits();
 const HOSTS: u8 = 6;
 
-/// First address as an offset, number of further addresses, first port, number of further ports. `None` if the pool does not
-/// exist.
+/// A pool, or `None` if it does not exist: offset of its first address, number of further addresses, first port, number
+/// of further ports.
 type Place = Option<(u32, u32, u16, u16)>;
 
 fn pools(places: &[Place]) -> Option<Pools<u32>> {
@@ -41,7 +41,7 @@ fn pools_of(places: &[Place], subscriber: SubscriberLimits) -> Option<Pools<u32>
     Pools::placed(&made.iter().map(Option::as_ref).collect::<Vec<_>>()).ok()
 }
 
-/// The pool of a host: even hosts use the first pool, odd hosts the last.
+/// The pool of a host: even hosts use the first pool, odd hosts use the last pool.
 fn pool_of(places: &[Place], host: u8) -> Option<u16> {
     let mut present = (0u16..).zip(places).filter(|(_, place)| place.is_some());
     let found = if host.is_multiple_of(2) {
@@ -133,8 +133,8 @@ fn is_of(rig: &Rig, shard: u16, address: u32, port: u16) -> bool {
     pool.is_some_and(|pool| pool.is_of(shards, shard.into(), address, port))
 }
 
-/// Checks that no port is allocated twice. If the migration is complete, also checks that the allocated ports are those of the
-/// sessions and are in the pools. Sessions whose port belongs to another shard count as ended.
+/// Checks that no port is allocated twice. If the migration is complete, also checks that the allocated ports belong to
+/// sessions and are in the pools. A session with a port of another shard counts as ended.
 fn check(rig: &mut Rig, places: &[Place], settled: bool) {
     let pools = pools(places).unwrap();
     let sessions = rig.sessions(Filter::default());
@@ -315,7 +315,8 @@ fn addresses_of_a_pool_with_limits_that_go_to_another_pool_come_back_whole() {
     for port in 0..20 {
         public(&mut rig, 3, port).unwrap();
     }
-    // Subscribers' counts don't move to another pool: the sessions end, and all of their ports become available there.
+    // Subscribers' counts don't move to another pool. The sessions end, and the new pool can allocate all of their
+    // ports.
     assert!(commit_of(&mut rig, &after, pools_of(&after, limits).unwrap()));
     settle(&mut rig);
     check(&mut rig, &after, true);
@@ -345,7 +346,8 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
 
 #[test]
 fn pool_whose_ports_come_to_other_shards_ends_sessions_of_ports_that_shards_do_not_share() {
-    // The pool changes from fewer port blocks per address than shards to so many that every second block is shared, and back.
+    // At first, each address has fewer port blocks than there are shards. Then the pool gets so many blocks that every
+    // second block is shared. Then the pool changes back.
     let (narrow, wide) = ([Some((0, 6, 1024, 127))], [Some((0, 6, 1024, 999))]);
     for (before, after) in [(&narrow, &wide), (&wide, &narrow)] {
         let mut rig = rig(2, before);
@@ -363,7 +365,7 @@ fn pool_whose_ports_come_to_other_shards_ends_sessions_of_ports_that_shards_do_n
         let sessions = rig.sessions(Filter::default());
         let moved: Vec<_> = sessions.iter().filter(|session| moved(&rig, session)).collect();
         assert!(!moved.is_empty(), "of {live}");
-        // The second block of each pair is shared here, and stays with its shard.
+        // With the wide pool, the second block of each pair is shared, and stays with its shard.
         let is_shared = |session: &SessionInfo| after == &wide && session.reverse.destination_port / 64 % 2 == 1;
         let lost = moved.iter().filter(|session| !is_shared(session)).count() as u64;
         assert!(commit(&mut rig, after));

@@ -1,5 +1,5 @@
-//! Tests of mappings and ports, requirement by requirement (RFC 4787, 6888 and 7857), for requirements that `mappings.rs`,
-//! `timeouts.rs` and `fragments.rs` don't test.
+//! Tests of mappings and ports, requirement by requirement (RFC 4787, 6888 and 7857). The files `mappings.rs`,
+//! `timeouts.rs` and `fragments.rs` test other requirements.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -43,7 +43,7 @@ fn rig(plan: Plan) -> Rig {
     rig
 }
 
-/// Number of these flows that are translated.
+/// Number of flows in `flows` that are translated.
 fn through(rig: &mut Rig, flows: impl IntoIterator<Item = Frame>) -> usize {
     let out = |frame: Frame| rig.host_sends(&frame).iter().any(|sent| sent.port == OUTSIDE);
     flows.into_iter().map(out).filter(|&out| out).count()

@@ -1,4 +1,5 @@
-//! Tests of quotas of virtual routers: what exceeds a quota is refused and counted, and other routers are not affected.
+//! Tests of quotas of virtual routers. Traffic above a quota is refused and counted, and other routers are not
+//! affected.
 
 use crate::sharing::Gateway;
 use sluice_engine::snapshot::{Quotas, Snapshot};
@@ -15,7 +16,7 @@ fn gateway(quotas: Quotas) -> Gateway {
         |_, _| {},
         move |snapshot: &mut Snapshot| snapshot.routers[0].quotas = quotas,
     );
-    // The hosts' neighbour entries are resolved, because ICMP errors are sent to the hosts.
+    // The hosts' neighbours are resolved first, because ICMP errors are sent to the hosts.
     [0, 2]
         .iter()
         .for_each(|&interface| gateway.know(interface, "10.0.0.10"));
@@ -56,7 +57,7 @@ fn neighbours_above_the_quota_are_refused_and_those_of_others_asked_for() {
     );
     scans(&mut gateway, 1, 0..200);
     assert_eq!((202, 0), (neighbours(&gateway, 1), gateway.drops(1, "neighbour-quota")));
-    // Unresolved neighbours are removed after some time, which frees entries.
+    // Unresolved neighbours are removed after some seconds, which frees entries.
     for _ in 0..12 {
         gateway.pass(SECOND);
         (0..20).for_each(|_| gateway.round());
@@ -85,7 +86,7 @@ fn neighbours_of_a_router_that_scans_leave_requests_and_room_to_others() {
         |_| {},
     );
     scans(&mut gateway, 0, 0..200);
-    // The entries are half of the limit of unresolved neighbours, and the configured neighbour.
+    // The entries are unresolved neighbours up to half of the limit, and the configured neighbour.
     assert_eq!(33, neighbours(&gateway, 0));
     gateway.wires.take_sent();
     gateway.host_sends_to(1, "192.0.2.77:9", 64);

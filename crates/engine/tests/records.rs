@@ -1,4 +1,4 @@
-//! Tests of records of inspected flows: their contents and flow numbers, and that workers never wait for their reader.
+//! Tests of records of inspected flows: contents, flow numbers, and workers that never block on a full queue.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ fn flow_that_ends_is_told_with_what_it_was() {
         (second.state, second.alerted, second.packets)
     );
     assert_ne!(records[0].about.flow, records[1].about.flow);
-    // Addresses and ports are those before translation.
+    // The record contains the untranslated addresses and ports.
     assert_eq!([4000, 9], records[0].about.ports);
     assert_ne!(4000, public.port());
 }
@@ -211,7 +211,7 @@ fn what_flows_say_is_told_under_their_number() {
                 RecordKind::Drop { .. } => panic!("{record:?}"),
             })
             .collect();
-        // An unanswered request is recorded when the flow ends.
+        // An unanswered request is recorded at the end of the flow.
         assert_eq!(vec!["/x 200", "/y 0", "Established"], said, "{workers}");
         assert!(records.iter().all(|record| record.about.flow == records[0].about.flow));
     }
@@ -244,7 +244,8 @@ fn segments_without_memory_ahead_of_a_gap_are_told() {
 #[test]
 fn packets_that_no_flow_has_are_told_without_a_number() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
-    // Established flows use all flow entries: one source has all except the last, which another source has.
+    // Established flows use all flow entries. One source has all entries except the last one, which a second source
+    // has.
     const OTHER: &str = "192.168.1.11";
     rig.know(rig::INSIDE, rig::plain(OTHER), rig::HOST_MAC);
     let of_one = (7000..7007).map(host);

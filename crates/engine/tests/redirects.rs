@@ -1,4 +1,4 @@
-//! Tests of redirects: hosts learn better next hops on their link, and the packet is forwarded nevertheless.
+//! Tests of redirects. Hosts learn better next hops on their link, and the gateway still forwards the packet.
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, is_valid, plain, route};
 use sluice_engine::snapshot::Interface;
@@ -13,7 +13,7 @@ fn addressed(interfaces: &mut Vec<Interface>) {
     interfaces[0].link.addresses.push((plain("192.168.2.1"), 24));
 }
 
-/// A router whose routes to 10.20.0.0/16 and 2001:db8:20::/48 lead back to the inside link.
+/// A router with routes to 10.20.0.0/16 and 2001:db8:20::/48 that lead back to the inside link.
 fn plan(redirects: bool) -> Plan {
     let via = |address| Via::Gateway {
         address: plain(address),
@@ -120,7 +120,8 @@ fn host_on_the_link_is_a_target_itself() {
 
 #[test]
 fn nobody_is_told_where_it_would_not_help_or_is_off() {
-    // The next hop is in another network of the link, or is not link-local; the source is foreign, or is the next hop; the packet has options.
+    // No redirect is sent in these cases: the next hop is in another network of the link, or is not link-local; the
+    // source is foreign, or is the next hop; the packet has options.
     let mut rig = started(true);
     assert_eq!(None, forwarded_and_told(&mut rig, &question4("10.30.0.5:53")));
     assert_eq!(None, forwarded_and_told(&mut rig, &question6("[2001:db8:30::5]:53")));

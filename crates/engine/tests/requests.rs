@@ -18,7 +18,7 @@ fn question(port: u16) -> Frame {
     packet::udp4(SocketAddrV4::new(HOST.parse().unwrap(), port), remote()).macs(HOST_MAC, INSIDE_MAC)
 }
 
-/// The table has space for all sessions of one host, which belong to one shard.
+/// A plan in which the table has entries for all sessions of one host. These sessions belong to one shard.
 fn roomy() -> Plan {
     Plan {
         sessions: 16_384,
@@ -36,7 +36,7 @@ fn opened(sessions: u16, plan: Plan) -> Rig {
     rig
 }
 
-/// Lists sessions with memory for `capacity` records in each part, and sends packets between two parts.
+/// Lists sessions with memory for `capacity` records in each part of the list, and sends packets between two parts.
 fn list(rig: &mut Rig, worker: usize, filter: Filter, capacity: usize) -> Vec<u16> {
     let mut ports = Vec::new();
     let mut cursor = Some(Cursor::default());

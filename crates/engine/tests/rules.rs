@@ -1,5 +1,5 @@
-//! Tests of rules other than those for pools and forwarded ports: one-to-one translation, exemptions, translation of both ends,
-//! and rules that change individually.
+//! Tests of rules other than pools and forwarded ports: one-to-one translation, exemptions, translation of both
+//! endpoints, and rules that change individually.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -13,7 +13,7 @@ use sluice_testkit::packet::{self, Transport, flag};
 use sluice_wire::Checksums;
 
 const REMOTE: &str = "198.51.100.7:53";
-/// A host that has a separate outside address, and this address.
+/// A host, and its separate outside address.
 const SERVER: &str = "192.168.1.66";
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 66];
 const SERVER_OUTSIDE: &str = "203.0.113.66";
@@ -72,7 +72,7 @@ fn one_to_one_host_keeps_its_ports_in_both_directions() {
     let sent = rig.router_sends(&packet::udp4(remote, outside).payload(b"answer"));
     assert_eq!((remote, inside), only(&sent, &rig));
     assert_eq!(1, rig.live());
-    // Outside hosts may start flows as well.
+    // Outside hosts may also start flows.
     let (inside, outside) = (at(SERVER, 443), at(SERVER_OUTSIDE, 443));
     let sent = rig.router_sends(&packet::tcp4(remote, outside).flags(flag::SYN).numbers(1, 0));
     assert_eq!((remote, inside), only(&sent, &rig));
@@ -114,7 +114,7 @@ fn hosts_ping_each_other_with_one_identifier() {
     }
 }
 
-/// Two inside hosts ping each other's outside addresses with the same identifier.
+/// Two inside hosts send echo requests with one identifier to each other's outside addresses.
 #[test]
 fn inside_hosts_ping_each_other_by_their_outside_addresses_with_one_identifier() {
     let mut rig = rig(one_to_one());
@@ -307,7 +307,7 @@ fn sources_that_are_exempt_leave_as_they_came() {
 
 #[test]
 fn twice_nat_from_inside_translates_both_ends_in_one_session() {
-    // A partner's network appears under another prefix: 10.99.0.0/16 represents 198.51.0.0/16 outside.
+    // The network of a partner is translated to another prefix: 10.99.0.0/16 represents 198.51.0.0/16.
     let mut rig = rig(Plan {
         forwards: vec![DestinationRule::of(
             network("10.99.0.0", 16),
@@ -375,7 +375,7 @@ fn rules_count_the_flows_that_they_decided() {
     let rules = &rig.plane.snapshot().nat4.rules;
     let sources: Vec<_> = rules.sources(9).iter().map(|(.., hits)| *hits).collect();
     let destinations: Vec<_> = rules.destinations(9).iter().map(|(.., hits)| *hits).collect();
-    // Both packets of a flow may be decided in one burst.
+    // One burst may contain both packets of a flow, and both may be decided in it.
     assert!((70..=140).contains(&sources[0]), "{sources:?}");
     assert_eq!((0, vec![1, 1]), (sources[1], destinations));
 }
@@ -420,13 +420,14 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
     server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
     rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
     rig.router_sends(&packet::udp4(socket(REMOTE), socket("203.0.113.20:5353")));
-    // These sessions were created from outside by a mapping.
+    // These sessions were created by packets from outside to a mapping.
     let stranger = socket("198.51.100.9:9");
     rig.router_sends(&packet::udp4(stranger, public));
     rig.host_sends(&packet::udp4(at(HOST, 1), public));
     let (live, own) = (rig.live(), network("192.168.1.0", 24));
     let revised = |rig: &Rig| rig.plane.counters()[0].sessions_revalidated.get();
-    // A rule for other hosts causes no check. A rule for an adjacent address causes a check, which confirms the sessions.
+    // A rule for other hosts causes no check of sessions. A rule for an adjacent address causes a check, which confirms
+    // the sessions.
     let unused = |inside| SourceRule {
         port: Some(60_000),
         ..SourceRule::of(inside, SourceAction::Exempt)
@@ -453,7 +454,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
         assert_eq!(at(SERVER, 53), only(&sent, &rig).1);
         let sent = rig.router_sends(&packet::udp4(stranger, public));
         assert_eq!(at(HOST, 1), only(&sent, &rig).1);
-        // All sessions send again, and no session must be decided again.
+        // All sessions send again, and none of them must be decided again.
         let done = revised(&rig) - before;
         rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         assert_eq!((live, done), (rig.live(), revised(&rig) - before));
@@ -479,7 +480,7 @@ fn what_is_denied_ends_within_a_second_however_often_rules_change() {
         rig.plane.follow_changes(rig.now);
         rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         rig.pass(100);
-        // The number of bursts is less than all sessions would need at four sessions per burst.
+        // A check of all sessions at four sessions per burst would need more bursts.
         if step == 9 {
             for port in 0..64 {
                 let frame = packet::udp4(at(HOST, 1000 + port), socket(REMOTE)).macs(HOST_MAC, INSIDE_MAC);
@@ -537,7 +538,7 @@ fn protocol_without_ports_is_translated_by_address_whatever_the_worker() {
         assert_eq!([remote, HOST.to_owned()], ends(&sent, &rig).map(|end| end.to_string()));
     }
     assert_eq!(99, rig.live());
-    // A flow can't be started from outside.
+    // A flow from outside can't be started.
     let stranger = gre("192.0.2.1", &rig::POOL.to_string());
     assert!(rig.router_sends(&stranger).is_empty());
     assert_eq!(vec![("unsolicited", 1)], rig.all_drops());
@@ -554,7 +555,7 @@ fn protocol_without_ports_to_one_remote_is_one_hosts_behind_an_address() {
     let [outside, _] = ends(&sent, &rig);
     let refused = server_sends(&mut rig, &gre(SERVER, "198.51.100.7"));
     assert_eq!(vec![("protocol-address-taken", 1)], rig.all_drops());
-    // A host that can't be served gets an ICMP error (RFC 6888, REQ-11).
+    // If no address is free, the host gets an ICMP error (RFC 6888, REQ-11).
     assert_eq!(
         (1, [3, 1]),
         (refused.len(), [refused[0].frame[34], refused[0].frame[35]])

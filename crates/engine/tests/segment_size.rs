@@ -18,7 +18,7 @@ fn plan(translate: bool) -> Plan {
     }
 }
 
-/// A frame with the MSS option after `before` bytes of padding.
+/// A frame with the MSS option, after `before` bytes of padding.
 fn offering(frame: Frame, size: u16, before: usize) -> Frame {
     let [high, low] = size.to_be_bytes();
     frame.tcp_options(&[&[1, 1, 1, 1][..before], &[2, 4, high, low]].concat())

@@ -18,8 +18,8 @@ fn rate(packets: Option<u64>, bits: Option<u64>) -> RouterShare {
     }
 }
 
-/// Runs rounds. Before each, the host of each router sends this number of packets. Returns the number of packets of each router
-/// that left in the last `counted` rounds.
+/// Runs rounds of the worker. Before each round, the host of each router sends this number of packets. Returns the
+/// number of packets of each router that left in the last `counted` rounds.
 fn rounds(gateway: &mut Gateway, sends: &[usize], rounds: usize, counted: usize) -> Vec<u64> {
     for round in 0..rounds {
         if round + counted == rounds {
@@ -68,7 +68,7 @@ fn shared_queue_whose_bursts_are_not_full_drops_nothing() {
     let mut gateway = Gateway::new(&[1, 1], &[weight(255), weight(1)], &[]);
     let sent = rounds(&mut gateway, &[3, 60], 500, 500);
     assert_eq!(vec![1_500, 30_000], sent);
-    // After an overload, nothing is dropped either, when the port has been idle.
+    // After an overload, nothing is dropped when the port has been idle.
     rounds(&mut gateway, &[4, 60], 500, 500);
     assert!(gateway.drops(1, "over-share") > 0);
     gateway.round();
@@ -80,7 +80,7 @@ fn shared_queue_one_router_alone_is_refused_nothing_until_another_one_comes() {
     let mut gateway = Gateway::new(&[1, 1], &[weight(10), weight(10)], &[]);
     assert_eq!(vec![64_000, 0], rounds(&mut gateway, &[64, 0], 1_000, 1_000));
     assert_eq!(0, gateway.drops(0, "over-share"));
-    // As soon as another router sends, the capacity is divided, and the other router loses no packet.
+    // When a second router sends, the capacity is divided, and the second router loses no packet.
     let sent = rounds(&mut gateway, &[63, 1], 500, 500);
     assert_eq!(500, sent[1]);
     let refused = gateway.drops(0, "over-share");
@@ -155,7 +155,7 @@ fn own_queue_clump_of_a_router_below_its_share_is_received_before_a_flood() {
     (0..6 * 64).for_each(|_| gateway.host_sends(0, 64));
     let sent = rounds(&mut gateway, &[0, 64], 7, 7);
     assert_eq!(6 * 64, sent[0]);
-    // The flood gets only bursts that had begun to wait, and bursts while no packets of the other router wait.
+    // The flood gets only bursts that already waited, and bursts while no packets of the other router wait.
     assert!(sent[1] <= 3 * 64, "{sent:?}");
 }
 
@@ -182,7 +182,7 @@ fn router_with_a_rate_of_packets_gets_exactly_that() {
         gateway.pass(SECOND / 1_000);
         let now = gateway.sent();
         all += now[2];
-        // The burst at the beginning is not counted.
+        // The initial burst is not counted.
         if millisecond >= 100 {
             sent.iter_mut().zip(now).for_each(|(sum, count)| *sum += count);
         }
@@ -239,7 +239,7 @@ fn virtual_link_with_a_rate_lets_that_much_through() {
         Default::default(),
         |interfaces, _| {
             link(interfaces, 1, 2);
-            // The other end of the link is the next hop.
+            // The peer interface of the link is the next hop.
             interfaces[2].link.addresses[0].0 = "192.0.2.254".parse::<std::net::IpAddr>().unwrap().into();
             interfaces[2].mac = sharing::NEXT_MAC;
         },

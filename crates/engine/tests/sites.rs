@@ -13,7 +13,8 @@ use sluice_testkit::packet::{self, Frame};
 use sluice_wire::layers;
 use sluice_wire::vlan::Tag;
 
-/// MAC addresses of terminals. The first two belong to one site. Both sites have a terminal with the address 10.0.0.5.
+/// MAC addresses of terminals. The first two terminals belong to one site. Both sites have a terminal with the address
+/// 10.0.0.5.
 const ONE: [u8; 6] = [2, 0, 0, 0, 5, 1];
 const TWO: [u8; 6] = [2, 0, 0, 0, 5, 2];
 const OTHER: [u8; 6] = [2, 0, 0, 0, 5, 3];
@@ -88,7 +89,7 @@ fn of_site(frame: &Frame, site: u16) -> Frame {
     frame.clone().tag(0x88a8, 100).tag(0x8100, 1 + site)
 }
 
-/// An untagged frame, given as bytes, with the tags of a site added.
+/// Adds the tags of a site to an untagged frame, which is given as bytes.
 fn in_tags(frame: &[u8], site: u16) -> Vec<u8> {
     let [high, low] = (1 + site).to_be_bytes();
     [&frame[..12], &[0x88, 0xa8, 0, 100, 0x81, 0, high, low], &frame[12..]].concat()
@@ -172,7 +173,7 @@ fn ports_change_only_when_two_terminals_of_a_site_collide() {
         let expected = packet::udp4(REMOTE, to).payload(b"answer").ttl(63);
         assert_eq!(of_site(&expected, 0).macs(INSIDE_MAC, mac).build(), sent[0].frame);
     }
-    // The port is free for another remote endpoint.
+    // Another remote endpoint can use this port.
     let elsewhere = packet::udp4("10.0.0.6:5000", "198.51.100.8:80");
     let sent = terminal_sends(&mut rig, 0, TWO, &elsewhere);
     assert_eq!(at(PUBLIC[0], 5000), flow(&sent[0].frame).0);
@@ -215,7 +216,7 @@ fn many_collisions_are_all_told_apart_on_any_number_of_shards_and_workers() {
         assert_eq!(80, count, "{:?}", rig.all_drops());
         outcomes.push((shards, seen));
     }
-    // With the same number of shards the ports are the same, independent of the workers' stages.
+    // With an equal number of shards the ports are equal, independent of the workers' stages.
     for (_, ports) in &outcomes[2..] {
         assert_eq!(outcomes[1].1, *ports);
     }
@@ -311,7 +312,7 @@ fn lost_public_lease_ends_the_sessions_of_its_site_and_of_no_other() {
         answer_to(&mut rig, VIRTUAL[1], &answer(1)).len(),
         "the other site goes on"
     );
-    // The site gets another public address. A packet from the terminal creates a new session with this address.
+    // The site gets a new public address. A packet from the terminal creates a new session with this address.
     let writer = rig.writer.as_mut().unwrap();
     writer.set_public(1, 0, Some(v4("203.0.113.220"))).unwrap();
     let sent = terminal_sends(&mut rig, 1, OTHER, &question("10.0.0.5:5000"));
@@ -343,7 +344,7 @@ fn nobody_from_outside_reaches_a_site_that_did_not_ask() {
     let stranger = packet::udp4("198.51.100.9:80", at(PUBLIC[0], 5000));
     assert_eq!(0, answer_to(&mut rig, VIRTUAL[0], &stranger).len());
     assert_eq!(1, rig.drops("unsolicited"), "{:?}", rig.all_drops());
-    // The frame is addressed to another site's virtual MAC, or to one that doesn't exist.
+    // The frame is addressed to another site's virtual MAC, or to a virtual MAC that doesn't exist.
     let answer = packet::udp4(REMOTE, at(PUBLIC[0], 5000));
     assert_eq!(0, answer_to(&mut rig, VIRTUAL[1], &answer).len());
     assert_eq!(0, answer_to(&mut rig, [6, 9, 9, 9, 9, 9], &answer).len());
@@ -360,7 +361,7 @@ fn arp_for_the_gateway_is_answered_in_the_site_and_nothing_is_learned() {
     let expected = in_tags(&packet::arp_reply(INSIDE_MAC, "10.0.0.1", ONE, "10.0.0.5"), 3);
     assert_eq!(expected, sent[0].frame[..expected.len()]);
     assert!(rig.plane.neighbours().find(INSIDE, plain("10.0.0.5")).is_none());
-    // The request is for another terminal, which answers itself.
+    // The request is for another terminal, which answers the request itself.
     let frame = in_tags(&packet::arp_request(ONE, "10.0.0.5", "10.0.0.6"), 3);
     assert_eq!(0, rig.send(INSIDE, &frame).len());
 }
@@ -457,7 +458,7 @@ fn dhcp_goes_to_control_as_it_came_and_a_flood_of_one_site_is_policed() {
     for _ in 0..300 {
         rig.send(INSIDE, &from_site(0));
     }
-    // One packet was sent before.
+    // One packet was sent before this loop.
     assert_eq!((199, 101), (told(&mut rig).len(), rig.drops("site-policed-dhcp")));
     rig.send(INSIDE, &from_site(1));
     assert_eq!(1, told(&mut rig).len());
@@ -537,7 +538,7 @@ fn sites_on_a_pool_have_port_blocks_that_their_terminals_share() {
     let block = |at: SocketAddrV4| (*at.ip(), at.port() / 64);
     assert_eq!(block(public[0]), block(public[1]), "one site, one block");
     assert_ne!(block(public[0]), block(public[2]));
-    // Any remote host may answer. The packet of the remote host reaches the terminal in its site.
+    // Any remote host may answer. The packet of a second remote host reaches the terminal in its site.
     let stranger = packet::udp4("198.51.100.9:99", public[1]).payload(b"hello");
     let sent = answer_to(&mut rig, OUTSIDE_MAC, &stranger);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -578,7 +579,7 @@ fn datagram_that_is_too_long_for_a_site_arrives_in_pieces_with_its_tags() {
     assert_eq!(1, terminal_sends(&mut rig, 0, ONE, &question("10.0.0.5:5000")).len());
     let long = packet::udp4(REMOTE, at(PUBLIC[0], 5000)).payload(&[7; 1200]);
     let mut long = long.macs(ROUTER_MAC, VIRTUAL[0]);
-    // Clears the Don't Fragment flag, which the library sets by default.
+    // Clears the Don't Fragment flag, which the packet library sets by default.
     if let packet::Network::V4(header) = &mut long.network {
         header.dont_fragment = false;
     }

@@ -1,5 +1,5 @@
-//! Tests that NICs deliver packets to the queue of the worker that owns their session. The tests compute the hash bit by bit,
-//! with the keys that devices get.
+//! Tests that NICs deliver packets to the queue of the worker that owns the session. The tests compute the RSS hash bit
+//! by bit, with the keys that devices get.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -199,7 +199,8 @@ fn five_tuple_steering_with_endpoint_independent_mappings_hands_over_what_chance
 #[test]
 fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
     let plan = |ports_together| Plan {
-        // There are as many addresses as shards, starting at a multiple of that number, so that each shard has one.
+        // There are as many addresses as shards, starting at a multiple of that number, so that each shard has one
+        // address.
         pool: vec![(rig::POOL.to_bits() + 6, rig::POOL.to_bits() + 21)],
         change_pool: |pool| pool.selection = PortSelection::Preserve,
         ports_together,
@@ -311,7 +312,8 @@ fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
     }
 }
 
-/// The shards of a flow according to a gateway's rules, for packets that are given by source, destination and interface.
+/// The shards that a gateway's rules assign to the packets of a flow. Each packet is given by source, destination and
+/// interface.
 fn shards_of(
     rig: &Rig,
     hosts: Option<InsideHosts<u32>>,
@@ -373,7 +375,7 @@ fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
                 ..Plan::default()
             });
             for number in 0..60 {
-                // The networks are numerically before and after that of the host.
+                // One network is numerically before the network of the host, the other network after it.
                 let first = Ipv4Addr::new([10, 198][usize::from(number % 2)], 51, 100, 0);
                 let networks = [host(0), first].map(|first| (first.to_bits(), first.to_bits() + 255));
                 let of = |address: Ipv4Addr, port| SocketAddrV4::new(address, if with_ports { port } else { 0 });

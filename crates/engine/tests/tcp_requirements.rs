@@ -23,8 +23,8 @@ fn inside() -> SocketAddrV4 {
     "192.168.1.10:40000".parse().unwrap()
 }
 
-/// The segments of a connection: sender (`C` for the client, `S` for the server), flags, length of data, and state of the session
-/// afterwards. Sequence and acknowledgment numbers are those of two ends without loss.
+/// The segments of a connection: sender (`C` for the client, `S` for the server), flags, length of data, and state of
+/// the session afterwards. Sequence and acknowledgment numbers are those of two endpoints without packet loss.
 type Script = &'static [(char, u8, u32, &'static str)];
 
 /// Sequences that RFC 9293 permits: the segments in its figures 6 to 14, and the effects of losses.
@@ -143,7 +143,8 @@ enum Opening {
     Mapped,
 }
 
-/// Both ends of a connection, with the address that the other end sees, and the next sequence numbers of both.
+/// Both endpoints of a connection, each with the address that the other endpoint sees, and the next sequence numbers of
+/// both endpoints.
 struct Talk {
     rig: Rig,
     opening: Opening,
@@ -167,7 +168,7 @@ impl Talk {
             ..Plan::default()
         });
         if opening != Opening::Forwarded {
-            // The mapping is the same for every remote host.
+            // All remote hosts use one mapping.
             public = rig.public(&packet::tcp4(inside(), "192.0.2.1:443").flags(SYN));
         }
         Self {
@@ -185,7 +186,7 @@ impl Talk {
         *sessions.iter().find(|shown| other(shown)).expect("a session")
     }
 
-    /// Sends a segment. Checks that it leaves on the other side, translated and otherwise unchanged.
+    /// Sends a segment. Checks that it leaves through the opposite interface, translated and otherwise unchanged.
     #[track_caller]
     fn send(&mut self, by_client: bool, flags: u8, length: u32, what: &str) {
         let (this, other) = if by_client { (0, 1) } else { (1, 0) };
@@ -238,7 +239,7 @@ fn rfc5382_req2_valid_sequences_pass_whoever_opens_the_connection() {
             for (number, &(sender, flags, length, state)) in script.iter().enumerate() {
                 let what = format!("{opening:?}, {name}, segment {number}");
                 if number > 0 && flags == SYN && sender == 'C' {
-                    // The sequence numbers of the new connection are independent of those of the old one.
+                    // The sequence numbers of the new connection are independent of the old connection.
                     talk.next = talk.next.map(|next| next.wrapping_add(0x4000_0000));
                 }
                 talk.send(sender == 'C', flags, length, &what);
@@ -291,8 +292,8 @@ fn rfc5382_req3a_req3b_rfc7857_section6_filtering_of_tcp_is_its_own() {
     assert_eq!((stranger, inside()), flow(&sent[0].frame));
 }
 
-/// The address and port of the inside host stay mapped after a connection has ended, so that the other end may open the next
-/// connection between the same ports.
+/// The address and port of the inside host stay mapped after a connection has ended, so that the remote host may open
+/// the next connection between the same ports.
 #[test]
 fn other_end_opens_a_connection_on_the_ports_of_one_that_has_ended() {
     type Close = fn(&mut Talk);

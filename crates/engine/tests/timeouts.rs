@@ -1,4 +1,4 @@
-//! Tests of the lifetimes of sessions, on a virtual clock, and of the resources that are released at their end.
+//! Tests of the lifetimes of sessions, on a virtual clock, and of the resources that ending sessions release.
 
 use std::net::SocketAddrV4;
 
@@ -22,7 +22,7 @@ fn only(rig: &mut Rig) -> SessionInfo {
     sessions[0]
 }
 
-/// Checks that the session ends after exactly `seconds` more seconds.
+/// Checks that the session ends after exactly `seconds` further seconds.
 #[track_caller]
 fn ends_after(rig: &mut Rig, seconds: u64) {
     rig.seconds(seconds - 1);
@@ -172,7 +172,7 @@ fn sessions_that_expire_give_everything_back() {
         assert_eq!(0, rig.live());
         assert_eq!(before, rig.uses(INSIDE, HOST));
         assert_eq!(1, rig.uses(OUTSIDE, "203.0.113.254"));
-        // RFC 6888, REQ-8: the ports stay in quarantine before they are allocated again.
+        // According to RFC 6888, REQ-8, the ports stay in quarantine before they are allocated again.
         rig.seconds(120);
     }
     let counters = &rig.plane.counters()[0];
@@ -200,7 +200,7 @@ fn worker_whose_timers_are_behind_does_not_want_to_sleep() {
 
 #[test]
 fn shard_with_many_sessions_to_end_leaves_turns_to_the_others() {
-    // The test is repeated for every shard that may be served when the sessions expire.
+    // The test is repeated so that each of the shards is served at the time when the sessions expire.
     for lead in 0..4 {
         let mut rig = Rig::new(Plan {
             sessions: 65_536,
@@ -233,7 +233,7 @@ fn shard_with_many_sessions_to_end_leaves_turns_to_the_others() {
         for _ in 0..40 {
             rig.workers[0].round(rig.now);
         }
-        // The busy shard ends 128 sessions at a time, and the other shards end all of theirs.
+        // The busy shard ends 128 sessions per round, and each of the other shards ends all of its sessions.
         let ended = rig.plane.counters()[0].sessions_ended.get();
         assert!(beside > 0 && all > ended, "{beside} beside, {ended} of {all} ended");
         assert_eq!(beside, ended % 128, "{ended} ended, with a lead of {lead}");

@@ -1,4 +1,4 @@
-//! Tests that bytes after the IP datagram of a frame, which are meaningful only on their link, are not forwarded.
+//! Tests that bytes after the IP datagram of a frame are not forwarded. These bytes are meaningful only on the link.
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid};
 use crate::tunnelled;
@@ -9,7 +9,7 @@ use sluice_wire::vlan::Tag;
 
 const SECRET: &[u8] = b"SECRET-OF-THE-LINK-WHICH-NOBODY-ELSE-IS-TO-READ-AS-IT-IS-ITS-OWN";
 
-/// A frame with a link trailer of this length after its datagram.
+/// A frame with this number of trailer bytes after its datagram.
 fn trailed(frame: &Frame, length: usize) -> Vec<u8> {
     [frame.build(), SECRET[..length].to_vec()].concat()
 }
@@ -130,7 +130,7 @@ fn trailer_goes_neither_into_a_tunnel_nor_out_of_one() {
         ends_with_its_datagram(&sent[0].frame);
         assert!(!sent[0].frame.windows(6).any(|bytes| bytes == b"SECRET"), "{tunnel:?}");
 
-        // One trailer follows the outer datagram, the other the inner datagram.
+        // One trailer follows the outer datagram, the second trailer follows the inner datagram.
         let answer = packet::udp4("10.77.0.5:53", "192.168.1.10:5000").payload(b"answer");
         let mut inner = tunnelled::arriving(&tunnel, &answer);
         inner.payload.extend(SECRET);

@@ -1,4 +1,5 @@
-//! Tests that the fast path for plain packets, of a router without services, gives the same output as the general path.
+//! Tests that the fast path for plain packets gives the same output as the general path, in a router without stateful
+//! services.
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 use proptest::collection::vec;
@@ -20,7 +21,7 @@ const ONE: Tags = &[(0x8100, 100)];
 const SERVICE: Tags = &[(0x88a8, 200)];
 const TWO: Tags = &[(0x88a8, 300), (0x8100, 30)];
 
-/// Tags of a router's inside interface and of its outside interface.
+/// Tags of a router's inside interface and of its outside interface, for each kind of link.
 const LINKS: [[Tags; 2]; 6] = [
     [NONE, NONE],
     [ONE, NONE],
@@ -50,7 +51,8 @@ fn validate<const LOOSE: bool>(snapshot: &mut Snapshot) {
         .for_each(|interface| interface.validation = mode);
 }
 
-/// A router with this source validation and the tags of `LINKS`. Plain packets take the fast path unless `long` is set.
+/// A router with this source validation and the tags of `LINKS`. If `long` is set, plain packets take the general path,
+/// otherwise the fast path.
 fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
     let via = |address| Via::Gateway {
         address: plain(address),
@@ -59,7 +61,8 @@ fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
     Rig::new(Plan {
         translate: false,
         interfaces: [give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>][link],
-        // MSS clamping is enabled, because only the general path supports it. The clamping has no effect here.
+        // MSS clamping forces the general path, because the fast path doesn't support it. The clamping does not change
+        // the packets of this test.
         snapshot: match (validation, long) {
             (SourceValidation::Off, false) => |_| {},
             (SourceValidation::Off, true) => |snapshot| snapshot.limits_segments = true,
@@ -107,7 +110,7 @@ fn plain_packet_takes_the_shorter_way_whatever_the_validation_of_sources() {
     for validation in [SourceValidation::Off, SourceValidation::Loose, SourceValidation::Strict] {
         let mut rig = router(validation, false);
         let frame = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
-        // The first packet resolves the adjacency of the gateway, which is cached for the following packets.
+        // The first packet resolves the adjacency of the gateway, which is cached for later packets.
         rig.host_sends(&frame);
         assert_eq!(
             vec![("parse", "ip4-fast-forward"), ("ip4-fast-forward", "transmit")],
@@ -130,7 +133,7 @@ fn packet_behind_tags_takes_the_shorter_way_too() {
             way(&mut rig, &frame),
             "{inside:?}"
         );
-        // The priority of the tag makes no difference.
+        // The priority of the tag does not change the path.
         if let Some((protocol, vlan)) = inside.first() {
             let mut frame = frame.macs(HOST_MAC, INSIDE_MAC).build();
             assert_eq!([protocol.to_be_bytes(), vlan.to_be_bytes()].concat(), frame[12..16]);
@@ -220,7 +223,7 @@ fn frames(link: usize) -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
         };
         if choice & 3 != 0 {
             frame.tags.clear();
-            // The tags are those of this interface, or of another router's interface.
+            // The tags belong to this interface, or to another router's interface.
             let tags = LINKS[if choice & 0x100 == 0 {
                 link
             } else {

@@ -227,7 +227,7 @@ fn session_listed_shows_both_directions_and_what_went_through() {
 #[test]
 fn session_cleared_gives_its_port_and_neighbours_back() {
     let mut rig = Rig::new(Plan::default());
-    // A route holds a reference to its gateway as well, after a packet has used it.
+    // A route also holds a reference to its gateway after a packet has used the route.
     let (host, router) = (rig.uses(INSIDE, HOST), 1);
     for port in 0..100 {
         rig.public(&packet::udp4(inside(5000 + port), remote()));
@@ -254,7 +254,7 @@ fn session_cleared_gives_its_port_and_neighbours_back() {
     );
 }
 
-/// If an outside host connects to an inside host's own address, the answers keep that address.
+/// If an outside host connects to an inside host's own address, the source of the answers is not translated.
 #[test]
 fn connection_from_outside_to_an_inside_host_s_own_address_keeps_it() {
     let mut rig = Rig::new(Plan::default());
@@ -303,7 +303,7 @@ fn connection_from_outside_to_an_inside_host_s_own_address_keeps_it() {
     assert_eq!(4, rig.live());
 }
 
-/// Both directions of a flow belong to the same shard, for any addresses.
+/// Both directions of a flow belong to one shard, for any addresses.
 #[test]
 fn answers_find_what_began_outside_whatever_the_addresses() {
     for (workers, shards) in [(1, 1), (1, 16), (4, 16)] {
@@ -357,13 +357,13 @@ fn packets_from_outside_to_own_addresses_of_inside_hosts_are_dropped_where_none_
             .is_empty()
     );
     assert_eq!(4, rig.drops("untranslated-inbound"), "{:?}", rig.all_drops());
-    // Answers of sessions are not affected.
+    // Answers of sessions are not affected by the rule.
     let public = rig.public(&packet::udp4("192.168.1.10:53", "198.51.100.7:53"));
     assert_eq!(1, rig.router_sends(&packet::udp4("198.51.100.7:53", public)).len());
 }
 
-/// A UDP-Lite packet whose checksum covers this number of bytes (0 for all). The checksum is computed word by word, according to
-/// RFC 3828, section 3.1.
+/// A UDP-Lite packet with a checksum that covers this number of bytes (0 for all bytes). The checksum is computed word
+/// by word, according to RFC 3828, section 3.1.
 fn udp_lite(source: SocketAddrV4, destination: SocketAddrV4, coverage: u16, payload: &[u8]) -> Frame {
     let words = [source.port(), destination.port(), coverage, 0].map(u16::to_be_bytes);
     let mut bytes = [&words.concat()[..], payload].concat();

@@ -1,4 +1,5 @@
-//! Tests with arbitrary bytes in any number of outer packets: nothing panics, and every packet is accounted for.
+//! Tests with arbitrary bytes in any number of nested outer packets. The gateway must not panic, and every packet must
+//! be counted.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC};
 use crate::tunnelled::{self, FAR_MAC, MAC, all, arriving, outer, shim};
@@ -9,7 +10,7 @@ use sluice_testkit::packet::{Frame, Network};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;
 
-/// Turns a frame into one between known hosts, so that it is forwarded.
+/// Changes a frame so that it is sent between known hosts and therefore forwarded.
 fn aimed(mut frame: Frame, choice: u8) -> Frame {
     frame.tags.clear();
     if let Network::V4(header) = &mut frame.network {

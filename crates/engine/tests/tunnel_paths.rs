@@ -15,7 +15,7 @@ fn told(frame: &[u8]) -> Option<u16> {
     }
 }
 
-/// A datagram whose length, including the IP header, is `length`. The library sets the Don't Fragment flag.
+/// A datagram with this length, including the IP header. The packet library sets the Don't Fragment flag.
 fn datagram(length: usize) -> Frame {
     packet::udp4("192.168.1.10:5000", "10.77.0.5:53").payload(&vec![7; length - 28])
 }
@@ -49,7 +49,7 @@ fn unreachable(to: &str, code_u8: u8, mtu: u16, frame: &[u8]) -> Frame {
         .macs(ROUTER_MAC, OUTSIDE_MAC)
 }
 
-/// The ICMP error with which a router on the path reports that the outer packet `frame` is too long.
+/// The ICMP error by which a router on the path reports that the outer packet `frame` is too long.
 fn too_big(frame: &[u8], mtu: u16) -> Frame {
     if frame[14] >> 4 == 4 {
         return unreachable("203.0.113.1", 4, mtu, frame);
@@ -119,7 +119,7 @@ fn error_about_an_outer_packet_lowers_the_mtu_for_ten_minutes() {
         assert_eq!(None, mtu_for(&mut rig, &datagram(fits)));
         assert_eq!(Some(fits as u16), mtu_for(&mut rig, &datagram(fits + 1)));
         assert_eq!(Some(fits as u16), mtu_for(&mut rig, &datagram6(fits + 1)));
-        // An error with the same MTU or a larger one has no effect.
+        // An error with an equal or larger MTU has no effect.
         for mtu in [1380, 1400] {
             rig.send(OUTSIDE, &too_big(&sent[0].frame, mtu).build());
         }
@@ -162,7 +162,7 @@ fn error_that_quotes_what_was_not_sent_from_an_end_changes_nothing() {
     for error in [change(23, 6), change(29, 2), change(33, 99)] {
         rig.send(OUTSIDE, &error);
     }
-    // The error is sent to another address than the source of the quoted packet, or has another type.
+    // The ICMP error is not sent to the source of the quoted packet, or has another type.
     rig.send(OUTSIDE, &unreachable("192.168.1.1", 4, 1300, &sent).build());
     rig.send(OUTSIDE, &unreachable("203.0.113.1", 1, 1300, &sent).build());
     assert_eq!(0, lowered(&rig));
@@ -196,7 +196,7 @@ fn commit_keeps_what_is_known_of_paths_that_stay() {
     };
     commit(&mut rig, tunnel);
     assert_eq!(Some(1276), mtu_for(&mut rig, &datagram(1400)));
-    // The MTU of another path is not known.
+    // The MTU of another path is still unknown.
     let elsewhere = Tunnel {
         remote: plain("198.51.100.8"),
         ..tunnel

@@ -233,7 +233,7 @@ fn malformed_headers_of_tunnels_are_dropped_as_such() {
         assert_eq!(malformed, drop(gre, &|payload| payload[0] |= flags), "{flags:x}");
     }
     assert_eq!(malformed, drop(gre, &|payload| payload[1] = 1));
-    // The payload is an Ethernet frame, which GRE can carry but this tunnel does not.
+    // The payload is an Ethernet frame. GRE can carry Ethernet frames, but this tunnel does not.
     assert_eq!(
         malformed,
         drop(gre, &|payload| payload[2..4].copy_from_slice(&[0x65, 0x58]))
@@ -241,7 +241,7 @@ fn malformed_headers_of_tunnels_are_dropped_as_such() {
     for length in 0..8 {
         assert_eq!(malformed, drop(gre, &|payload| payload.truncate(length)), "{length}");
     }
-    // The inner packet is validated as if it had been received from a device.
+    // The inner packet is validated like a packet from a device.
     let ipip = tunnel(TunnelKind::Ipip, None, false);
     assert_eq!(
         vec![("bad-total-length", 1)],
@@ -270,7 +270,7 @@ fn vxlan_whose_udp_length_reaches_into_the_frames_padding_is_dropped() {
     frame.extend([0; 8]);
     let length = u16::from_be_bytes([frame[38], frame[39]]) + 8;
     frame[38..40].copy_from_slice(&length.to_be_bytes());
-    // The checksum is omitted, because it would be wrong.
+    // The checksum is removed, because it would be wrong after the change.
     frame[40..42].fill(0);
     assert!(rig.send(OUTSIDE, &frame).is_empty());
     assert_eq!(vec![("tunnel-header", 1)], rig.all_drops());
@@ -342,7 +342,7 @@ fn route_to_the_other_end_that_leads_into_the_tunnel_itself_ends_after_as_many_p
         let mut rig = tunnelled::started(plan);
         assert!(rig.host_sends(&questions()[0]).is_empty());
         let drops = rig.all_drops();
-        // The headroom may be exhausted before the maximum number of passes is reached.
+        // The packet may run out of headroom before it reaches the maximum number of passes.
         let ends = ["too-many-passes", "tunnel-headroom"];
         assert!(
             drops.len() == 1 && drops[0].1 == 1 && ends.contains(&drops[0].0),
@@ -469,7 +469,8 @@ fn frame_in_a_vxlan_behind_a_priority_tag_is_one_without() {
     assert_eq!(answer.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
 }
 
-/// The keepalive of the remote end of a GRE tunnel: an inner GRE packet of protocol type 0 from this end to the remote end.
+/// The keepalive of the remote endpoint of a GRE tunnel: its inner packet is a GRE packet of protocol type 0 from the
+/// local to the remote endpoint.
 fn keepalive(tunnel: &Tunnel, [from, to]: [sluice_route::Address; 2], key: Option<u32>) -> Frame {
     let mut inner = tunnelled::outer(tunnel, [from, to], false, 0, &shim(key, 0)).ttl(255);
     if let Network::V4(header) = &mut inner.network {

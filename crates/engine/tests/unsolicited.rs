@@ -1,5 +1,5 @@
-//! Tests of unsolicited SYNs from outside (RFC 5382, REQ-4): they get no answer for six seconds, and are then rejected unless the
-//! inside host opens the same connection in the meantime.
+//! Tests of unsolicited SYNs from outside (RFC 5382, REQ-4). A SYN gets no answer for six seconds. It is then rejected,
+//! unless the inside host has opened the same connection.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -73,7 +73,7 @@ fn rfc5382_req4_syn_is_dropped_silently_once_its_connection_is_opened_from_insid
         ..plan()
     };
     let ours = packet::tcp4(inside(), remote()).flags(flag::SYN).numbers(100, 0);
-    // A port is a function of the flow, so that another gateway of the same kind predicts it.
+    // The allocated port is a function of the flow, so a second gateway with the same configuration predicts the port.
     let public = Rig::new(dependent()).public(&ours);
     let mut rig = Rig::new(dependent());
     let theirs = packet::tcp4(remote(), public).flags(flag::SYN).numbers(200, 0);
@@ -98,7 +98,7 @@ fn rfc5382_req2a_simultaneous_open_whose_first_syn_came_too_early_is_established
     let theirs = packet::tcp4(remote(), public).flags(flag::SYN).numbers(200, 0);
     assert!(rig.router_sends(&theirs).is_empty());
     assert_eq!(public, rig.public(&ours.clone().flags(flag::SYN)));
-    // The SYN is retransmitted, and is answered like any other SYN.
+    // The retransmitted SYN is answered like any other SYN.
     assert_eq!(1, rig.router_sends(&theirs).len());
     let answer = ours.numbers(100, 201).flags(flag::SYN | flag::ACK);
     assert_eq!(1, rig.host_sends(&answer).len());

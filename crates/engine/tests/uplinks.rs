@@ -24,7 +24,7 @@ const SECOND: u16 = 3;
 const SECOND_MAC: [u8; 6] = [2, 0, 0, 0, 9, 254];
 const REMOTE: &str = "198.51.100.7:53";
 
-/// For each uplink: the outside address to which sources are translated.
+/// For each uplink: the outside address for source translation.
 const POOLS: [&str; 2] = ["203.0.113.10", "192.0.2.10"];
 
 fn another(like: &Interface, index: u16, vlan: u16, addresses: [&str; 2]) -> Interface {
@@ -47,7 +47,7 @@ fn interfaces(interfaces: &mut Vec<Interface>) {
     }
 }
 
-/// Sources are translated according to the uplink through which they leave.
+/// Translates sources by the uplink through which the packets leave.
 fn translate(snapshot: &mut Snapshot) {
     let pool = |address: &str| Pool {
         addresses: vec![(v4(address), v4(address))],
@@ -229,7 +229,7 @@ fn session_follows_routes_by_source() {
     commit(&mut rig, &translating(), &office());
     assert_eq!((SECOND, pool(1)), leaves(&mut rig, OFFICE, "192.168.2.10"));
     assert_eq!((OUTSIDE, pool(0)), leaves(&mut rig, INSIDE, "192.168.1.10"));
-    // If the link of the uplink is down, the router's own routes are used.
+    // If the link of the uplink is down, the routes of the router are used.
     assert!(rig.plane.set_link(SECOND, false));
     rig.pass(1_000);
     assert!(rig.plane.follow_changes(rig.now).is_some());
@@ -273,7 +273,8 @@ fn sharing(weights: [u8; 2], balance: Balance) -> Plan {
     }
 }
 
-/// The uplink of each host's flow from a port. Asserts that its outside address is that of the uplink.
+/// The uplink of each host's flow from a port. Asserts that the outside address of each flow belongs to the flow's
+/// uplink.
 fn uplinks(rig: &mut Rig, port: u16) -> Vec<u16> {
     let mut uplink = |host: u8| {
         let frame = packet::udp4(&*format!("192.168.1.{host}:{port}"), REMOTE).payload(&[0; 26]);
@@ -288,7 +289,7 @@ fn by_second(uplinks: &[u16]) -> usize {
     uplinks.iter().filter(|&&uplink| uplink == SECOND).count()
 }
 
-/// Sets the state of the second uplink, and lets sessions follow the change.
+/// Sets the link state of the second uplink, and revalidates the sessions.
 fn set_second(rig: &mut Rig, up: bool) {
     let gateway = (SECOND, plain("192.0.2.254"));
     assert!(rig.plane.set_gateway(gateway, up));
@@ -310,7 +311,7 @@ fn hosts_are_shared_among_uplinks_by_weight_and_each_has_one_address() {
         for port in [5001, 6000, 40_000] {
             assert_eq!(first, uplinks(&mut rig, port));
         }
-        // The selection is the same after a restart.
+        // The selection of uplinks is the same after a restart.
         let mut again = self::rig(sharing(weights, Balance::Host), &[]);
         assert_eq!(first, uplinks(&mut again, 7000));
     }
@@ -355,7 +356,7 @@ fn flows_of_a_lost_uplink_move_and_no_others() {
     assert_eq!(live, rig.live());
     // New flows use the uplink that is up.
     assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5001));
-    // When the uplink is up again, sessions stay where they are, and new flows are distributed as before.
+    // When the uplink is up again, sessions keep their uplink, and new flows are distributed as before.
     let made = rig.plane.counters()[0].sessions_created.get();
     set_second(&mut rig, true);
     assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5000));
@@ -422,7 +423,7 @@ fn probe(number: usize, gateway: &str, target: &str) -> Probe {
     }
 }
 
-/// The request that is sent for a probe of the control plane.
+/// The echo request that is sent for a probe of the control plane.
 fn asks(rig: &mut Rig, probe: Probe) -> Option<Vec<u8>> {
     rig.plane.snapshot().probes.expect(&probe);
     let reply = rig.ask(rig.owner, Request::Probe(probe));
@@ -462,7 +463,7 @@ fn probe_leaves_by_its_uplink_whatever_routes_say_and_its_answer_is_noted() {
     assert_eq!(None, rig.plane.snapshot().probes.answer(4));
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
     assert_eq!(Some(5_000_000), rig.plane.snapshot().probes.answer(4));
-    // An answer for which no request is pending counts as unsolicited.
+    // An answer without a pending request counts as unsolicited.
     assert!(rig.send(OUTSIDE, &answer([1, 2, 3, 4, 5, 6, 7, 8])).is_empty());
     assert_eq!(1, rig.drops("unsolicited"), "{:?}", rig.all_drops());
     // A commit keeps the pending requests.

@@ -1,4 +1,4 @@
-//! Tests of interfaces with any number of tags on the incoming and the outgoing side.
+//! Tests of interfaces with any number of tags, on the ingress and on the egress interface.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! Tests with several workers: the same input frames give the same output, with the order of each flow, whichever worker receives
-//! them.
+//! Tests with several workers. For equal input, the output and the order of each flow are the same, whichever worker
+//! receives the frames.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -50,7 +50,7 @@ fn ready(mut plan: Plan, change: impl FnOnce(&mut Plan)) -> Rig {
     rig
 }
 
-/// Traffic between eight hosts and their remote hosts. `deal` distributes it to the workers.
+/// Traffic between eight hosts and their remote hosts. The function `deal` distributes the frames to the workers.
 fn traffic(rig: &mut Rig, mut deal: impl FnMut(usize) -> usize) -> Output {
     let mut output = Output::new();
     let mut count = 0;
@@ -92,7 +92,7 @@ fn traffic(rig: &mut Rig, mut deal: impl FnMut(usize) -> usize) -> Output {
         let external: SocketAddrV4 = "203.0.113.20:80".parse().unwrap();
         let frame = packet::tcp4(remote(99), external).flags(flag::SYN).numbers(sequence, 0);
         send(rig, OUTSIDE, frame.macs(ROUTER_MAC, OUTSIDE_MAC).build());
-        // Packets that only the owner can process: errors, echo requests, fragments.
+        // Packets that only the owner worker can process: errors, echo requests, fragments.
         send(
             rig,
             INSIDE,
@@ -130,7 +130,7 @@ fn same_frames_give_the_same_bytes_in_order_with_any_number_of_workers() {
     assert!(alone.len() > 32 * 2, "{}", alone.len());
     for workers in [2, 4] {
         let mut rig = ready(plan(workers), |_| {});
-        // Each burst arrives at another worker. The frames of a flow keep their order as long as they arrive in one queue.
+        // Each burst arrives at another worker. The frames of a flow keep their order if they arrive in one queue.
         let together = traffic(&mut rig, |count| count % 8 / 2);
         assert_eq!(alone.len(), together.len());
         for (flow, frames) in &alone {
@@ -227,7 +227,7 @@ fn neighbour_unknown_is_asked_for_by_the_owner_whoever_needs_it() {
     }
 }
 
-/// Pipelines: number of workers, and the workers that receive, parse, have sessions, and transmit.
+/// Pipelines: number of workers, and the workers of the parts receive, parse, session and transmit.
 const PIPELINES: [(usize, [&[u16]; 4]); 8] = [
     (2, [&[0], &[0], &[1], &[1]]),
     (2, [&[0], &[1], &[1], &[1]]),
@@ -304,14 +304,15 @@ fn flows_keep_their_order_through_any_pipeline() {
 fn what_a_later_stage_has_no_room_for_is_shed_where_it_enters() {
     const FRAMES: u64 = 1000;
     for (workers, stages) in PIPELINES {
-        // A worker to which packets return can't wait. Such a worker drops packets, and the drop reason names the full ring.
+        // If packets return to a worker, that worker can't wait. It drops packets, and the drop reason names the full
+        // ring.
         let comes_back = stages == PIPELINES[3].1 || stages == PIPELINES[4].1 || stages == PIPELINES[7].1;
         let mut rig = ready(pipeline(workers, stages), |plan| plan.ring = 128);
         for number in 0..FRAMES {
             let frame = packet::udp4(SocketAddrV4::new(host((number % 8) as u8), 1000), remote(1));
             rig.wires[0].inject(INSIDE, &frame.macs(HOST_MAC, INSIDE_MAC).build(), Checksums::Unverified);
         }
-        // The last stage does not run, so that the rings fill from there back to the entrance.
+        // The last stage does not run, so the rings fill from the last stage back to the first stage.
         let last = *stages[3].last().unwrap() as usize;
         for _ in 0..60 {
             for worker in (0..workers).filter(|&worker| worker != last) {

@@ -1,7 +1,7 @@
 //! The header fields other than the addresses. The table below declares each field once.
 
 /// Value of a field that a packet does not have: the ports of a later fragment, or the VLAN identifier of an untagged
-/// frame. A rule with a port condition does not match this value; a rule without one does.
+/// frame. A rule with a port condition does not match this value; a rule without a port condition matches it.
 pub const NONE: u32 = 1 << 16;
 
 /// The first 20 bytes of an IP header, the minimum length of an IPv4 header (RFC 791).

@@ -10,9 +10,9 @@ use crate::field::{Field, MARK};
 pub trait Address: WordAddress + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
     /// The largest address.
     const LAST: Self;
-    /// The next address; `None` after the largest one.
+    /// The next address; `None` after the largest address.
     fn next(self) -> Option<Self>;
-    /// The preceding address; `None` before the smallest one.
+    /// The preceding address; `None` before the smallest address.
     fn before(self) -> Option<Self>;
     /// Distance from `first` to this address; wraps around if this address precedes `first`.
     fn distance(self, first: Self) -> Self;

@@ -1,9 +1,9 @@
 //! Elementary intervals: a dimension is cut at each end of a rule's range. Each interval has the list of rules that
-//! contain it.
+//! contain the interval.
 
 use crate::{Address, Field, Range, Rule, RuleNumber};
 
-/// An elementary interval: its last value, and the rules that contain it, in order.
+/// An elementary interval: its last value, and the rules that contain the interval, in order.
 pub struct Interval<T> {
     pub last: T,
     pub rules: Vec<RuleNumber>,

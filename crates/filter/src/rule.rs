@@ -46,8 +46,8 @@ impl FlagsMask {
     /// A condition without compared flags, which every packet satisfies.
     pub const ANY: Self = Self { set: 0, of: 0 };
 
-    /// Whether flags, in the format of [`Field::Flags`], satisfy the condition. A packet without TCP flags satisfies it
-    /// only if no flag is compared.
+    /// Whether flags, in the format of [`Field::Flags`], satisfy the condition. A packet without TCP flags satisfies
+    /// the condition only if no flag is compared.
     #[inline(always)]
     pub fn matches(&self, flags: u32) -> bool {
         self.of == 0 || flags & !0xff == 0 && flags as u8 & self.of == self.set
@@ -89,7 +89,7 @@ pub enum RuleError {
         most: u32,
     },
     /// A flag must be set but is not among the compared flags.
-    #[error("flags {set:#04x} must be set, but the mask is {of:#04x}")]
+    #[error("the flags {set:#04x} must be set, but the mask {of:#04x} does not include them")]
     Flags {
         /// Flags that must be set.
         set: u8,

@@ -56,7 +56,7 @@ fn meant(
         if !is_meant {
             waits |= !known.is_all && verdict == Verdict::Accept;
         } else if waits && verdict != Verdict::Accept {
-            // The decision of rules with application conditions is postponed.
+            // Application rules do not decide yet, because an earlier accepting rule may still match.
             left = true;
         } else {
             return (verdict, Some(place));

@@ -217,7 +217,8 @@ fn readers_see_a_rule_or_do_not_while_it_comes_and_goes() {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) || looked == 0 {
                     best.first_of_batch(&mut (), &headers, &mut found);
                     for (at, found) in (1u32..).zip(&found) {
-                        // The result is the permanent rule, or the rule before it that is repeatedly inserted and removed.
+                        // The result is the permanent rule, or the preceding rule that another thread repeatedly
+                        // inserts and removes.
                         assert!([Some(at * 10), Some(at * 10 - 1)].contains(found), "{at}: {found:?}");
                     }
                     looked += 1;

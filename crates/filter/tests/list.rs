@@ -126,7 +126,7 @@ proptest! {
         }
         let mut list = list(&meant.rules);
         let mut fold: Option<Rebuild<usize>> = None;
-        // The number space between two adjacent rules is exhausted only after several insertions.
+        // The numbers between two adjacent rules are used up only after several insertions.
         let mut is_anew = true;
         for (name, step) in (1_000..).zip(steps) {
             match step {

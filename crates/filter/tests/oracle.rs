@@ -102,7 +102,7 @@ fn oracle_classbench_sets_have_no_mismatch() {
 
 #[test]
 fn trie_over_its_memory_is_refused_by_name() {
-    // Ranges that overlap partially in two dimensions, so that the number of intervals multiplies.
+    // Ranges that partially overlap in two dimensions, so that the numbers of intervals are multiplied.
     let rule = |at: u32| {
         let range = Range {
             first: at << 16,
@@ -115,7 +115,7 @@ fn trie_over_its_memory_is_refused_by_name() {
     let rules: Vec<Rule<u32>> = (0..500).map(|at| rule(at).unwrap()).collect();
     let refused = Trie::new(&rules, 1 << 16).unwrap_err();
     assert_eq!(
-        "a trie of 500 rules exceeds its limit of 65536 bytes, or its construction exceeds four times that",
+        "a trie of 500 rules exceeds the limit of 65536 bytes, or its construction exceeds four times this limit",
         refused.to_string()
     );
 }

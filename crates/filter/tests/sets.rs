@@ -11,7 +11,7 @@ use sluice_filter::{Element, ElementKind, ElementSet};
 /// An operation on a set. One operation is executed per second.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Adds an element with a timeout in seconds; 0 means that it does not expire.
+    /// Adds an element with a timeout in seconds. With 0, the element does not expire.
     Add(Element, u64),
     Remove(Element),
     Expire,
@@ -165,7 +165,7 @@ fn sets_take_elements_of_their_own_kind_alone() {
         })
     });
     assert_eq!([[0, 1, 0], [1, 1, 0], [0, 0, 2]], taken);
-    // A set of networks accepts addresses, too. All other sets accept only elements of their own kind.
+    // A set of networks also accepts single addresses. All other sets accept only elements of their own kind.
     for other in &sets {
         let copies = kinds.map(|kind| {
             let copy = ElementSet::new(kind, 9);

@@ -1,9 +1,9 @@
 //! Measures the cost of scanning for 4,000 literals, and the size of their database and streams: `cargo bench -p
 //! sluice-inspect`.
 //!
-//! Texts are generated from typical words of protocols, in a working set larger than the second-level cache; one
-//! segment in 16 contains a literal. Streams are scanned in random order, so that their states are as cold as in
-//! operation.
+//! Texts are generated from typical words of protocols, in a working set larger than the second-level cache. One
+//! segment in 16 contains a literal. Streams are scanned in random order, so that their states are as rarely in the
+//! cache as in operation.
 
 use std::hint::black_box;
 use std::sync::Arc;

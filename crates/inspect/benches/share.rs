@@ -1,9 +1,10 @@
-//! Measures the cost of inspection relative to the search that it contains: `cargo bench -p sluice-inspect --bench share -- FILE KIND BYTES`. FILE is
-//! a file of Snort 3 rules; the default is the Snort community rules, if they are present. KIND and BYTES restrict the run to one kind and segment
-//! size.
+//! Measures the cost of inspection relative to the cost of its pattern search: `cargo bench -p sluice-inspect --bench
+//! share -- FILE KIND BYTES`. FILE is a file of Snort 3 rules; the default is the Snort community rules, if they are
+//! present. KIND and BYTES restrict the run to one kind and segment size.
 //!
-//! Connections are processed in turn. Each has a request and a response in segments of one size, with typical words of protocols. The *search* is a
-//! replay of the Vectorscan calls that a run recorded, and nothing else: the same bytes in the same segments, with the same stream starts.
+//! Connections are processed in turn. Each connection has a request and a response with typical words of protocols, in
+//! segments of one size. The *search* is only a replay of the Vectorscan calls that a run recorded, with equal bytes,
+//! segments and stream starts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -217,7 +218,7 @@ fn one(kind: &str, bytes: usize, rules: &Arc<Ruleset>) {
     let (mut inspected, mut searched, mut fired) = (Vec::new(), Vec::new(), 0);
     let pieces = responses[0].len().div_ceil(bytes);
     let mut calls = None;
-    // The first run records the scans and is not timed.
+    // The first run is not timed, because it records the scans.
     for run in 0..=RUNS {
         let mut rig = Rig::new(rules);
         for connection in 0..CONNECTIONS {

@@ -1,4 +1,4 @@
-//! Measures the cost of a unit of work: nanoseconds of decoding per charged unit, for bodies that are expensive to
+//! Measures the cost of a unit of work, in nanoseconds of decoding per charged unit, for bodies that are expensive to
 //! decode.
 //!
 //! `cargo bench -p sluice-inspect --bench work`
@@ -35,7 +35,8 @@ fn packed(bits: &[bool]) -> Vec<u8> {
         .collect()
 }
 
-/// A Brotli stream of 16 MiB whose commands consume no input bits: each outputs five literals and a copy of two bytes.
+/// A Brotli stream of 16 MiB with commands that consume no input bits. Each command outputs five literals and a copy of
+/// two bytes.
 fn commands() -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
@@ -52,7 +53,7 @@ fn commands() -> Vec<u8> {
     [packed(&bits), vec![0; 16 * 1460]].concat()
 }
 
-/// Brotli meta-blocks with 256 prefix codes of each category and a single literal, 1.2 KB each.
+/// Brotli meta-blocks of 1.2 KB, with 256 prefix codes of each category and a single literal.
 fn codes() -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
@@ -82,7 +83,7 @@ fn codes() -> Vec<u8> {
     packed(&bits)
 }
 
-/// Deflate blocks with their own tables and no content, 14 bytes each.
+/// Deflate blocks of 14 bytes, with their own tables and without content.
 fn empty_blocks(count: usize) -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |value: u32, length: u32| bits.extend((0..length).map(|bit| value >> bit & 1 == 1));
@@ -97,8 +98,8 @@ fn empty_blocks(count: usize) -> Vec<u8> {
         for place in 0..18 {
             put(u32::from(place == 2 || place == 17), 3);
         }
-        // Symbol 1 has code `0`, symbol 18 code `1`: 255 symbols get length 0, so that symbol 255 and the end of block
-        // have codes of one bit.
+        // Symbol 1 has code `0`, and symbol 18 has code `1`. 255 symbols have length 0, so that symbol 255 and the end
+        // of block have codes of one bit.
         put(1, 1);
         put(127, 7); // 138 zeros,
         put(1, 1);

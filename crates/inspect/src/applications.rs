@@ -1,9 +1,9 @@
 //! Identifies the application of a flow from its first packets, with nDPI.
 //!
-//! Every core has one [`ApplicationDetector`]. A flow under identification occupies an entry of a fixed pool (some
-//! kilobytes) until nDPI identifies its application or gives up. After identification, only the pair of protocol
-//! numbers remains, which the flow record keeps. nDPI allocates from an arena of fixed size: if the arena is exhausted,
-//! identification of the current flow is given up; other flows are not affected.
+//! Every core has one [`ApplicationDetector`]. A flow under identification occupies an entry of some kilobytes in a
+//! fixed pool until nDPI identifies its application or gives up. After identification, only the pair of protocol
+//! numbers is kept, in the flow record. nDPI allocates memory from an arena of fixed size. If the arena is exhausted,
+//! the detector gives up the identification of the current flow only.
 
 use sluice_wire::Direction;
 
@@ -14,19 +14,19 @@ use crate::signature::Service;
 /// Limits of the application identification on one core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApplicationCapacity {
-    /// Maximum number of flows under identification at a time, each of [`ApplicationDetector::FLOW`] bytes.
+    /// Maximum number of simultaneous flows under identification. Each flow takes [`ApplicationDetector::FLOW`] bytes.
     pub flows: u32,
     /// Size of the arena in bytes. During identification an HTTP flow takes some hundred bytes, a TLS flow 2 to 64 KiB
     /// (for its certificates), and no flow more than 256 KiB.
     pub memory: usize,
-    /// Maximum number of packets of a TCP flow that nDPI inspects.
+    /// Maximum number of packets that nDPI inspects in a TCP flow.
     pub tcp_packets: u8,
-    /// Maximum number of packets of a flow other than TCP that nDPI inspects.
+    /// Maximum number of packets that nDPI inspects in a flow that is not TCP.
     pub other_packets: u8,
 }
 
 impl Default for ApplicationCapacity {
-    /// 4,096 flows, with the packet limits of nDPI's own tools.
+    /// The default is 4,096 flows with the packet limits of nDPI's own tools.
     fn default() -> Self {
         Self {
             flows: 4096,
@@ -37,11 +37,12 @@ impl Default for ApplicationCapacity {
     }
 }
 
-/// Handle of a flow under identification: plain data that a record may hold. A stale handle is safe to use.
+/// Handle of a flow under identification, to be stored in the flow record. Using the handle of a released entry is
+/// safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetectionHandle {
     slot: u32,
-    /// Odd while the flow is under identification.
+    /// Generation of the pool entry, which is odd while the flow is under identification.
     serial: u32,
 }
 
@@ -60,11 +61,11 @@ impl DetectionHandle {
 /// State of the identification of a flow's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectionResult {
-    /// Not identified so far; the next packet of the flow must be passed to the detector, too.
+    /// The application is not identified yet. The next packet of the flow must also be passed to the detector.
     Unknown,
     /// The application is identified. If `done`, the result is final and the flow's entry has been released.
     Application {
-        /// Number of the protocol that carries the application; 0 if none does.
+        /// Number of the protocol that carries the application; 0 if there is no carrying protocol.
         master: u16,
         /// Number of the application.
         application: u16,
@@ -88,7 +89,7 @@ pub struct ApplicationCounters {
     pub guessed: u64,
     /// Flows whose application remained unknown.
     pub unknown: u64,
-    /// Flows whose identification was given up because the arena was exhausted.
+    /// Flows of which the identification was given up because the arena was exhausted.
     pub out_of_memory: u64,
 }
 
@@ -116,11 +117,11 @@ impl std::fmt::Debug for Slot {
 }
 
 impl ApplicationDetector {
-    /// Bytes of a flow's pool entry, excluding its memory in the arena.
+    /// Size in bytes of a flow's pool entry, excluding the flow's memory in the arena.
     pub const FLOW: usize = DetectionModule::FLOW + size_of::<Slot>();
 
-    /// Allocates all memory that identification uses: that of `capacity` and another 6 MiB. Loading nDPI takes 20 ms,
-    /// so this function must run on the control thread.
+    /// Allocates all memory of the identification: the memory that `capacity` specifies, and another 6 MiB. Loading
+    /// nDPI takes 20 ms, so this function must run on the control thread.
     pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
         let module = DetectionModule::new(capacity.flows, capacity.memory)?;
         Ok(Self {
@@ -205,7 +206,7 @@ impl ApplicationDetector {
         detection_result(pair, true)
     }
 
-    /// Releases a flow's entry. Without effect if the entry has been released already.
+    /// Releases a flow's entry. The call has no effect if the entry is already released.
     pub fn release(&mut self, flow: DetectionHandle) {
         if self.is_active(flow) {
             self.module.release(flow.slot);
@@ -236,7 +237,7 @@ impl ApplicationDetector {
         self.module.arena_counters()
     }
 
-    /// Names of protocols and applications by number; the same on every core.
+    /// Names of protocols and applications by number. The names are equal on all cores.
     pub fn names(&self) -> &ApplicationNames {
         &self.names
     }
@@ -262,8 +263,8 @@ fn detection_result(pair: ProtocolPair, done: bool) -> DetectionResult {
     }
 }
 
-/// Reads only the protocol field of the first header: an IPv6 packet with extension headers counts as a flow other than
-/// TCP, so fewer of its flow's packets are inspected.
+/// Reads only the protocol field of the first header. A flow of IPv6 packets with extension headers therefore counts as
+/// non-TCP, and fewer of its packets are inspected.
 fn is_tcp(packet: &[u8]) -> bool {
     let place = match packet.first() {
         Some(first) if first >> 4 == 4 => 9,
@@ -295,12 +296,12 @@ impl ApplicationSelector {
     }
 }
 
-/// Names of protocols and applications, by number from 0 (`Unknown`) on.
+/// Names of protocols and applications, indexed by number from 0 (`Unknown`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationNames(Box<[Box<str>]>);
 
 impl ApplicationNames {
-    /// Names of the installed nDPI library. Reading the names takes 20 ms.
+    /// Reads the names from the installed nDPI library, which takes 20 ms.
     pub fn installed() -> Result<Self, Error> {
         let capacity = ApplicationCapacity {
             flows: 0,
@@ -324,7 +325,7 @@ impl ApplicationNames {
         self.0.get(usize::from(number)).map(|name| &**name)
     }
 
-    /// Parses a selector, case-insensitively: `Google`, `TLS`, `TLS.Google`.
+    /// Parses a selector such as `Google`, `TLS` or `TLS.Google`, ignoring case.
     pub fn selector(&self, text: &str) -> Option<ApplicationSelector> {
         if let Some(number) = self.number(text) {
             return Some(ApplicationSelector {
@@ -357,8 +358,8 @@ impl ApplicationNames {
         known.map(|(service, _)| *service)
     }
 
-    /// nDPI's protocol numbers of a service. A flow belongs to the service if its carrier or its application has one of
-    /// these numbers. Empty if nDPI does not identify the service (for example Sun RPC).
+    /// nDPI's protocol numbers of a service. The list is empty if nDPI does not identify the service (for example Sun
+    /// RPC). A flow belongs to the service if a number in the list identifies its carrier or its application.
     pub fn numbers(&self, service: Service) -> Vec<u16> {
         let names: &[&str] = match &service {
             Service::Other(name) => &[name],

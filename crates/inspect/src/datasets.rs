@@ -19,13 +19,13 @@ const MAX_PROBES: usize = 8;
 /// Type of the values of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatasetType {
-    /// Any bytes; Base64 in files.
+    /// Any bytes, encoded as Base64 in files.
     Text,
-    /// MD5, 16 bytes; hexadecimal digits in files.
+    /// MD5 digests of 16 bytes, written as hexadecimal digits in files.
     Md5,
-    /// SHA-1, 20 bytes; hexadecimal digits in files.
+    /// SHA-1 digests of 20 bytes, written as hexadecimal digits in files.
     Sha1,
-    /// SHA-256, 32 bytes; hexadecimal digits in files.
+    /// SHA-256 digests of 32 bytes, written as hexadecimal digits in files.
     Sha256,
     /// IPv4 addresses.
     Ipv4,
@@ -58,7 +58,7 @@ impl PartialEq for Dataset {
 
 /// Error: a line of a list file is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {text:?} is no {expected}")]
+#[error("line {line}: {text:?} is not a valid {expected}")]
 pub struct InvalidEntry {
     line: usize,
     text: Box<str>,
@@ -66,7 +66,7 @@ pub struct InvalidEntry {
 }
 
 impl DatasetType {
-    /// The type by its name in rules.
+    /// Returns the type that has this name in rules.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "string" => Self::Text,
@@ -123,10 +123,9 @@ impl DatasetType {
 }
 
 impl Dataset {
-    /// Creates a list from a text with one value in each line; the text after a comma is a comment.
+    /// Creates a list from a text with one value in each line. Text after a comma is a comment.
     ///
-    /// # Errors
-    /// A line is not a valid value.
+    /// # Errors Returns an error if a line is not a valid value.
     pub fn new(name: &str, kind: DatasetType, places: usize, text: &str) -> Result<Self, InvalidEntry> {
         Self::read(name, kind, places, text, |line| line.split(',').next())
     }
@@ -134,8 +133,7 @@ impl Dataset {
     /// Creates a list of hashes from a text with one hash at the beginning of each line. Text after a blank is ignored,
     /// so the output of `sha256sum` can be read.
     ///
-    /// # Errors
-    /// A line does not begin with a hash.
+    /// # Errors Returns an error if a line does not begin with a hash.
     pub fn from_hashes(name: &str, kind: DatasetType, text: &str) -> Result<Self, InvalidEntry> {
         Self::read(name, kind, 0, text, |line| line.split([' ', '\t', ',']).next())
     }
@@ -184,7 +182,7 @@ impl Dataset {
             .get_or_init(|| (0..self.capacity).map(|_| AtomicU64::new(0)).collect());
     }
 
-    /// Whether a value is of the list's type, so that the list can hold it.
+    /// Whether a value has the type of the list, so that the list can contain the value.
     pub fn accepts(&self, value: &[u8]) -> bool {
         self.kind.accepts(value)
     }
@@ -209,7 +207,7 @@ impl Dataset {
         false
     }
 
-    /// Removes a value that a rule added. Returns whether the value was in the table.
+    /// Removes an added value. Returns whether the value was in the table.
     pub fn remove(&self, value: &[u8]) -> bool {
         let hash = self.hash(value);
         let entry = self.entry(hash, |entry, hash| entry == hash);

@@ -1,4 +1,4 @@
-//! Evaluates one rule: each of its conditions in order, for all positions at which its contents match.
+//! Evaluates one rule: tests its conditions in order, at every position at which its contents match.
 //!
 //! Data may be incomplete: a rule that can't be decided yet ([`RuleResult::Incomplete`]) is evaluated again when more
 //! data arrives, so that a match is found in the packet that completes it.
@@ -33,10 +33,10 @@ pub struct BufferView<'a> {
     pub bytes: &'a [u8],
     /// Offset of the first retained byte from the start of the buffer.
     pub base: u64,
-    /// The buffer will not grow any more.
+    /// Whether the buffer is complete and grows no more.
     pub complete: bool,
-    /// The bytes end with the current packet. Conditions on the end of stream data (such as `endswith`) treat this as the end
-    /// of the data, because the real end of a stream is known only after earlier packets have been forwarded.
+    /// Whether the bytes end with the current packet. Conditions on the end of stream data (such as `endswith`) then
+    /// hold at the end of the packet, because the end of a stream is known only after packets were forwarded.
     pub is_final: bool,
 }
 
@@ -47,7 +47,7 @@ impl BufferView<'_> {
     fn end(&self) -> i64 {
         self.base as i64 + self.bytes.len() as i64
     }
-    /// Whether the buffer ends with these bytes, as far as is known at the current packet.
+    /// Whether the buffer ends with these bytes, as far as the current packet shows.
     fn is_over(&self) -> bool {
         self.complete || self.is_final
     }
@@ -80,7 +80,7 @@ pub trait BufferSource {
 pub enum RuleResult {
     /// All conditions hold.
     Match,
-    /// A condition fails, whatever data follows.
+    /// A condition fails regardless of later data.
     NoMatch,
     /// More data is needed to decide.
     Incomplete,
@@ -97,13 +97,13 @@ impl RuleResult {
 /// Progress of a partial match. The evaluation can resume from this progress after the matched bytes have been discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartialMatch {
-    /// Number of steps that hold.
+    /// Number of satisfied steps of the rule.
     pub steps: u8,
-    /// Buffer of the last step that holds.
+    /// Buffer of the last satisfied step.
     pub buffer: Buffer,
     /// Offset at which the last match ended.
     pub end: i64,
-    /// Message in which the last match lies, as [`BufferSource::message`].
+    /// Message that contains the last match, as identified by [`BufferSource::message`].
     pub message: (usize, u32),
 }
 
@@ -115,7 +115,8 @@ pub(crate) const RETAINED_BYTES: i64 = 1_024;
 
 /// Maximum number of bytes that `base64_decode` writes.
 const MAX_DECODED: usize = 1024;
-/// Maximum number of encoded bytes read for [`MAX_DECODED`]: four for three, and the same number again for line breaks.
+/// Maximum number of encoded bytes read for [`MAX_DECODED`] bytes: four for every three decoded bytes, doubled to allow
+/// for line breaks.
 const MAX_ENCODED: usize = MAX_DECODED * 8 / 3;
 
 /// Scratch state that a worker needs to evaluate rules.
@@ -126,21 +127,21 @@ pub struct Evaluator {
     steps: u32,
     /// Number of steps evaluated so far for the current rule.
     evaluated: usize,
-    /// Where the evaluation can resume, if the result was [`RuleResult::Incomplete`].
+    /// Partial match from which the evaluation can resume, if the result was [`RuleResult::Incomplete`].
     pub(crate) partial: Option<PartialMatch>,
-    /// Buffers for transforms. Taken out during the evaluation of a rule that uses them.
+    /// Buffers for transforms; `None` during the evaluation of a rule that uses the buffers.
     transforms: Option<Box<TransformBuffers>>,
     /// Work budget of the current packet.
     pub(crate) work: WorkBudget,
     /// The initial work budget. The budget is kept here, so that the packet path never frees its memory.
     first: Option<WorkBudget>,
-    /// The rule is evaluated for every packet, so its ordinary cost is not charged to the sender.
+    /// Whether the rule is evaluated for every packet, so that its ordinary cost is not charged to the sender.
     pub(crate) is_usual: bool,
     /// Evaluations that were given up because they exceeded their work limit.
     pub exhausted: u64,
 }
 
-/// Number of steps of a rule that are not charged; most evaluations take fewer.
+/// Number of steps of a rule that are not charged; most evaluations take fewer steps.
 const FREE_STEPS: u32 = 8;
 
 /// Units of work charged for a step: a position tried or a condition tested.
@@ -188,7 +189,7 @@ impl Evaluator {
         }
     }
 
-    /// Evaluates a rule. `bits` are the flow variables; a match updates those that the rule sets.
+    /// Evaluates a rule. `bits` contains the flow variables; a match updates the variables that the rule sets.
     pub fn evaluate(
         &mut self,
         rule: &Rule,
@@ -199,7 +200,7 @@ impl Evaluator {
         self.resume(None, rule, facts, buffers, bits)
     }
 
-    /// Evaluates a rule, resuming from a partial match if there is one.
+    /// Evaluates a rule, starting at its partial match if one is recorded.
     pub(crate) fn resume(
         &mut self,
         partial: Option<PartialMatch>,
@@ -353,7 +354,7 @@ impl Evaluator {
                 ) {
                     (_, true, _) | (true, _, false) => RuleResult::NoMatch,
                     (true, false, true) => self.evaluate_steps(rest, at, buffers),
-                    // A length with only a lower bound already holds for an incomplete buffer.
+                    // A length condition without an upper bound can already be satisfied by an incomplete buffer.
                     (false, false, true) if *length.end() == u32::MAX => self.evaluate_steps(rest, at, buffers),
                     (false, ..) => RuleResult::Incomplete,
                 }
@@ -368,7 +369,7 @@ impl Evaluator {
         }
     }
 
-    /// Range in which a content may match: start, and end if it is bounded.
+    /// Range in which a content may match: its start, and its end if the range is bounded.
     fn region(&self, content: &Content, at: Cursor) -> (i64, Option<i64>) {
         let relative = content.distance.is_some() || content.within.is_some();
         let of = |value: Option<Value>| value.map(|value| self.value(value));
@@ -415,7 +416,7 @@ impl Evaluator {
         };
         let (from, to) = self.region(content, at);
         let end = to.unwrap_or(i64::MAX).min(view.end());
-        // The prefilter reports later positions of a content that it searches for, so only contents that it does not search for must remain pending.
+        // Only unsearched contents must remain pending: the prefilter reports later positions of searched contents.
         let mut later = !searched && !view.complete && to.is_none_or(|to| to > view.end());
         let again = rest.first().is_some_and(Step::is_relative);
         let mut start = from.max(view.begin());
@@ -459,7 +460,7 @@ impl Evaluator {
         RuleResult::or_incomplete(later)
     }
 
-    /// Records that all steps before `rest` hold, up to the cursor.
+    /// Records that all steps before `rest` are satisfied up to the cursor.
     fn match_prefix(&self, rest: &[Step], cursor: Cursor, buffers: &impl BufferSource) -> Option<PartialMatch> {
         Some(PartialMatch {
             steps: u8::try_from(self.evaluated.checked_sub(rest.len())?).ok()?,
@@ -722,10 +723,10 @@ fn calculated(math: &ByteMath, number: i64, value: i64) -> Option<i64> {
     result.filter(|result| *result >= 0)
 }
 
-/// Marks a flowint as set; a bit above the 32 bits of the value.
+/// Bit that marks a flowint as set, above the 32 bits of its value.
 const INT_IS_SET: u64 = 1 << 63;
 
-/// Index of a flowint: they are stored from the last word of the flow variables backwards.
+/// Index of a flowint. Flowints are stored backwards from the last word of the flow variables.
 fn flow_int_index(number: u16, words: usize) -> Option<usize> {
     words.checked_sub(usize::from(number) + 1)
 }

@@ -1,9 +1,10 @@
 //! Host state shared by all cores: rates of rule matches (`detection_filter` and `threshold`) and xbits.
 //!
-//! The tables have a fixed size, and the cores update them by compare-and-swap, so that the flows of one source are counted
-//! together even if they belong to several shards. The key of an entry is the hash of an address and of a rule (for rates) or
-//! a name (for xbits). An expired window of an entry restarts. If all slots of a hash are occupied by other keys, a match is
-//! not suppressed, and an xbit is not set; both cases are counted.
+//! The tables have a fixed size, and the cores update them by compare-and-swap, so that the flows of one source are
+//! counted together even if they belong to several shards. The key of an entry is a hash of an address and either a
+//! rule (for rates) or a name (for xbits). If the window of an entry has expired, the next match starts a new window.
+//! If all slots of a hash are occupied by other keys, a match is not suppressed, and an xbit is not set; both cases are
+//! counted.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -32,7 +33,7 @@ const MAX_PROBES: usize = 8;
 struct Entry {
     /// 0 marks a free slot.
     key: AtomicU64,
-    /// Second in which the window began in the upper half, number of matches in it in the lower half.
+    /// Start of the window in seconds (upper half), and number of matches in the window (lower half).
     state: AtomicU64,
 }
 
@@ -45,7 +46,7 @@ pub struct HostTable {
     longest: AtomicU32,
     /// Matches that were not counted because no slot was free.
     pub full: AtomicU64,
-    /// Xbits; the state is the second in which they expire.
+    /// Xbits. The state of an entry is the second in which the xbit expires.
     xbits: Box<[Entry]>,
     /// Xbits that were not set because no slot was free.
     pub xbits_full: AtomicU64,
@@ -147,7 +148,7 @@ impl HostTable {
         self.hash(u64::from(rule.generator) << 32 | u64::from(rule.signature), parts)
     }
 
-    /// Key of an xbit; never 0. A host has the same key as source and as destination, and a pair of hosts the same
+    /// Key of an xbit; never 0. A host has the same key as source and as destination, and a pair of hosts has the same
     /// key in both directions.
     fn host_key(&self, name: u64, track: Track, ends: &Endpoints) -> u64 {
         let [source, destination] = [bits(ends.source), bits(ends.destination)];
@@ -190,7 +191,7 @@ impl HostTable {
         places(&self.entries, key).find(|entry| entry.key.load(Relaxed) == key)
     }
 
-    /// Claims an entry for a key that has none.
+    /// Claims an entry for a key that is not in the table.
     fn claim(&self, key: u64, second: u32) -> Option<&Entry> {
         places(&self.entries, key).find(|entry| {
             let found = entry.key.load(Relaxed);
@@ -207,7 +208,7 @@ impl HostTable {
         })
     }
 
-    /// Whether the last match is longer ago than the longest window of any rule.
+    /// Whether the entry's last match is older than the longest window of all rules.
     fn is_stale(&self, entry: &Entry, second: u32) -> bool {
         let began = (entry.state.load(Relaxed) >> 32) as u32;
         second.wrapping_sub(began) > self.longest.load(Relaxed)
@@ -338,7 +339,7 @@ mod tests {
         rates.update_xbits(&note(FlowBit::Set, Track::Source), 7, &from(1), 5);
         assert!(holds(Track::Source, &from(1), 14) && !holds(Track::Source, &from(1), 15));
         assert!(!holds(Track::Source, &from(2), 5) && !holds(Track::Destination, &from(1), 5));
-        // The reply goes to the host that has the bit.
+        // The destination of the reply is the host that has the bit.
         assert!(holds(Track::Destination, &from(1).reversed(), 5));
         rates.update_xbits(&note(FlowBit::Unset, Track::Source), 7, &from(1), 6);
         assert!(!holds(Track::Source, &from(1), 6));

@@ -57,12 +57,12 @@ pub enum Verdict {
     Pass,
     /// Forward the packet without inspection.
     Skip(Skipped),
-    /// Forward the packet, and bypass inspection for the rest of its flow. The reason is present if the packet itself was
-    /// not inspected.
+    /// Forward the packet, and bypass inspection for later packets of its flow. The reason is present if the packet
+    /// itself was not inspected.
     Leave(Option<Skipped>),
     /// Drop the packet.
     Drop(Reason),
-    /// Drop the packet and reset the flow: both ends are notified. After later packets of a rejected flow, only their sender
+    /// Drop the packet, and notify client and server of a reset. For later packets of a rejected flow, only the sender
     /// is notified.
     Reject(Reason),
 }
@@ -73,14 +73,14 @@ pub struct FlowPacket<'a> {
     pub ends: Endpoints,
     /// Header fields.
     pub fields: PacketFields,
-    /// Direction in the session: forward is from the client.
+    /// Direction in the session; forward packets come from the client.
     pub direction: Direction,
-    /// The layer-4 header and all that follows, to the end of the datagram.
+    /// The datagram from its layer-4 header to its end.
     pub segment: &'a mut [u8],
     /// Offset of the payload in `segment`.
     pub payload: usize,
-    /// The packet arrived on an interface on its sender's side of the gateway. Otherwise the acknowledgement and the reset flag of the
-    /// packet are ignored.
+    /// Whether the packet arrived on an interface on its sender's side of the gateway. If not, its acknowledgement and
+    /// its reset flag are ignored.
     pub own_side: bool,
 }
 
@@ -89,13 +89,13 @@ pub struct FlowPacket<'a> {
 pub struct Settings {
     /// Exception policies.
     pub policies: Policies,
-    /// Number of inspected bytes after which a flow without matches is bypassed. 0: never.
+    /// Number of inspected bytes after which a flow without matches is bypassed; 0 disables the bypass.
     pub depth: u64,
-    /// Bypass a flow once both sides send only encrypted data.
+    /// Whether to bypass a flow once client and server send only encrypted data.
     pub leave_encrypted: bool,
-    /// Rules only alert; they don't drop.
+    /// Whether rules only alert, without dropping packets.
     pub passive: bool,
-    /// Clear the urgent pointers of TCP segments, so that a receiver reads all data in order.
+    /// Whether to clear the urgent pointers of TCP segments, so that a receiver reads all data in order.
     pub clear_urgent: bool,
     /// Protocols whose transactions are logged.
     pub logged: LoggedProtocols,
@@ -128,14 +128,14 @@ impl InspectorCapacity {
         self.flows.clamp(1, 1 << 24)
     }
 
-    /// Maximum number of large lists of pending rules. A flow uses a large list if more rules are pending than a small list
-    /// holds. Each list takes two bits per rule.
+    /// Maximum number of large lists of pending rules. A flow uses a large list if its pending rules exceed the
+    /// capacity of a small list. Each list takes two bits per rule.
     fn max_pending_lists(&self) -> u32 {
         (self.max_flows() / 16).clamp(8, 4_096)
     }
 }
 
-/// Counters of inspection, beside those of streams and parsers.
+/// Counters of inspection, excluding the counters of streams and parsers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InspectorCounters {
     /// Searched bytes.
@@ -194,12 +194,12 @@ pub enum Error {
     #[error(transparent)]
     Streams(#[from] stream::CapacityError),
     /// Vectorscan could not allocate memory.
-    #[error("no memory for the states of the search: {0}")]
+    #[error("no memory for the states of the pattern search: {0}")]
     Search(#[from] vectorscan::Error),
 }
 
 impl<'m> Inspector<'m> {
-    /// Creates the inspection of a shard. `memory` holds the shard's streams and has
+    /// Creates the inspection of a shard. `memory` is the memory of the shard's streams and has
     /// [`StreamCapacity::lines`](stream::StreamCapacity::lines) lines.
     pub fn new(
         plan: &InspectorCapacity,
@@ -224,8 +224,8 @@ impl<'m> Inspector<'m> {
         })
     }
 
-    /// Creates a flow. If the table is full, it evicts the oldest flow whose client has not answered yet, because such flows may be a flood
-    /// with spoofed sources. `None` if the table is full and no flow can be evicted.
+    /// Creates a flow. If the table is full, the oldest flow with an unverified client address is evicted, because such
+    /// flows may be a flood with spoofed sources. Returns `None` if the table is full and no flow can be evicted.
     pub fn create_flow(&mut self, tcp: bool) -> Option<FlowHandle> {
         if let Some(oldest) = self.flows.eviction_candidate() {
             self.limits.add(Limit::FlowsEvicted as usize);
@@ -298,7 +298,7 @@ impl<'m> Inspector<'m> {
         &self.store.anomalies
     }
 
-    /// Prefetches the first cache line of a flow, whose packet is processed after the next packet.
+    /// Prefetches the first cache line of a flow. The packet of the flow is processed after the next packet.
     #[inline(always)]
     pub fn prefetch(&self, handle: FlowHandle) {
         self.flows.prefetch(handle);
@@ -339,7 +339,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// Number of bytes of a flow that were searched, if no rule is pending.
+    /// Number of searched bytes of a flow, if no rule is pending.
     pub fn cleared_bytes(&mut self, handle: FlowHandle) -> Option<u64> {
         let (flow, _) = self.flows.get(handle)?;
         let lists = self.rulesets.lists(flow.generation);
@@ -447,7 +447,7 @@ impl<'m> Inspector<'m> {
         }
     }
 
-    /// Inspects the queued bytes behind a gap that this packet has filled, before the packet is forwarded.
+    /// If this packet has filled a gap, inspects the bytes queued behind the gap before the packet is forwarded.
     #[inline(always)]
     fn inspect_reassembled(
         &mut self,
@@ -563,7 +563,7 @@ impl<'m> Inspector<'m> {
                 }
             };
         }
-        // The message of the other side has ended, so rules that depend on its end are evaluated once more.
+        // The message of the other direction has ended, so rules that depend on its end are evaluated once more.
         if !bytes.is_empty() && *turn != Some(direction) {
             *turn = Some(direction);
             if !others.is_empty(lists) {
@@ -635,7 +635,7 @@ impl<'m> Inspector<'m> {
                 }
             }
             let mut detection = detection!(mine, ends, before, unknown);
-            // After the end of a stream no buffer grows any more.
+            // After the end of a stream no buffer grows further.
             detection.evaluate_pending((!ends_stream).then_some(Buffer::Payload), &known);
             detection.evaluate_candidates(&known);
             detection.evaluate_of_ports(rules.stream_rules(toward), &of_ports[place].0, &known);
@@ -665,7 +665,7 @@ impl<'m> Inspector<'m> {
         self.counters.rule_switches = self.rulesets.switches;
         *credit = self.work.end(begun);
         self.counters.work_units += u64::from(begun.units() - credit.units());
-        // Decoders report this anomaly themselves.
+        // If a decoder exceeded the budget, the decoder has already counted the anomaly.
         if self.work.is_exhausted() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
             self.store.anomalies.add(Anomaly::WorkExceeded);
         }
@@ -814,8 +814,8 @@ impl<'m> Inspector<'m> {
 enum StreamData {
     /// Bytes of the packet, as offsets in its segment.
     Packet { from: usize, to: usize, ends: bool },
-    /// The last bytes of the direction's view. The bytes arrived before the current packet and were queued beyond a gap, or they are the
-    /// rest of the current packet.
+    /// The last bytes of the direction's view. They were queued behind a gap before the current packet arrived, or they
+    /// are the remainder of the current packet.
     Reassembled { length: usize, ends: bool },
 }
 
@@ -845,7 +845,7 @@ fn hosts(ends: &Endpoints, flow: u64, now: u64) -> (ControlHosts, u16) {
     (hosts, port)
 }
 
-/// Side to which a direction leads: forward packets go to the server.
+/// Receiver of the packets of a direction: the server for forward packets.
 fn toward(direction: Direction) -> Toward {
     match direction {
         Direction::Forward => Toward::Server,

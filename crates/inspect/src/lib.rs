@@ -1,9 +1,10 @@
 //! Inspection: signatures of several dialects, TCP stream reassembly, and detection in flows.
 //!
-//! [`signatures`] parses every dialect into the form of [`signature`]. [`prefilter`] finds the candidate rules, and [`evaluate`]
-//! evaluates a [`Rule`]. [`stream`] reassembles TCP streams, [`protocols`] parses application-layer protocols into the buffers that
-//! rules inspect, and the [`inspector`] uses these modules for the flows of a shard. [`transactions`] are the requests and responses
-//! of flows, for a log. [`work_budget`] limits the work that a packet may cause.
+//! [`signatures`] parses every dialect into the form of [`signature`]. [`prefilter`] finds the candidate rules, and
+//! [`evaluate`] evaluates a [`Rule`]. [`stream`] reassembles TCP streams, [`protocols`] parses application-layer
+//! protocols into the buffers that rules inspect, and the [`inspector`] uses these modules for the flows of a shard.
+//! [`transactions`] records the requests and responses of flows for a log. [`work_budget`] limits the work that a
+//! packet may cause.
 #![deny(unsafe_code)]
 
 pub mod applications;

@@ -1,4 +1,4 @@
-//! The prefilter: finds the candidate rules by searching for one pattern of each rule, all patterns in one pass.
+//! The prefilter finds the candidate rules: it searches for one pattern of each rule, and for all patterns in one pass.
 //!
 //! [`PatternSet`] chooses the patterns, [`PatternSet::compile`] compiles a database for each [`PatternClass`] of data, and
 //! [`PatternGroup::rules`] maps a match to its rules. Patterns are literals: contents, or strings that every match of an
@@ -32,15 +32,15 @@ pub use pattern_set::{Fingerprint, PatternSet};
 /// A class of data that is searched separately, with its own patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PatternClass {
-    /// TCP stream data towards one side, in order. The data is searched in streaming mode, one message at a time: the Vectorscan
-    /// stream is closed at the end of each message, because `^` and `$` match at the message boundaries.
+    /// TCP stream data of one direction, in order. The data is searched in streaming mode, one message at a time: the
+    /// Vectorscan stream is closed at the end of each message, because `^` and `$` match at the message boundaries.
     Stream(Toward),
-    /// Payload of single TCP segments, for rules about the segment itself (`dsize`, `flags`, …).
+    /// Payload of single TCP segments, for rules that test segments (`dsize`, `flags`, …).
     Packet,
     /// Payload of packets other than TCP.
     Datagram,
-    /// A buffer of a protocol. Never [`Buffer::Payload`], and never [`Buffer::Base64`], which exists only during the
-    /// evaluation of a rule.
+    /// A buffer of a protocol. Two buffers are excluded: [`Buffer::Payload`], and [`Buffer::Base64`], which exists only
+    /// during the evaluation of a rule.
     Buffer(Buffer),
 }
 
@@ -136,7 +136,7 @@ enum Search {
 pub struct PatternGroup {
     class: PatternClass,
     search: Search,
-    /// Rules of all patterns; those of pattern n are in `starts[n]..starts[n + 1]`.
+    /// Rules of all patterns. The rules of pattern n are in `starts[n]..starts[n + 1]`.
     rules: Box<[u32]>,
     starts: Box<[u32]>,
     shortest: u32,
@@ -165,7 +165,7 @@ impl PatternGroup {
         }
     }
 
-    /// Indices of the signatures whose rules have this pattern; sorted.
+    /// Sorted indices of the rules that have this pattern.
     pub fn rules(&self, id: u32) -> &[u32] {
         let at = id as usize;
         match (self.starts.get(at), self.starts.get(at + 1)) {
@@ -174,7 +174,7 @@ impl PatternGroup {
         }
     }
 
-    /// Number of patterns; pattern identifiers are below it.
+    /// Number of patterns. All pattern identifiers are below this number.
     pub fn patterns(&self) -> usize {
         self.starts.len() - 1
     }
@@ -209,7 +209,7 @@ pub struct Prefilter {
     /// Pattern groups, indexed by class.
     groups: [Option<PatternGroup>; PatternClass::COUNT],
     unconditional: Vec<(Protocol, Box<[u32]>)>,
-    /// Rules that have only patterns too short to search for, indexed by class.
+    /// Rules that have only patterns too short for the search, indexed by class.
     unsearched: [Box<[u32]>; PatternClass::COUNT],
     fingerprint: Fingerprint,
 }
@@ -225,14 +225,15 @@ impl Prefilter {
         self.groups.iter().flatten()
     }
 
-    /// Indices of the rules with this protocol in their header that must be evaluated without a pattern match; sorted.
+    /// Sorted indices of the rules that have this protocol in their header and must be evaluated without a pattern
+    /// match.
     pub fn unconditional(&self, protocol: Protocol) -> &[u32] {
         let of_protocol = self.unconditional.iter().find(|(of, _)| *of == protocol);
         of_protocol.map_or(&[], |(_, rules)| rules)
     }
 
-    /// Indices of the rules that must be evaluated for all data of a class on their ports without a pattern match; sorted. Rules
-    /// in the list have unknown patterns, or patterns too short to search for.
+    /// Sorted indices of the rules that must be evaluated without a pattern match, for all data of a class on their
+    /// ports. The patterns of these rules are unknown or too short for the search.
     pub fn unsearched(&self, class: PatternClass) -> &[u32] {
         &self.unsearched[class.index()]
     }
@@ -242,15 +243,14 @@ impl Prefilter {
         self.unconditional.iter().flat_map(|(_, rules)| rules.iter().copied())
     }
 
-    /// Fingerprint of the patterns that the prefilter was compiled from.
+    /// Fingerprint of the patterns from which the prefilter was compiled.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
     /// Prepares the replay of recorded scans, with `streams` streams in each direction.
     ///
-    /// # Errors
-    /// No memory is left.
+    /// # Errors Returns an error if no memory is left.
     pub fn replay(&self, streams: u32) -> Result<Replay<'_>, vectorscan::Error> {
         let blocks = self.groups().filter_map(PatternGroup::block).collect();
         let pools: Vec<_> = self.groups().filter_map(|group| group.stream().cloned()).collect();

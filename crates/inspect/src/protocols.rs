@@ -1,9 +1,10 @@
-//! Application-layer parsers: they fill the buffers of signatures from the bytes of a stream as they arrive, in
+//! Application-layer parsers, which fill the buffers of signatures from the bytes of a stream. The bytes arrive in
 //! segments of any size.
 //!
-//! A parser reports without waiting for more data: after every call its [`Slot`] holds everything known so far, so that a match is
-//! found before its last byte is delivered. A parser reports [`MessageEvent`]s. The sink receives the slot with each event and may
-//! search the slot's buffers. A body must be searched at this time, because its window moves on with later data.
+//! A parser does not wait for more data: after every call its [`Slot`] contains all content received so far, so that a
+//! match is found before its last byte is forwarded. A parser reports [`MessageEvent`]s. The sink receives the slot
+//! with each event and may search the slot's buffers. A body must be searched at this time, because its window moves on
+//! with later data.
 //!
 //! The same bytes yield the same buffers and the same anomalies, however they are segmented.
 
@@ -56,7 +57,7 @@ pub enum MessageEvent {
         buffer: Buffer,
         /// Range of the new bytes in [`FieldView::bytes`] at the time of this event.
         fresh: Range<usize>,
-        /// The buffer will not grow any more.
+        /// Whether the buffer is complete and grows no more.
         complete: bool,
     },
     /// An anomaly; reported once per message.
@@ -74,7 +75,7 @@ pub struct ParserPools {
     pub names: Slots,
     /// Slots of TLS server messages.
     pub servers: Slots,
-    /// The slot of an FTP command or reply, in use only while it is reported.
+    /// The slot of an FTP command or reply, which is occupied only while the message is reported.
     pub commands: Slots,
     /// State of HTTP/2 connections.
     pub connections: Connections,
@@ -99,8 +100,8 @@ pub struct ParserCapacity {
     pub messages: u32,
     /// Maximum number of open DNS messages and TLS hellos.
     pub names: u32,
-    /// Maximum number of bodies being decoded, about 73 KiB each. Brotli windows take another 10 MiB in total, plus 128 KiB for
-    /// each decoder.
+    /// Maximum number of bodies being decoded. Each decoder takes about 73 KiB; Brotli windows take another 10 MiB in
+    /// total, plus 128 KiB for each decoder.
     pub inflaters: u16,
     /// Maximum number of recorded transactions that are not complete yet; 0 disables recording.
     pub transactions: u32,
@@ -108,8 +109,8 @@ pub struct ParserCapacity {
     pub limits: BufferLimits,
     /// Maximum number of decoded bytes of a body.
     pub decoded_bytes: u64,
-    /// Maximum ratio of decoded to encoded bytes of a body, beyond the first 64 KiB. Checked every 256 encoded bytes;
-    /// the rest of the body stays encoded.
+    /// Maximum ratio of decoded to encoded bytes of a body, beyond the first 64 KiB. The ratio is checked every 256
+    /// encoded bytes. If it is exceeded, the remaining body is not decoded.
     pub decoded_ratio: u32,
 }
 
@@ -141,7 +142,7 @@ impl ParserPools {
         }
     }
 
-    /// Sets which file hashes the parsers compute: those that the rules of the next flow need.
+    /// Enables the file hashes that the rules of the next flow need.
     #[inline]
     pub fn hash_files(&mut self, wanted: FileHashes) {
         self.messages.hash_files(wanted);

@@ -11,11 +11,11 @@ named! {
         Signature "signature"
             "A drop or reject rule matched this packet.";
         FlowDropped "flow-dropped"
-            "A packet of a flow that a drop rule or an exception policy dropped before.";
+            "A packet of a flow from which a drop rule or an exception policy already dropped a packet.";
         FragmentOverlap "inspection-fragment-overlap"
-            "A fragment of a datagram with overlapping fragments, all of which are dropped (RFC 5722).";
+            "A fragment of a datagram with overlapping fragments: all its fragments are dropped (RFC 5722).";
         FragmentCopy "inspection-fragment-copy"
-            "A duplicate fragment of a datagram in reassembly; the first one is used.";
+            "A duplicate fragment of a datagram in reassembly: the first copy is used.";
         FragmentInconsistent "inspection-fragment-inconsistent"
             "A fragment of a datagram whose fragments disagree about its end or its headers.";
         FragmentsFull "inspection-fragments-full"
@@ -23,7 +23,7 @@ named! {
         FragmentTimeout "inspection-fragment-timeout"
             "A fragment of a datagram whose other fragments did not arrive in time.";
         FragmentRewritten "inspection-fragment-rewritten"
-            "A fragment of a TCP segment with data other than sent before; only unfragmented segments are normalised.";
+            "A fragmented TCP segment that retransmits different data: only unfragmented segments are normalised.";
         ParkingFull "inspection-parking-full"
             "No free buffer for a fragment in reassembly.";
         Overload "inspection-overload"
@@ -33,9 +33,9 @@ named! {
         Midstream "stream-midstream"
             "Data of a connection whose handshake was not seen.";
         Handshake "stream-handshake"
-            "Data, or a SYN with data, before the handshake settled the sequence numbers.";
+            "Data, or a SYN with data, before the handshake has determined the sequence numbers.";
         GapFull "stream-gap-full"
-            "A TCP segment behind a gap, with no memory left to buffer it: raise reassembly-bytes.";
+            "A TCP segment after a gap, which can't be buffered because no memory is left: raise reassembly-bytes.";
         BeyondWindow "stream-beyond-window"
             "Retransmitted data that can't be compared with the original: in a skipped gap, or of a one-way or reset connection.";
         BeyondEnd "stream-beyond-end"
@@ -43,9 +43,10 @@ named! {
         OutOfWindow "stream-out-of-window"
             "A TCP sequence number outside the receiver's window.";
         NoMemory "stream-no-memory"
-            "No memory for the data of a stream or for its unacknowledged data: raise reassembly-bytes.";
+            "No memory for a stream or for its unacknowledged data: raise reassembly-bytes.";
         SourceFull "inspection-source-full"
-            "A flow or stream data of a source that reached its share; other sources are not affected. Raise flows or reassembly-bytes.";
+            "A source reached its share of flows or of stream memory; other sources are not affected. Raise flows or \
+             reassembly-bytes.";
         BadChecksum "stream-bad-checksum"
             "A packet with a wrong TCP, UDP or ICMP checksum, which its receiver would discard.";
         Malformed "stream-malformed"
@@ -59,9 +60,9 @@ named! {
         Work "inspection-budget"
             "A packet that exceeds the budget of decoding and rule evaluation of its flow.";
         DecodeAnomaly "inspection-decode-anomaly"
-            "A packet of a message that hosts decode differently, so that the inspected data may differ from what the receiver sees.";
+            "A packet of a message that hosts decode differently, so that inspected data and received data may differ.";
         PendingRulesFull "inspection-pending-rules-full"
-            "A rule matched in part, and the table of pending rules was full.";
+            "A packet with a partial match of a rule, while the table of pending rules was full.";
     }
 }
 
@@ -69,17 +70,19 @@ named! {
     /// Why a packet that is subject to inspection is forwarded uninspected. Each reason has its own counter.
     pub enum Skipped {
         Left "bypassed" "Packet of a flow that bypasses inspection, after inspection or by policy.";
-        Class "class" "First packet of a flow of a class that is not inspected; the following ones are `bypassed`.";
+        Class "class" "First packet of a flow of a class that is not inspected; the following packets are counted as \
+             `bypassed`.";
         Rule "rule" "Packet of a flow that a pass rule matched.";
-        Encrypted "encrypted" "Packet after which a TLS connection is encrypted in both directions; the following ones are `bypassed`.";
+        Encrypted "encrypted" "Packet after which a TLS connection is encrypted in both directions; the following \
+             packets are counted as `bypassed`.";
         IcmpError "icmp-error" "ICMP error for an inspected flow.";
         Overload "overload" "Packet of a class that is bypassed or inspected in part while the worker is overloaded.";
         FailOpen "fail-open" "Packet on a bridge that fails open, while the flow table was full.";
         Invalid "invalid" "Malformed packet on a bridge: see `sluice show bridges`.";
         NotIp "not-ip" "Neither IPv4 nor IPv6, on a bridge.";
         Midstream "midstream" "Packet of a connection whose handshake was not seen.";
-        Handshake "handshake" "Data before the handshake settled the sequence numbers.";
-        GapFull "gap-full" "Data behind a gap, with no memory left to buffer it.";
+        Handshake "handshake" "Data before the handshake has determined the sequence numbers.";
+        GapFull "gap-full" "Data after a gap, which can't be buffered because no memory is left.";
         BeyondWindow "beyond-window" "Retransmitted data that can't be compared with the original.";
         BeyondEnd "beyond-end" "Data beyond the FIN of its stream.";
         OutOfWindow "out-of-window" "Sequence number outside the receiver's window.";
@@ -88,11 +91,16 @@ named! {
         BadChecksum "bad-checksum" "Wrong checksum.";
         Malformed "malformed" "Malformed header.";
         Closed "closed" "Packet of a connection that is closed.";
-        ParserFull "parser-full" "Message for which no parser was free; the following packets are `bypassed`.";
-        TooLong "too-long" "Message with a field longer than the parser's limit; the following packets are `bypassed`.";
-        Work "budget" "Packet above the budget of decoding and evaluation; the following ones are `bypassed`.";
-        DecodeAnomaly "decode-anomaly" "Message that hosts decode differently; the following packets are `bypassed`.";
-        PendingRulesFull "pending-rules-full" "Packet for which the table of pending rules was full.";
+        ParserFull "parser-full" "Message for which no parser was free; the following packets are counted as \
+             `bypassed`.";
+        TooLong "too-long" "Message with a field longer than the parser's limit; the following packets are counted as \
+             `bypassed`.";
+        Work "budget" "Packet above the budget of decoding and evaluation; the following packets are counted as \
+             `bypassed`.";
+        DecodeAnomaly "decode-anomaly" "Message that hosts decode differently; the following packets are counted as \
+             `bypassed`.";
+        PendingRulesFull "pending-rules-full" "Packet with a partial match of a rule, while the table of pending \
+             rules was full.";
     }
 }
 
@@ -101,11 +109,12 @@ named! {
     /// skips a packet. Each limit has its own counter.
     pub enum Limit {
         FlowsEvicted "flows-evicted"
-            "Half-open flows, as with forged sources, that were evicted because the flow table was full.";
+            "Half-open flows (typical of forged sources) that were evicted because the flow table was full.";
         PartialMatchesEvicted "partial-matches-evicted"
-            "Partial matches that were evicted because too many rules were pending; their first content lies before the buffered data.";
+            "Partial matches that were evicted because too many rules were pending; the content that matched first \
+             precedes the buffered data.";
         FragmentsEvicted "fragments-evicted"
-            "Datagrams evicted from reassembly because fragments or fragment-bytes were used up.";
+            "Datagrams evicted from reassembly because the limit `fragments` or `fragment-bytes` was reached.";
     }
 }
 
@@ -114,7 +123,7 @@ named! {
 pub struct Tally<const N: usize> {
     counts: [u64; N],
     reported: [u64; N],
-    /// Some counts are not reported yet.
+    /// Whether a count is not reported yet.
     any: bool,
 }
 
@@ -140,7 +149,7 @@ impl<const N: usize> Tally<N> {
         self.counts[number]
     }
 
-    /// Reports the counts since the last report. `tell` receives number and count.
+    /// Reports the counts since the last report. `tell` receives each number with its count.
     #[inline(always)]
     pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
         if self.any {

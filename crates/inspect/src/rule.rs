@@ -1,5 +1,5 @@
-//! A rule in evaluable form: first cheap tests of the packet, then the conditions in order, with compiled expressions
-//! and numbers in place of names.
+//! A rule in a form for evaluation: cheap tests of the packet come first, then the other conditions in order.
+//! Expressions are compiled, and names are replaced by numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub const MAX_EXTRACTED: usize = 8;
 /// A compiled rule, ready for evaluation.
 #[derive(Debug)]
 pub struct Rule {
-    /// The signature that the rule was compiled from.
+    /// The signature from which the rule was compiled.
     pub signature: Arc<Signature>,
     /// Conditions on the packet and the flow.
     pub(crate) tests: Box<[Condition]>,
@@ -35,12 +35,12 @@ pub struct Rule {
     pub(crate) transformed: Box<[(Buffer, Box<[CompiledTransform]>)]>,
     /// Conditions on data, in order.
     pub(crate) steps: Box<[Step]>,
-    /// The rule is evaluated only when an anomaly or a stream event occurs.
+    /// Whether the rule is evaluated only when an anomaly or a stream event occurs.
     pub(crate) is_of_event: bool,
-    /// All conditions are relative positions in the payload, so message boundaries do not affect the rule.
+    /// Whether all conditions are relative positions in the payload, so that message boundaries do not affect the rule.
     pub(crate) floats: bool,
-    /// Later conditions depend only on the end of an earlier match. A partial match therefore remains usable after its bytes
-    /// have been discarded.
+    /// Whether later conditions depend only on the end of an earlier match. In this case a partial match remains usable
+    /// after its bytes have been discarded.
     pub(crate) resumes: bool,
     /// Bit set of the buffers that the rule inspects.
     buffers: u64,
@@ -49,9 +49,9 @@ pub struct Rule {
 /// A condition on hosts.
 #[derive(Debug)]
 pub(crate) enum HostCondition {
-    /// Xbits, by the hash of their name.
+    /// A condition on xbits, with the hash of their name.
     Bits(XBits, u64),
-    /// Whether an address is in a list.
+    /// A condition on an address in a list.
     Address(Track, DatasetCommand, Arc<Dataset>),
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum Step {
     Content {
         content: Content,
         needle: Needle,
-        /// The prefilter searches for this content and reports every position.
+        /// Whether the prefilter searches for this content and reports every position.
         searched: bool,
     },
     Expression {
@@ -116,10 +116,10 @@ pub enum CompileError {
         why: PatternError,
     },
     /// The expression of a `pcrexform` captures no group, so the transformed buffer would be empty.
-    #[error("pcrexform:\"{0}\": it has no group to select a part of the buffer")]
+    #[error("pcrexform:\"{0}\": the expression has no group to select a part of the buffer")]
     Group(Box<str>),
     /// The rule extracts more values than are supported.
-    #[error("it extracts more than {MAX_EXTRACTED} numbers")]
+    #[error("the rule extracts more than {MAX_EXTRACTED} numbers")]
     Numbers,
     /// The ruleset uses more names of flow variables than are supported.
     #[error("the rules use more than {} different flowbits or flowints", u16::MAX)]
@@ -134,8 +134,8 @@ pub struct FlowVarNames {
 }
 
 impl FlowVarNames {
-    /// Number of 64-bit words that the variables take in each flow: flowbits from the first word on, flowints from the last
-    /// word backwards.
+    /// Number of 64-bit words of the variables in each flow. Flowbits start at the first word, and flowints are stored
+    /// backwards from the last word.
     pub fn words(&self) -> usize {
         self.bits.len().div_ceil(64) + self.ints.len()
     }
@@ -171,7 +171,7 @@ fn compiled(pattern: &str, options: PatternOptions) -> Result<CompiledPattern, C
     })
 }
 
-/// Whether all steps are relative positions in the payload, independent of where it begins.
+/// Whether all steps are relative positions in the payload, independent of the start of the payload.
 fn floats(steps: &[Step]) -> bool {
     let is_free = |step: &Step| {
         step.buffer() == Buffer::Payload
@@ -357,7 +357,7 @@ impl Rule {
 }
 
 impl Rule {
-    /// Whether the rule has conditions on single packets beside its header.
+    /// Whether the rule has conditions on single packets in addition to its header.
     pub(crate) fn has_packet_conditions(&self) -> bool {
         !self.tests.is_empty() || !self.steps.is_empty() || !self.ints.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A ruleset: all active rules, evaluated in the order of their actions, with one prefilter.
+//! A ruleset contains all active rules, which are evaluated in the order of their actions, and their prefilter.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,8 +26,8 @@ pub struct Ruleset {
     /// Header prechecks of all rules in one array. The prechecks exclude most rules.
     prechecks: Box<[HeaderPrecheck]>,
     prefilter: Prefilter,
-    /// Rules evaluated for stream data on their ports: first those for data to the server, then those for data to the
-    /// client.
+    /// Rules evaluated for stream data on their ports. The first list is for data to the server, and the second list
+    /// for data to the client.
     streams: [PrecheckedRules; 2],
     /// Rules evaluated for single packets. The list has one entry each for TCP, UDP, ICMP and all other protocols.
     packets: [PacketRules; 4],
@@ -41,7 +41,7 @@ pub struct Ruleset {
     flow_var_words: usize,
 }
 
-/// Rules for an anomaly, each with the direction of the message that it applies to.
+/// Rules for an anomaly, each with the direction of the messages to which the rule applies.
 type AnomalyRules = Box<[(u32, Option<Toward>)]>;
 
 /// Rules that are evaluated in sequence without a pattern match, each with its header precheck.
@@ -140,7 +140,7 @@ impl OrderedRules {
         signatures(&self.rules) == signatures(ruleset.rules())
     }
 
-    /// Patterns that the prefilter searches for.
+    /// Patterns for which the prefilter searches.
     pub fn pattern_set(&self) -> prefilter::PatternSet {
         prefilter::PatternSet::of(self.rules.iter().map(|rule| &*rule.signature))
     }
@@ -229,7 +229,7 @@ impl Ruleset {
             .is_some_and(|outline| outline.may_match(ends, facts))
     }
 
-    /// Rules evaluated for the stream data towards one side on their ports.
+    /// Rules evaluated for the stream data of one direction on their ports.
     #[inline(always)]
     pub fn stream_rules(&self, toward: Toward) -> &[(HeaderPrecheck, u32)] {
         &self.streams[toward as usize]
@@ -247,7 +247,7 @@ impl Ruleset {
         &self.packets[place]
     }
 
-    /// Selects the rules of a list whose header matches this source and destination port.
+    /// Selects the rules of a list that match this source and destination port in their header.
     pub fn select_by_ports(&self, rules: &[(HeaderPrecheck, u32)], ports: [u16; 2]) -> PortSelection {
         let is_of = |&(_, (_, rule)): &(u16, &(HeaderPrecheck, u32))| {
             self.rule(*rule)
@@ -270,12 +270,13 @@ impl Ruleset {
         &self.prefilter
     }
 
-    /// Rules evaluated at the end of each message, because they have no searchable pattern; sorted.
+    /// Sorted indices of the rules that are evaluated at the end of each message, because they have no searchable
+    /// pattern.
     pub fn message_rules(&self) -> &[u32] {
         &self.by_message
     }
 
-    /// Rules evaluated when an anomaly occurs, each with the direction of the message that it applies to.
+    /// Rules evaluated when an anomaly occurs, each with the direction of the messages to which the rule applies.
     pub fn of_anomaly(&self, anomaly: Anomaly) -> &[(u32, Option<Toward>)] {
         self.by_anomaly.get(anomaly as usize).map_or(&[], |rules| rules)
     }

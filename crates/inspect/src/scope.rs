@@ -21,7 +21,7 @@ pub struct Endpoints {
     pub protocol: u8,
     /// Whether the packet goes to the server or to the client.
     pub toward: Toward,
-    /// Both sides have sent packets.
+    /// Whether client and server have sent packets.
     pub established: bool,
     /// The application, if identified.
     pub service: Option<Service>,
@@ -56,12 +56,12 @@ pub struct HeaderPrecheck {
     established: u8,
     /// Lowest and highest protocol number of the IP header.
     protocols: [u8; 2],
-    /// Mask of the TCP flags that are tested, and the values that they must have.
+    /// Mask of the tested TCP flags, and the required values of these flags.
     flags: [u8; 2],
-    /// TCP flags at least one of which must be set; 0: not tested.
+    /// TCP flags of which at least one must be set; 0 disables the test.
     any_flag: u8,
-    /// [`BOTH_WAYS`] for a bidirectional rule. [`OF_SERVICE`] for a rule that names applications, which replace the ports once
-    /// the application is identified.
+    /// Bits of the rule: [`BOTH_WAYS`] if the rule is bidirectional, and [`OF_SERVICE`] if it names applications, which
+    /// replace the ports after identification.
     marks: u8,
 }
 
@@ -93,7 +93,7 @@ impl HeaderPrecheck {
             }
         }
         let span = |ports: &Ports| match (ports.0.first(), ports.0.last()) {
-            // A rule whose header names only an application matches on every port until the application is identified.
+            // A rule with only an application in its header matches on every port until the application is identified.
             (Some(first), Some(last)) if !header.is_application_only() => [*first.start(), *last.end()],
             _ => [0, u16::MAX],
         };
@@ -147,7 +147,7 @@ impl HeaderPrecheck {
     }
 }
 
-/// A rule header with more ports than this is not considered selective.
+/// Maximum number of ports of a selective rule header.
 const MAX_INDEXED_PORTS: usize = 1_024;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
@@ -184,7 +184,7 @@ impl Header {
         self.protocol == Protocol::Application
     }
 
-    /// Until the application is identified, the ports select the rule; afterwards the application does.
+    /// The ports select the rule until the application is identified; afterwards the application selects the rule.
     fn matches_service(&self, ends: &Endpoints) -> bool {
         match ends.service {
             _ if self.services.is_empty() => true,

@@ -1,12 +1,12 @@
-//! A signature: one form for the rules of all dialects.
+//! A signature is the common form of the rules of all dialects.
 //!
 //! Numbers are stored as written in the rule; ranges are inclusive. Conditions are in the order of the rule, because
-//! positions are relative to the preceding match ([`Content::distance`] and similar options). Conditions of a Suricata
-//! rule are grouped by buffer.
+//! some positions are relative to the preceding match ([`Content::distance`] and similar options). Conditions of a
+//! Suricata rule are grouped by buffer.
 //!
 //! A relative condition refers to the preceding match if that match is in the same buffer; otherwise it refers to the
-//! start of the buffer. Matches in this sense are matches of a content or an expression that is not negated (and not
-//! [`FastPattern::Only`]), and the end positions of jumps and extractions.
+//! start of the buffer. A preceding match is a match of a content or an expression that is not negated (and not
+//! [`FastPattern::Only`]), or the end position of a jump or an extraction.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -28,23 +28,24 @@ pub struct Signature {
     pub message: Box<str>,
     /// Class (`trojan-activity`, …).
     pub class: Option<Box<str>>,
-    /// Priority; 1 is the most urgent. The priority is that of the rule, otherwise that of the rule's class, otherwise 3.
+    /// Priority; 1 is the most urgent. If the rule has no priority, the priority of its class applies, or 3 without a
+    /// class.
     pub priority: u8,
     /// References: (`url`, `example.org/…`), (`cve`, `2021-44228`), …
     pub references: Box<[(Box<str>, Box<str>)]>,
     /// Action of the rule.
     pub action: Action,
-    /// Packets and streams that the rule applies to.
+    /// Packets and streams to which the rule applies.
     pub header: Header,
     /// Direction and state of a connection that the rule applies to.
     pub flow: FlowState,
     /// Conditions, in order.
     pub conditions: Box<[Condition]>,
-    /// Buffers that are transformed before conditions inspect them: those of [`Buffer::TRANSFORMED`], in their order.
+    /// Buffers that are transformed before conditions inspect them, in the order of [`Buffer::TRANSFORMED`].
     pub transformed: Box<[Transformed]>,
     /// Rate of matches at which the rule fires, and at which it is reported.
     pub rate: Option<Rate>,
-    /// The rule is not reported (`noalert`): its only effect is on the variables that it sets.
+    /// Whether matches are not reported (`noalert`), so that the rule only sets variables.
     pub noalert: bool,
 }
 
@@ -84,7 +85,7 @@ impl Signature {
 /// Identifier of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
-    /// Generator (`gid`); 1 if the rule does not name one.
+    /// Generator (`gid`); 1 if the rule names no generator.
     pub generator: u32,
     /// `sid`
     pub signature: u32,
@@ -95,17 +96,17 @@ pub struct Id {
 /// Action of a rule, in the order of precedence: pass rules are evaluated before drop rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
-    /// Pass: no other rule is evaluated for this flow.
+    /// Forward the flow without evaluating other rules.
     Pass,
-    /// Drop the packet and the rest of its flow.
+    /// Drop the packet and all later packets of its flow.
     Drop,
-    /// Drop, and notify both ends.
+    /// Drop the packet and all later packets of its flow, and notify client and server.
     Reject,
     /// Alert only.
     Alert,
 }
 
-/// Packets and streams that a rule applies to.
+/// Packets and streams to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Protocol.
@@ -114,10 +115,11 @@ pub struct Header {
     pub source: Side,
     /// Destination of the packets.
     pub destination: Side,
-    /// `<>`: the rule matches in both directions.
+    /// Whether the rule matches in both directions (`<>`).
     pub both_ways: bool,
-    /// Applications that the rule applies to (`service:http`, `metadata: service http`, or the protocol of the header). Ports select
-    /// the flows until the application is identified; afterwards the application does. If the list is empty, only ports select rules.
+    /// Applications to which the rule applies (`service:http`, `metadata: service http`, or the protocol of the
+    /// header). Ports select the flows until the application is identified; afterwards the application selects them. If
+    /// the list is empty, only ports select rules.
     pub services: Box<[Service]>,
 }
 
@@ -175,7 +177,7 @@ pub enum Service {
     Other(&'static str),
 }
 
-/// Addresses and ports of one side of a rule header.
+/// Addresses and ports of the source or the destination of a rule header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Side {
     /// Addresses.
@@ -184,7 +186,8 @@ pub struct Side {
     pub ports: Ports,
 }
 
-/// A set of addresses: those in any of `within` (empty: all addresses) that are in none of `without`.
+/// A set of addresses: all addresses that are in a prefix of `within` and in no prefix of `without`. An empty `within`
+/// means all addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// Included prefixes.
@@ -197,18 +200,18 @@ pub struct Addresses {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports(pub Arc<[RangeInclusive<u16>]>);
 
-/// Direction and state of a connection that a rule applies to.
+/// Direction and state of the connections to which a rule applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowState {
-    /// Packets to the server (`to_server`, `from_client`), to the client, or both.
+    /// Direction of the packets: to the server (`to_server`, `from_client`), to the client, or both if `None`.
     pub direction: Option<Toward>,
-    /// `established`: true; `not_established`: false.
+    /// True for `established`, and false for `not_established`.
     pub established: Option<bool>,
-    /// `only_stream`: true; `no_stream`: false.
+    /// True for `only_stream`, and false for `no_stream`.
     pub stream: Option<bool>,
 }
 
-/// Side that a packet goes to.
+/// Receiver of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Toward {
     /// The server.
@@ -221,14 +224,15 @@ pub enum Toward {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Buffer {
-    /// For TCP the message (bytes that one side sends before the other side answers); otherwise the payload of the packet.
+    /// The message for TCP (the bytes that a host sends before the other host answers), and the payload of the packet
+    /// for other protocols.
     #[default]
     Payload,
     /// Path and query of a request, normalised.
     HttpUri,
     /// Path and query of a request, as sent.
     HttpRawUri,
-    /// `GET`, …
+    /// Method of a request, for example `GET`.
     HttpMethod,
     /// Header lines, normalised, without cookies, and the empty line after them.
     HttpHeader,
@@ -244,9 +248,9 @@ pub enum Buffer {
     HttpUserAgent,
     /// Body of a request.
     HttpClientBody,
-    /// `200`, …
+    /// Status code of a response, for example `200`.
     HttpStatusCode,
-    /// `OK`, …
+    /// Status message of a response, for example `OK`.
     HttpStatusMessage,
     /// Content of a file: the body of a response or a request, with its chunks joined.
     FileData,
@@ -292,7 +296,7 @@ pub enum Buffer {
     FtpMode,
     /// Port of the FTP data connection, two bytes.
     FtpDynamicPort,
-    /// MD5 of a file, 16 bytes; available once the file is complete and no byte was missed.
+    /// MD5 of a file, 16 bytes. The buffer exists if the file was received completely.
     FileMd5,
     /// SHA-1 of a file, 20 bytes.
     FileSha1,
@@ -311,7 +315,7 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// Buffers that hold the output of a rule's transforms.
+    /// Buffers for the output of a rule's transforms.
     pub const TRANSFORMED: [Buffer; 4] = [
         Buffer::Transformed1,
         Buffer::Transformed2,
@@ -361,13 +365,14 @@ pub enum Transform {
     DotPrefix,
     /// Decode `%20` and `+`.
     UrlDecode,
-    /// Exclusive or with these bytes, repeated.
+    /// Combine the buffer with these bytes by exclusive or. The bytes are repeated.
     Xor(Box<[u8]>),
     /// Convert the names of header fields to lower case.
     HeaderLowercase,
     /// Remove header lines that begin with a colon.
     StripPseudoHeaders,
-    /// First group of this expression, given without slashes; empty if the expression does not match.
+    /// Extract the first group of this expression, which has no slashes. The output is empty if the expression does not
+    /// match.
     Expression(Box<str>),
 }
 
@@ -376,7 +381,7 @@ pub enum Transform {
 pub enum Condition {
     /// Bytes that must be present, or absent.
     Content(Content),
-    /// A regular expression that must match, or must not.
+    /// A regular expression that must match or must not match.
     Expression(Expression),
     /// Compare a number in the data.
     ByteTest(ByteTest),
@@ -386,9 +391,9 @@ pub enum Condition {
     ByteExtract(ByteExtract),
     /// Calculate with a number in the data and store the result in a variable.
     ByteMath(ByteMath),
-    /// Require that data exists at a position, or that it does not.
+    /// Require that data exists, or does not exist, at a position.
     IsDataAt(IsDataAt),
-    /// The byte must differ from the value.
+    /// Decode Base64 data into [`Buffer::Base64`].
     Base64Decode(Base64Decode),
     /// Length of a buffer in bytes.
     BufferLength(Buffer, RangeInclusive<u32>),
@@ -410,7 +415,7 @@ pub enum Condition {
     TypeOfService {
         /// The whole byte.
         value: u8,
-        /// The byte must differ from the value.
+        /// Whether the byte must differ from the value.
         negated: bool,
     },
     /// Identification of the IPv4 datagram.
@@ -444,9 +449,10 @@ pub enum Condition {
         /// Whether the range excludes windows instead of selecting them.
         negated: bool,
     },
-    /// Number of bytes sent so far in a direction of the stream. Numbers in rules include the SYN; this value does not.
+    /// Number of bytes sent so far in a direction of the stream. This value excludes the SYN, which the numbers in
+    /// rules include.
     StreamSize {
-        /// Sender: client, server, either, or both.
+        /// Senders of the counted bytes.
         by: Sender,
         /// Number of bytes.
         bytes: RangeInclusive<u32>,
@@ -466,7 +472,7 @@ pub enum Condition {
 /// An event that rules can test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An anomaly in a message. If the rule names a side, only messages of that side count.
+    /// An anomaly in a message. If a direction is given, only messages of this direction count.
     Anomaly(Anomaly, Option<Toward>),
     /// An event in a TCP connection.
     Stream(StreamEvent),
@@ -479,9 +485,9 @@ pub enum Sender {
     Client,
     /// The server.
     Server,
-    /// At least one side.
+    /// The client or the server.
     Either,
-    /// Each side separately.
+    /// The client and the server, each separately.
     Both,
 }
 
@@ -501,20 +507,20 @@ pub struct Content {
     pub buffer: Buffer,
     /// Bytes to search for.
     pub bytes: Box<[u8]>,
-    /// ASCII letters match in either case.
+    /// Whether ASCII letters match in either case.
     pub nocase: bool,
-    /// The bytes must be absent.
+    /// Whether the bytes must be absent.
     pub negated: bool,
     /// Lowest offset at which the match may begin, from the start of the buffer.
     pub offset: Option<Value>,
-    /// The match lies completely within this number of bytes from `offset`.
+    /// Number of bytes, counted from `offset`, within which the match must lie.
     pub depth: Option<Value>,
-    /// The match begins at least this number of bytes after the end of the preceding match; may be negative. The presence of
-    /// `distance` makes the search relative.
+    /// Minimum distance from the end of the preceding match to the start of the match, possibly negative. The presence
+    /// of `distance` makes the search relative.
     pub distance: Option<Value>,
-    /// The match lies completely within this number of bytes from the end of the preceding match (plus `distance`).
+    /// Number of bytes, counted from the end of the preceding match plus `distance`, within which the match must lie.
     pub within: Option<Value>,
-    /// The match must end at the end of the buffer.
+    /// Whether the match must end at the end of the buffer.
     pub ends: bool,
     /// Use of this content as the rule's fast pattern.
     pub fast: FastPattern,
@@ -528,9 +534,10 @@ pub enum FastPattern {
     Unspecified,
     /// The prefilter searches for this content.
     Chosen,
-    /// The prefilter searches for this content, whose position is not verified (`fast_pattern:only`): no condition is relative to it.
+    /// The prefilter searches for this content (`fast_pattern:only`). Its position is not verified, so no condition is
+    /// relative to it.
     Only,
-    /// The prefilter searches for a part of this content: offset and length.
+    /// The prefilter searches for a part of this content with this offset and length.
     Part(u16, u16),
 }
 
@@ -541,9 +548,9 @@ pub struct Expression {
     pub buffer: Buffer,
     /// The expression without its slashes.
     pub pattern: Box<str>,
-    /// The expression must not match.
+    /// Whether the expression must not match.
     pub negated: bool,
-    /// `R`: the search begins at the end of the preceding match.
+    /// Flag `R`: the search starts at the end of the preceding match.
     pub relative: bool,
     /// `i`
     pub caseless: bool,
@@ -553,11 +560,11 @@ pub struct Expression {
     pub multi_line: bool,
     /// `x`
     pub extended: bool,
-    /// `A`: the match must begin where the search begins.
+    /// Flag `A`: the match must start at the position at which the search starts.
     pub anchored: bool,
-    /// `E`: `$` matches only at the end of the data.
+    /// Flag `E`: `$` matches only at the end of the data.
     pub dollar_end_only: bool,
-    /// `G`: quantifiers are lazy.
+    /// Flag `G`: quantifiers are lazy.
     pub ungreedy: bool,
 }
 
@@ -566,16 +573,16 @@ pub struct Expression {
 pub struct NumberField {
     /// Buffer that contains the number.
     pub buffer: Buffer,
-    /// Number of bytes: 1 to 10 as text (23 for Suricata), 1 to 4 (8 for Suricata) as binary. For a jump also 0: no
-    /// byte is read, and the number is 0.
+    /// Number of bytes: 1 to 10 as text (23 for Suricata), 1 to 4 (8 for Suricata) as binary. For a jump, 0 bytes are
+    /// also allowed; the number is then 0.
     pub count: u8,
     /// Offset of the number.
     pub offset: Value,
-    /// The offset is relative to the end of the preceding match, not to the start of the buffer.
+    /// Whether the offset is relative to the end of the preceding match instead of the start of the buffer.
     pub relative: bool,
     /// Format of the number.
     pub form: NumberFormat,
-    /// Mask that the number is combined with by AND; the result is shifted right by the trailing zeros of the mask.
+    /// Mask for a bitwise AND with the number. The result is shifted right by the number of trailing zeros of the mask.
     pub mask: Option<u32>,
 }
 
@@ -599,7 +606,7 @@ pub struct ByteTest {
     pub comparison: Comparison,
     /// Value to compare with.
     pub value: Value,
-    /// The comparison must fail.
+    /// Whether the comparison must fail.
     pub negated: bool,
 }
 
@@ -625,11 +632,11 @@ pub struct ByteJump {
     pub number: NumberField,
     /// Factor that the number is multiplied by.
     pub multiplier: u32,
-    /// Round the number up to a multiple of 4.
+    /// Whether to round the number up to a multiple of 4.
     pub align: bool,
     /// Position from which the jump is counted.
     pub from: JumpFrom,
-    /// Offset added after the jump; may be negative.
+    /// Offset added after the jump, possibly negative.
     pub post_offset: Value,
 }
 
@@ -651,7 +658,7 @@ pub struct ByteExtract {
     pub number: NumberField,
     /// Factor that the number is multiplied by.
     pub multiplier: u32,
-    /// Round the number up to a multiple of this: 1, 2 or 4.
+    /// The number is rounded up to a multiple of this value, which is 1, 2 or 4.
     pub align: u8,
     /// Index of the variable in the rule.
     pub into: u8,
@@ -683,7 +690,7 @@ pub enum Operator {
     ShiftRight,
 }
 
-/// Requires that data exists at a position, or that it does not.
+/// Requires that data exists, or does not exist, at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsDataAt {
     /// Buffer to test.
@@ -692,7 +699,7 @@ pub struct IsDataAt {
     pub at: Value,
     /// The offset is relative to the end of the preceding match.
     pub relative: bool,
-    /// No data may exist at the offset.
+    /// Whether data must not exist at the offset.
     pub negated: bool,
 }
 
@@ -740,7 +747,7 @@ pub struct FlowBits {
     pub command: FlowBit,
     /// Names.
     pub names: Box<[Box<str>]>,
-    /// One of the flowbits is sufficient (`|`); otherwise all are required (`&`).
+    /// Whether one of the flowbits is sufficient (`|`). Otherwise all flowbits are required (`&`).
     pub any: bool,
 }
 
@@ -828,7 +835,8 @@ pub struct XBits {
     pub command: FlowBit,
     /// Name.
     pub name: Box<str>,
-    /// Host that the bit belongs to: the source, the destination, or the pair of both in either direction.
+    /// Host to which the bit belongs: the source, the destination, or the pair of source and destination in either
+    /// direction.
     pub track: Track,
     /// Seconds until the bit expires.
     pub expire: u32,
@@ -861,9 +869,9 @@ pub enum DatasetCommand {
     IsSet,
     /// The value is not in the list.
     IsNotSet,
-    /// Add the value; the condition holds if it was not in the list before.
+    /// Add the value. The condition holds if the value was not in the list before.
     Set,
-    /// Remove the value; the condition holds if it was in the list before.
+    /// Remove the value. The condition holds if the value was in the list before.
     Unset,
 }
 

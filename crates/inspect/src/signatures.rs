@@ -1,4 +1,4 @@
-//! Parses signature files of three dialects into the one form of [`signature`](crate::signature).
+//! Parses signature files of three dialects into the common form of [`signature`](crate::signature).
 //!
 //! A rule is loaded only if all of its options are supported. An option that affects matching and can't be expressed in
 //! a [`Signature`] causes the parser to refuse the whole rule. The refusal states the line and the name of the option.
@@ -71,7 +71,7 @@ pub struct Refusal {
     pub id: Option<Id>,
     /// Action of the rule, if it could be parsed.
     pub action: Option<Action>,
-    /// The invalid option or part of the header; empty: the rule as a whole.
+    /// The invalid option or part of the header; empty if the whole rule is invalid.
     pub option: Box<str>,
     /// What is wrong.
     pub why: RuleError,

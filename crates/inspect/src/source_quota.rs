@@ -1,15 +1,15 @@
-//! Quotas of sources in a pool, so that no source can exhaust the pool for others.
+//! Quotas of sources in a pool, so that no source can exhaust the pool.
 //!
 //! The quota is a dynamic threshold (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998): a source may
-//! occupy a multiple of the free capacity. A single source gets most of the pool. With more sources, the quota of each
-//! is smaller, and some capacity always remains for a new source. Sources are identified by a keyed hash, so that an
-//! attacker can't choose a source whose quota it uses up.
+//! occupy a multiple of the free capacity. A single source gets most of the pool. With more sources, each source has a
+//! smaller quota, and some capacity always remains for a new source. Sources are identified by a keyed hash, so that an
+//! attacker can't exhaust the quota of a chosen source.
 
 use std::net::IpAddr;
 
 use sluice_table::hash::Hasher;
 
-/// Number of sources that are distinguished.
+/// Number of distinguished sources.
 const SOURCE_COUNT: usize = 1 << 16;
 
 /// A source (an IPv4 address or an IPv6 /64), mapped to one of a fixed number of buckets.
@@ -17,8 +17,8 @@ const SOURCE_COUNT: usize = 1 << 16;
 pub struct Source(pub u16);
 
 impl Source {
-    /// Common source of all flows whose address is not verified and may be spoofed. Together, all flows with unverified
-    /// addresses have the quota of one source.
+    /// Common source of all flows with an unverified, possibly spoofed address. All these flows together have the quota
+    /// of one source.
     pub const UNVERIFIED: Source = Source(0);
 
     /// The source of an address.
@@ -86,12 +86,13 @@ impl SourceQuota {
 pub struct SlotOwners {
     quota: SourceQuota,
     of: Box<[Source]>,
-    /// Source that the next slots are accounted to.
+    /// Source to which the next slots are accounted.
     pub source: Source,
 }
 
 impl SlotOwners {
-    /// Creates the owners of a pool of `places` slots. A source may own `multiple` times as many slots as are free.
+    /// Creates the owners of a pool of `places` slots. A source may own up to `multiple` times the number of free
+    /// slots.
     pub fn new(places: usize, multiple: usize) -> Self {
         Self {
             quota: SourceQuota::new(multiple),
@@ -100,7 +101,7 @@ impl SlotOwners {
         }
     }
 
-    /// Whether the current source may allocate this number of slots if `left` are free.
+    /// Whether the current source may allocate `places` slots if `left` slots are free.
     pub fn permits(&self, places: usize, left: usize) -> bool {
         places <= left && self.quota.permits(self.source, places, left)
     }
@@ -121,7 +122,7 @@ impl SlotOwners {
     }
 }
 
-/// Free slots of a pool, and the owners of the others.
+/// Free slots of a pool, and the owners of the allocated slots.
 #[derive(Debug)]
 pub struct SlotPool {
     free: Vec<u32>,
@@ -130,7 +131,7 @@ pub struct SlotPool {
 }
 
 impl SlotPool {
-    /// Creates a pool of `count` free slots; a source may own [`POOL_MULTIPLE`] times as many slots as are free.
+    /// Creates a pool of `count` free slots. A source may own up to [`POOL_MULTIPLE`] times the number of free slots.
     pub fn new(count: u32) -> Self {
         Self {
             free: (0..count).rev().collect(),
@@ -160,7 +161,7 @@ impl SlotPool {
     }
 }
 
-/// Multiple of the free slots that one source may own in a pool of parsers or buffers.
+/// In a pool of parsers or buffers, a source may own up to this multiple of the number of free slots.
 pub const POOL_MULTIPLE: usize = 4;
 
 #[cfg(test)]

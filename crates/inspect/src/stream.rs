@@ -1,17 +1,20 @@
-//! Inline TCP stream reassembly: the bytes that a host can assemble are the bytes that were inspected. No segment is delayed.
+//! Inline TCP stream reassembly, which ensures that a host can assemble only inspected bytes. No segment is delayed.
 //!
-//! The first copy of a byte wins. The bytes of a segment that continue the stream are [in order](SegmentKind::InOrder) and are scanned. A segment
-//! beyond a gap is forwarded, so that its receiver can report the gap (RFC 5681, RFC 2018); its bytes are also queued here. The segment that fills
-//! the gap is scanned together with the bytes [queued after it](Streams::next_queued): no receiver delivers these bytes to an application before it
-//! has that segment, so dropping that segment suffices if a rule matches. Retransmitted bytes are compared with the first copy and rewritten where
-//! they differ. Two different copies of a byte therefore never both pass, so the reassembly policy of the receiving host does not matter.
+//! The first copy of a byte wins. The bytes of a segment that continue the stream are [in order](SegmentKind::InOrder)
+//! and are scanned. A segment beyond a gap is queued and also forwarded, so that its receiver can report the gap (RFC
+//! 5681, RFC 2018). The segment that fills the gap is scanned together with the bytes [queued after
+//! it](Streams::next_queued): no receiver delivers the queued bytes to an application before it has received this
+//! segment, so dropping the segment suffices if a rule matches. Retransmitted bytes are compared with the first copy
+//! and rewritten where they differ. Two different copies of a byte therefore never both pass, so the reassembly policy
+//! of the receiving host does not matter.
 //!
-//! Released bytes are retained until their receiver has acknowledged them: the receiver ignores later copies of acknowledged bytes (RFC 9293,
-//! 3.10.7.4). An acknowledgement is valid if it arrived from the receiver's side, if the other side accepts the segment, and if it acknowledges
-//! released bytes. Retained bytes are stored in the window of their direction, and beyond that in blocks of a pool; each connection has a share of
-//! the pool. If no block is free, the exception policy applies to new data; retransmissions are still compared. Acknowledgements free blocks, and
-//! then the connection continues. In a direction whose receiver has not been seen, the oldest bytes are discarded; their retransmission is
-//! [`Exception::BeyondWindow`].
+//! Released bytes are retained until their receiver has acknowledged them: the receiver ignores later copies of
+//! acknowledged bytes (RFC 9293, 3.10.7.4). An acknowledgement is valid if it arrived from the receiver's side of the
+//! gateway, if its destination accepts the segment, and if it acknowledges released bytes. Retained bytes are stored in
+//! the window of their direction; older unacknowledged bytes are stored in blocks of a pool. Each connection has a
+//! share of the pool. If no block is free, the exception policy applies to new data; retransmissions are still
+//! compared. Acknowledgements free blocks, and then the connection continues. If no packet of the receiver was
+//! observed, the oldest bytes are discarded, and their retransmission is [`Exception::BeyondWindow`].
 //!
 //! A segment that can't be handled by these rules is an [`Exception`]. The caller applies the action of its [`Policies`]:
 //!
@@ -21,15 +24,18 @@
 //! | [`DropFlow`](Policy::DropFlow), [`Bypass`](Policy::Bypass) | [closes](Streams::close) the stream; all later segments are dropped or bypassed |
 //! | [`Pass`](Policy::Pass) | `Midstream`, `Handshake`: calls [`Streams::pick_up`], then processes the segment again. `GapFull`: calls [`Streams::skip_gap`], scans what is then [in order](Streams::next_queued), and processes the segment again. `NoMemory`: as `Bypass`, because later bytes can't be reassembled. Any other: forwards the segment unchanged |
 //!
-//! An urgent pointer passes unchanged unless it is [cleared](Streams::clear_urgent) before. Urgent data is inspected like other data (RFC 6093), but
-//! a host may remove an urgent byte from its stream and then read bytes that differ from the inspected ones.
+//! An urgent pointer passes unchanged unless it is [cleared](Streams::clear_urgent) before. Urgent data is inspected
+//! like other data (RFC 6093). If a host removes an urgent byte from its stream, the host reads bytes that differ from
+//! the inspected bytes.
 //!
-//! A reset does not end inspection, whatever its sequence number. If the receiver accepts the reset (RFC 5961, 3), the direction is marked, so that
-//! the session may time out sooner. A reset with exactly the sequence number that its receiver expects frees the blocks of both directions, except 64
-//! KiB of each, so that retransmissions from the reset's receiver still pass and are answered. A retransmission of released bytes that were discarded
-//! with these blocks is [`Exception::BeyondWindow`]. Discarded queued bytes are from then on beyond the end of the stream, [`Exception::BeyondEnd`].
-//! A SYN with another initial sequence number is forwarded; the acknowledgement of the other side decides which of the two is valid. Until that
-//! acknowledgement, no segment beyond a gap passes, because it is unknown which stream it belongs to.
+//! A reset with any sequence number does not end inspection. If the receiver accepts the reset (RFC 5961, 3), the
+//! direction is marked, so that the session may time out sooner. A reset with exactly the sequence number that its
+//! receiver expects frees the blocks of both directions, except 64 KiB per direction, so that retransmissions from the
+//! reset's receiver still pass and are answered. A retransmission of released bytes that were discarded with these
+//! blocks is [`Exception::BeyondWindow`]. Discarded queued bytes are beyond the end of the stream after the reset
+//! ([`Exception::BeyondEnd`]). A SYN with another initial sequence number is forwarded; the acknowledgement of its
+//! receiver determines the valid SYN. Until this acknowledgement, no segment beyond a gap passes, because its stream is
+//! unknown.
 //!
 //! Memory: 128 bytes per connection (one cache line per direction); a window of twice the configured bytes for each direction that has sent data;
 //! 2,368 bytes for each block of 2,048 data bytes; 4 bytes for each of these objects; and 4 to 8 bytes for each block in its hash table. All memory
@@ -70,12 +76,13 @@ pub struct StreamCapacity {
     pub windows: usize,
     /// Contiguous bytes retained for each direction, for rules and for the comparison with retransmissions; at most 2²⁴.
     pub window: usize,
-    /// Bytes stored in blocks beside the windows, for all directions: bytes queued beyond a gap, and released bytes that are not acknowledged yet.
+    /// Number of bytes stored in blocks, for all directions. Blocks store bytes queued beyond a gap, and released bytes
+    /// that are outside of the windows and not acknowledged yet.
     pub reassembly: usize,
     /// Maximum number of bytes that one connection may store in blocks.
     pub share: usize,
-    /// Maximum distance in bytes from the last released byte to the end of a segment, whatever window the receiver
-    /// advertises.
+    /// Maximum distance in bytes from the last released byte to the end of a segment, regardless of the advertised
+    /// window of the receiver.
     pub reach: u32,
 }
 
@@ -98,7 +105,7 @@ impl StreamCapacity {
         self.reassembly / BLOCK
     }
 
-    /// Number of cache lines that these streams take.
+    /// Number of cache lines that these streams need.
     pub fn lines(&self) -> usize {
         let numbers = |count: usize| lines_of(4 * count);
         let connections = lines_of(self.connections * size_of::<Connection>()) + numbers(self.connections);
@@ -111,12 +118,12 @@ impl StreamCapacity {
 /// Why streams can't be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CapacityError {
-    /// The memory does not have the size of [`StreamCapacity::lines`].
+    /// The size of the memory differs from [`StreamCapacity::lines`].
     #[error("streams need {needed} cache lines of memory and got {given}")]
     Memory {
         /// Required number of lines.
         needed: usize,
-        /// Number of lines passed.
+        /// Number of lines of the memory.
         given: usize,
     },
     /// The number of connections is 0 or above 2²⁴.
@@ -135,7 +142,7 @@ const GAP_RESERVE: usize = (256 << 10) / BLOCK;
 const MAX_CONNECTIONS: usize = 1 << 24;
 
 /// Index and generation of a connection. A handle is invalid after the connection ends, until the generation wraps
-/// around: after 2³² ÷ 2ⁿ uses of the entry, where n is the number of index bits.
+/// around after 2³² ÷ 2ⁿ uses of the entry. n is the number of index bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamHandle(pub u32);
 
@@ -151,8 +158,8 @@ pub struct StreamView<'a> {
     pub bytes: &'a [u8],
     /// Offset in the stream of the first byte of `bytes`.
     pub offset: u64,
-    /// Offset in the stream at which the current message begins. A message is what one side sends until the other side
-    /// sends.
+    /// Offset in the stream at which the current message begins. A message consists of the bytes that a host sends
+    /// before the other host sends data.
     pub message: u64,
 }
 
@@ -168,7 +175,7 @@ pub struct Streams<'m> {
     counters: StreamCounters,
 }
 
-/// Splits the first lines of `memory` off as `count` values.
+/// Splits `count` values off the start of `memory`.
 fn carve<'m, T: Pod>(memory: &mut &'m mut [Line], count: usize) -> &'m mut [T] {
     let lines = std::mem::take(memory);
     let (taken, rest) = lines.split_at_mut(lines_of(count * size_of::<T>()));
@@ -226,7 +233,8 @@ impl<'m> Streams<'m> {
         Some(StreamHandle(connection.sides[0].serial | place))
     }
 
-    /// Sets the sequence numbers at which the data of client and server begin, for a connection whose handshake was observed earlier.
+    /// Sets the sequence numbers at which the data of client and server start, for a connection with an earlier
+    /// observed handshake.
     pub fn set_initial(&mut self, handle: StreamHandle, begins: [u32; 2]) {
         if let Some(connection) = connection(self.connections, self.capacity, handle) {
             for (side, begin) in connection.sides.iter_mut().zip(begins) {
@@ -268,7 +276,8 @@ impl<'m> Streams<'m> {
         self.free.release(handle.0 & self.capacity);
     }
 
-    /// Skips a gap: continues the stream at the first queued byte. Returns false, without effect, if nothing is queued.
+    /// Skips a gap: continues the stream at the first queued byte. Returns false, without effect, if no bytes are
+    /// queued.
     pub fn skip_gap(&mut self, handle: StreamHandle, direction: Direction) -> bool {
         let Some(connection) = connection(self.connections, self.capacity, handle) else {
             return false;
@@ -332,12 +341,12 @@ impl<'m> Streams<'m> {
         }
     }
 
-    /// State of a direction. [`State::Unseen`] if the connection does not exist.
+    /// State of a direction; [`State::Unseen`] if the connection does not exist.
     pub fn state(&self, handle: StreamHandle, direction: Direction) -> State {
         self.side(handle, direction).map_or(State::Unseen, Half::state)
     }
 
-    /// Whether a reset or the FIN of both sides has passed.
+    /// Whether a reset, or a FIN in each direction, has passed.
     pub fn ended(&self, handle: StreamHandle) -> bool {
         let states = [Direction::Forward, Direction::Reverse].map(|direction| self.state(handle, direction));
         states.contains(&State::Reset) || states == [State::Finished; 2]
@@ -349,7 +358,8 @@ impl<'m> Streams<'m> {
         sluice_table::prefetch::prefetch_all_at(self.connections, (handle.0 & self.capacity) as usize);
     }
 
-    /// Prefetches the cache line that the direction's next byte is written to; the record must be in the cache.
+    /// Prefetches the cache line to which the direction's next byte is written. The record must be in the cache
+    /// already.
     #[inline(always)]
     pub fn prefetch_window(&self, handle: StreamHandle, direction: Direction) {
         if let Some(side) = self.side(handle, direction) {

@@ -1,8 +1,8 @@
 //! Transactions of flows for a log: HTTP requests with their responses, DNS messages, and TLS hellos.
 //!
 //! A [`Transaction`] has a fixed size: text that does not fit is truncated and marked. A request is stored in the
-//! shard's [`TransactionPool`] until its response arrives. If the pool is full, the transaction is not recorded; a
-//! counter counts it. Nothing is recorded unless [`LoggedProtocols`] enables it.
+//! shard's [`TransactionPool`] until its response arrives. If the pool is full, the transaction is counted but not
+//! recorded. Only the protocols that [`LoggedProtocols`] enables are recorded.
 
 pub mod dns_message;
 mod hello;
@@ -14,7 +14,7 @@ pub(crate) use recorder::{PendingTransactions, TransactionRecorder};
 
 use crate::signature::{Service, Toward};
 
-/// Bytes of text in a transaction.
+/// Size in bytes of the text of a transaction.
 pub const TEXT: usize = 1024;
 const PARTS: usize = 6;
 
@@ -83,15 +83,16 @@ pub struct Transaction {
     pub service: Service,
     /// Number of the transaction in its flow, counted from 0.
     pub number: u32,
-    /// Direction of a DNS message; for other protocols always the server.
+    /// Direction of a DNS message. For other protocols, the direction is always to the server.
     pub toward: Toward,
-    /// Status of an HTTP response; 0 if none has arrived.
+    /// Status of an HTTP response; 0 if no response has arrived.
     pub status: u16,
     /// Encoded bytes of the body of an HTTP response received so far; length of a DNS message.
     pub length: u64,
-    /// HTTP version of the request, its digits as bytes, or the TLS version that the server selected. 0 if unknown.
+    /// HTTP version of the request, with its digits as bytes, or the TLS version that the server selected; 0 if the
+    /// version is unknown.
     pub version: u16,
-    /// Number of the HTTP/2 stream; 0 if none.
+    /// Number of the HTTP/2 stream; 0 for other protocols.
     pub stream: u32,
     lengths: [u16; PARTS],
     cut: u8,

@@ -1,24 +1,24 @@
 //! Budget of the work that the packets of a flow cause, so that a sender can't make inspection expensive.
 //!
-//! Work that costs much more than the scan of a packet's bytes is charged in units before or during the work: decoded bytes of
-//! a content encoding, tables of a decoder, steps of a rule evaluation. A packet may cause [`PACKET_BUDGET`] units. A flow may
-//! cause [`TOKENS_PER_BYTE`] units for each byte that it carries, plus up to [`MAX_TOKENS`] accumulated units, which are
-//! replenished as it carries more bytes. Once the budget is exhausted, work for the current packet is given up; the next packet
-//! has a new budget.
+//! Work that costs much more than the scan of a packet's bytes is charged in units. Examples are decoded bytes of a
+//! content encoding, tables of a decoder, and steps of a rule evaluation. A packet may cause [`PACKET_BUDGET`] units. A
+//! flow earns [`TOKENS_PER_BYTE`] units for each byte that it carries, and may accumulate up to [`MAX_TOKENS`] units.
+//! Once the budget is exhausted, work for the current packet is given up; the next packet has a new budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Units of work that a packet may cause. A unit is the cost of one decoded and searched byte: 3 ns for text, and 1 to 2 ns for
-/// a long repetition, the usual content of a highly compressed packet (`cargo bench -p sluice-inspect --bench work`). The
-/// budget is therefore about 50 µs; the most expensive known packet takes four times as long (docs/performance.md).
+/// Units of work that a packet may cause. A unit is the cost of one decoded and searched byte: 3 ns for text, and 1 to
+/// 2 ns for long repetitions, which are typical of highly compressed packets (`cargo bench -p sluice-inspect --bench
+/// work`). The budget is therefore about 50 µs; the most expensive known packet takes four times as long
+/// (docs/performance.md).
 pub const PACKET_BUDGET: u32 = 48 << 10;
-/// Units that a flow earns for each byte that it carries. Well-compressed text has a tenth of its decoded size.
+/// Units that a flow earns for each byte that it carries. Text typically compresses to a tenth of its size at best.
 pub const TOKENS_PER_BYTE: u32 = 16;
 /// Units that a flow earns for each packet with payload. These units cover the usual cost of buffers and rules, which does not
 /// depend on the packet's size.
 pub const TOKENS_PER_PACKET: u32 = 4 << 10;
-/// Maximum units that a flow can accumulate, and its initial amount.
+/// Maximum number of units that a flow can accumulate, and initial number of units of a flow.
 pub const MAX_TOKENS: u32 = 1 << 20;
 
 /// Accumulated units of a flow; at most [`MAX_TOKENS`].
@@ -42,18 +42,18 @@ impl WorkTokens {
 struct Account {
     left: AtomicU32,
     spent: AtomicBool,
-    /// No packet has begun. Parsers that run outside of a packet are not limited.
+    /// Whether no packet is being processed. Parsers that run outside of a packet are not limited.
     unlimited: AtomicBool,
 }
 
-/// Work budget of the current packet. Each shard has one, and the components of the shard hold clones of it. Only the worker
-/// that processes the packet uses it. The budget's fields are atomics only so that they can be shared; the worker accesses them
-/// like plain words.
+/// Work budget of the current packet. Each shard has a budget, and the components of the shard have clones of it. Only
+/// the worker that processes the packet uses the budget. Its fields are atomics only because the clones share them; the
+/// worker accesses them like plain words.
 #[derive(Clone, Debug)]
 pub struct WorkBudget(Arc<Account>);
 
 impl Default for WorkBudget {
-    /// Unlimited until [`WorkBudget::begin`].
+    /// The budget is unlimited until [`WorkBudget::begin`].
     fn default() -> Self {
         Self(Arc::new(Account {
             left: AtomicU32::new(u32::MAX),
@@ -82,14 +82,14 @@ impl WorkBudget {
         credit
     }
 
-    /// Ends the packet. Returns the tokens that the flow has left, given those that [`WorkBudget::begin`] returned.
+    /// Ends the packet. Returns the remaining tokens of the flow. `credit` is the result of [`WorkBudget::begin`].
     pub fn end(&self, credit: WorkTokens) -> WorkTokens {
         let caused = credit.0.min(PACKET_BUDGET).saturating_sub(self.left());
         WorkTokens(credit.0 - caused)
     }
 
-    /// Charges units of work that is about to be done. Returns false if fewer units are left: the budget is then exhausted,
-    /// and the work must not be done.
+    /// Charges units before the work is done. Returns false if fewer units are left. In this case the budget is
+    /// exhausted, and the work must not be done.
     #[inline]
     pub fn charge(&self, units: u32) -> bool {
         if self.0.unlimited.load(Relaxed) {
@@ -108,7 +108,7 @@ impl WorkBudget {
         }
     }
 
-    /// Exhausts the budget: no more work is done for the packet.
+    /// Exhausts the budget, so that no more work is done for the packet.
     #[cold]
     pub fn exhaust(&self) {
         if !self.0.unlimited.load(Relaxed) {
@@ -123,7 +123,7 @@ impl WorkBudget {
         self.0.spent.load(Relaxed)
     }
 
-    /// Units left.
+    /// Number of units left.
     #[inline]
     pub fn left(&self) -> u32 {
         self.0.left.load(Relaxed)

@@ -1,5 +1,5 @@
-//! Scanning allocates nothing. The test counts every call of the C library's allocator on this thread, from Rust and
-//! from Vectorscan. The functions below replace those of the C library.
+//! Tests that scanning allocates no memory. The test counts every call of the C library's allocator on this thread,
+//! from Rust and from Vectorscan. The functions below replace the functions of the C library.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -31,7 +31,7 @@ unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     unsafe { __libc_malloc(size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     count();
@@ -39,7 +39,7 @@ unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     unsafe { __libc_calloc(items, size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     count();
@@ -47,7 +47,7 @@ unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     unsafe { __libc_realloc(pointer, size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_memalign(into: *mut *mut c_void, alignment: usize, size: usize) -> c_int {
     count();
@@ -58,7 +58,7 @@ unsafe extern "C" fn posix_memalign(into: *mut *mut c_void, alignment: usize, si
     }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
     count();
@@ -66,7 +66,7 @@ unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void
     unsafe { __libc_memalign(alignment, size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(pointer: *mut c_void) {
     count();

@@ -1,4 +1,4 @@
-//! For flows of real captures, the detector reports the names that nDPI's own reader reports.
+//! Tests that the detector and nDPI's own reader report equal names for flows of real captures.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,10 +8,11 @@ use std::process::Command;
 use crate::captured::{self, Key, Packet};
 use sluice_inspect::applications::{ApplicationCapacity, ApplicationDetector, DetectionHandle, DetectionResult};
 
-/// Protocol numbers of carrier and application; 0: none.
+/// Protocol numbers of carrier and application; 0 if there is no protocol.
 type Said = (u16, u16);
 
-/// Identity of a flow in both outputs: its protocol and endpoints, the lower endpoint first.
+/// Identity of a flow in the outputs of detector and reader: its protocol and its endpoints, with the lower endpoint
+/// first.
 type Name = (u8, [(String, u16); 2]);
 
 /// Results of the detector for every session of a capture.
@@ -133,7 +134,7 @@ fn applications_of_captures_agree_with_ndpis_reader() {
         mut newer_agreed,
     ] = [0u32; 6];
     for capture in &captures {
-        // The caches are empty for each capture, as in nDPI's reader.
+        // A new detector for each capture has empty caches, like nDPI's reader.
         let mut applications = ApplicationDetector::new(ApplicationCapacity::default()).unwrap();
         let ours = ours(&mut applications, &captured::packets(capture));
         let mut readers = readers(capture, folder.path()).expect("ndpiReader runs");

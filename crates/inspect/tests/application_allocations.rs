@@ -1,5 +1,5 @@
-//! Identification allocates nothing outside of the arena. The test counts every call of the C library's allocator on
-//! this thread, from Rust, nDPI and libgcrypt. The functions below replace those of the C library.
+//! Tests that identification allocates no memory outside of the arena. The test counts every call of the C library's
+//! allocator on this thread, from Rust, nDPI and libgcrypt. The functions below replace the functions of the C library.
 
 mod captured;
 
@@ -33,7 +33,7 @@ unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     unsafe { __libc_malloc(size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     count();
@@ -41,7 +41,7 @@ unsafe extern "C" fn calloc(items: usize, size: usize) -> *mut c_void {
     unsafe { __libc_calloc(items, size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     count();
@@ -49,7 +49,7 @@ unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     unsafe { __libc_realloc(pointer, size) }
 }
 
-// SAFETY: as for `malloc`.
+// SAFETY: the function calls the original, as `malloc` does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(pointer: *mut c_void) {
     count();

@@ -1,4 +1,4 @@
-//! Captures of real applications: the parsers find the names that nDPI's listings of the captures contain.
+//! Tests that the parsers find the names in nDPI's listings of captures of real applications.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -93,8 +93,8 @@ fn note(names: &mut Names, slot: Slot<'_>, piece: MessageEvent) {
     }
 }
 
-/// The two hashes of a JA4 fingerprint. nDPI formats the part before them differently, and for an empty list of
-/// extensions it writes a hash instead of zeros.
+/// The two hashes of a JA4 fingerprint. nDPI formats the part before the hashes differently, and writes a hash instead
+/// of zeros for an empty list of extensions.
 fn hashes(ja4: &str) -> String {
     let (_, hashes) = ja4.split_once('_').unwrap_or_default();
     hashes.replace("e3b0c44298fc", "000000000000")
@@ -204,7 +204,7 @@ fn listed(path: &Path) -> Names {
         .lines()
         .filter(|line| line.contains("\tTCP ") || line.contains("DNS"))
     {
-        // Flows within a tunnel are not parsed here.
+        // This test does not parse flows within a tunnel.
         let http = !line.contains("GTP:") && ["/HTTP", "/TLS", "/DNS"].iter().any(|protocol| line.contains(protocol));
         for key in [
             "[Hostname/SNI: ",

@@ -1,4 +1,4 @@
-//! Application identification: limits, names, malformed packets, two cores.
+//! Tests application identification: limits, names, malformed packets, and two cores.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -229,7 +229,7 @@ fn samples() -> Vec<Vec<captured::Packet>> {
                 session.push(packet);
             }
         }
-        // A few sessions of each kind suffice; a port scan has many.
+        // Keep only a few sessions of each kind, because a port scan has many sessions.
         sessions.extend(packets.into_values().take(20));
     }
     sessions

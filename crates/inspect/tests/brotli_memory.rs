@@ -1,14 +1,14 @@
-//! Memory that Brotli bodies take for windows, and how much of it one source leaves to others.
+//! Tests the memory of Brotli windows, and the part of it that one source leaves to other sources.
 
 use sluice_inspect::protocols::{Anomaly, Http, MessageEvent, ParserCapacity, ParserPools, Slot};
 use sluice_inspect::signature::Buffer::FileData;
 use sluice_inspect::source_quota::Source;
 
-/// Bytes of a page.
+/// Size in bytes of a page.
 const PAGE: usize = 64 << 10;
 
-/// Begins a body with a window of 16 MiB and sends uncompressed meta-blocks, each with a page of zeros. Returns the number
-/// of decoded bytes, and whether memory was exhausted.
+/// Starts a body with a window of 16 MiB, and sends uncompressed meta-blocks that each contain a page of zeros. Returns
+/// the number of decoded bytes, and whether memory was exhausted.
 fn send(store: &mut ParserPools, http: &mut Http, blocks: usize) -> (usize, bool) {
     let (mut decoded, mut lacking) = (0, false);
     let mut sink = |_: Slot<'_>, piece: MessageEvent| match piece {
@@ -54,7 +54,7 @@ fn source_that_fills_the_memory_for_windows_leaves_a_part_to_others() {
         open.push(http);
         if lacking {
             assert!(number >= 6, "{number}");
-            // Data that is not decoded is searched as sent, except for the rest of the current stride.
+            // Data that is not decoded is searched as sent, except for the remaining bytes of the current stride.
             assert!(decoded <= 20 * (PAGE + 3), "{decoded}");
             break;
         }

@@ -1,5 +1,5 @@
-//! The Snort community rules, if they are present: at least nine in ten load, and no option of a loaded rule is
-//! ignored.
+//! Tests with the Snort community rules, if they are present. At least nine of ten rules load, and no option of a
+//! loaded rule is ignored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ fn conditions(signature: &Signature) -> Vec<Condition> {
     conditions
 }
 
-/// The authors publish the same rules in both dialects, so the two files are translations of each other.
+/// The authors publish the rules in two dialects, so the two files are translations of each other.
 #[test]
 fn same_rule_in_two_dialects_is_the_same_signature() {
     let two = community("snort2-community.rules", Dialect::Snort2, in_force);
@@ -117,7 +117,7 @@ fn options(rule: &str) -> Vec<String> {
         let ends = |option: &str| character == ';' || character == ',' && option.trim_start().starts_with("content:");
         let option = options.last_mut().unwrap();
         if !quoted && ends(option) {
-            // After a comma, a modifier follows in the list of the content.
+            // A modifier follows the comma in the list of the content.
             options.push(if character == ',' {
                 "content:,".into()
             } else {

@@ -1,4 +1,4 @@
-//! Contents and expressions: every modifier in the spelling of every dialect, and the buffers that they inspect.
+//! Tests contents and expressions: every modifier in the spelling of every dialect, and the inspected buffers.
 
 use crate::rules::*;
 use sluice_inspect::signature::{Buffer, Condition, Content, Expression, FastPattern, Value};

@@ -1,12 +1,13 @@
-//! Two hosts communicate through a gateway; the links on both sides of it lose, reorder and duplicate segments, and a sender
-//! may send different bytes for the same sequence numbers. No application receives data that a rule drops; if no rule matches,
-//! the application receives all data.
+//! Two hosts communicate through a gateway. The links on both sides of the gateway lose, reorder and duplicate
+//! segments, and a sender may send different bytes for equal sequence numbers. No application may receive data that a
+//! rule drops. If no rule matches, the application must receive all data.
 //!
 //! The hosts run a minimal TCP that is independent of the inspection code. This TCP has retransmission timeouts,
-//! retransmissions with other segment boundaries, SACK, TCP fast open, keep-alives, closed and scaled windows, window probes,
-//! and urgent pointers. Each receiver assembles its stream in four ways, which differ in the copy of a byte that they prefer.
+//! retransmissions with other segment boundaries, SACK, TCP fast open, keep-alives, closed and scaled windows, window
+//! probes, and urgent pointers. Each receiver assembles its stream four times, each time with another preference among
+//! the copies of a byte.
 //!
-//! `SLUICE_CONVERSATIONS` sets the number of conversations; `SLUICE_CONVERSATION` selects a single one.
+//! `SLUICE_CONVERSATIONS` sets the number of conversations; `SLUICE_CONVERSATION` selects a single conversation.
 
 mod conversation {
     pub mod host;
@@ -26,7 +27,7 @@ const RULE: &str = r#"drop tcp any any -> any any (msg:"m"; content:"MATCHME!"; 
 /// Default number of conversations.
 const ORDINARY: u64 = 10_000;
 
-/// A lab with ample memory for streams, and one in which every limit is reached.
+/// A lab with ample memory for streams, and a lab in which every limit is reached.
 fn labs() -> [Lab; 2] {
     let rules = rules(Dialect::Suricata, RULE);
     let small = stream::StreamCapacity {

@@ -1,4 +1,4 @@
-//! A message that hosts interpret differently ends its flow, if the policy requires that.
+//! Tests that a message ends its flow if hosts interpret the message differently and the policy is to drop such flows.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;

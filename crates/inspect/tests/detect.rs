@@ -1,4 +1,4 @@
-//! If rules only alert, no packet is dropped, neither by rules nor because it can't be inspected.
+//! Tests that no packet is dropped if rules only alert, not even a packet that can't be inspected.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::signatures::Dialect::Suricata;

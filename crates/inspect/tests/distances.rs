@@ -1,4 +1,4 @@
-//! Tests contents whose distance is greater than the retained data.
+//! Tests contents with a distance greater than the length of the retained data.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;
@@ -29,7 +29,7 @@ fn contents_are_found_behind_others_that_are_no_longer_kept() {
             format!("alert tcp any any -> any any (msg:\"m\"; flow:to_client; {options} sid:{sid};)\n")
         };
         let rules = [
-            // Without an explicit distance, the searched content must be the first one.
+            // Without an explicit distance, the searched content must be the first content.
             rule(1, "begins: one", "content:\"two\"; distance:0;"),
             rule(2, "one", "content:\"two\"; distance:0; within:20003;"),
             rule(

@@ -1,4 +1,4 @@
-//! A TLS connection is bypassed once both sides send only encrypted data; other connections are not.
+//! Tests that only a TLS connection is bypassed, once client and server send only encrypted data.
 
 use crate::flows;
 use crate::lab::{Connection, Lab};
@@ -21,7 +21,7 @@ fn lab(bypass: bool) -> Lab {
     lab
 }
 
-/// Verdicts on data of the client, then of the server, then of the client again, after these hellos.
+/// Verdicts on three segments after these hellos: from the client, from the server, and from the client again.
 fn verdicts(lab: &mut Lab, hello: &[u8], answer: &[u8], data: &[u8]) -> [Verdict; 3] {
     let mut connection = Connection::open(lab, 443);
     assert_eq!(Verdict::Pass, connection.client(0, hello));
@@ -41,7 +41,7 @@ fn connection_leaves_with_the_packet_that_makes_both_sides_encrypted() {
     let mut all = lab(true);
     assert_eq!([Verdict::Pass, LEFT], verdicts(&mut all, &hello, &answer, &data)[..2]);
     assert_eq!(vec![2], all.fired);
-    // A rule still drops, even in the last packet that is inspected.
+    // A rule drops the packet even if it is the last inspected packet.
     let evil = record(23, b"evil");
     assert_eq!(
         Verdict::Drop(Reason::Signature),
@@ -55,13 +55,13 @@ fn connection_leaves_with_the_packet_that_makes_both_sides_encrypted() {
 fn side_that_speaks_no_tls_keeps_the_connection_inspected() {
     let hello = flows::wire::hello(b"www.example");
     let data = record(23, &[7; 200]);
-    // First a server of another protocol, then records followed by other data.
+    // The first server speaks another protocol; the second server sends other data after its records.
     let broken = [record(22, &[2; 90]), b"HTTP/1.1 200 OK".to_vec()].concat();
     for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &broken] {
         let verdicts = verdicts(&mut lab(true), &hello, answer, &data);
         assert_eq!([Verdict::Pass; 3], verdicts);
     }
-    // A client that never sends encrypted data.
+    // This client never sends encrypted data.
     let answer = [record(22, &[2; 90]), data.clone()].concat();
     let plain = verdicts(&mut lab(true), &hello, &answer, b"\x16\x03\x01\x00\x02ab");
     assert_eq!([Verdict::Pass; 3], plain);

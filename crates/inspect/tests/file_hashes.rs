@@ -1,4 +1,4 @@
-//! Files whose hashes are in lists: HTTP bodies, MIME parts, FTP files.
+//! Tests rules for files with hashes in lists: HTTP bodies, MIME parts, and FTP files.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -195,7 +195,7 @@ fn file_of_ftp_ends_with_its_sender() {
             fired(&mut lab, 21, CONTROL, step);
             assert_eq!(expected, fired(&mut lab, 4_097, &[(Client, file)], step));
         }
-        // If both sides of a data connection send data, the data is not a file.
+        // If both hosts of a data connection send data, the data is not a file.
         fired(&mut lab, 21, CONTROL, step);
         let mixed: &[(Toward, &[u8])] = &[(Client, b"some "), (Server, b"x"), (Client, b"file")];
         assert_eq!(Vec::<u32>::new(), fired(&mut lab, 4_097, mixed, step));
@@ -260,7 +260,7 @@ fn file_that_is_not_whole_has_no_hash() {
             );
         }
     }
-    // Other connections hold all decoders.
+    // Other connections occupy all decoders.
     let mut lab = Lab::of(rules);
     lab.settings.policies = lab.settings.policies.with(Exception::ParserFull, Policy::Pass);
     for port in [40_001, 40_002] {
@@ -288,7 +288,7 @@ fn stream_with_a_gap_has_no_hashes() {
     for place in (0..answer.len()).step_by(1_000).filter(|place| *place != 3_000) {
         connection.server(place, &answer[place..answer.len().min(place + 1_000)]);
     }
-    // The announced length covers the missing bytes, so they are taken from the bytes that follow.
+    // The announced length includes the missing bytes, so the parser takes the following bytes in their place.
     connection.server(answer.len(), &[b'x'; 1_000]);
     connection.server(answer.len() + 1_000, &with_length(b"x"));
     assert_eq!(Vec::<u32>::new(), lab.fired);
@@ -350,7 +350,7 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
     };
     let (md5, sha256) = (of("filemd5:listed.md5"), of("filesha256:!listed.sha256"));
     let both = of("filemd5:listed.md5; filesha256:listed.sha256");
-    // Hashes requested during the first half of a file, hashes requested during the second half, and the hashes
+    // Each case contains the hashes requested during the first half and the second half of a file, and the hashes
     // available at the end.
     for (first, second, expected) in [
         (FileHashes::NONE, FileHashes::NONE, &[][..]),

@@ -1,4 +1,4 @@
-//! Rule files: lines, comments, multi-line rules, duplicate identifiers.
+//! Tests rule files: lines, comments, multi-line rules, and duplicate identifiers.
 
 use crate::rules::*;
 use sluice_inspect::signatures::RuleError;

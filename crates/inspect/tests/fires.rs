@@ -1,4 +1,4 @@
-//! Community rules fire on flows that are generated from them.
+//! Tests that community rules fire on flows that are generated from the rules.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ fn fired(lab: &mut Lab, flow: &Flow) -> Vec<u32> {
 
 /// Flows that fire rules, each with the index of its rule.
 type Served = Vec<(usize, Flow)>;
-/// Rules for which no such flow was generated, by reason.
+/// Rules for which no flow was generated, by reason.
 type Skipped = BTreeMap<&'static str, Vec<u32>>;
 
 fn served(signatures: &[Signature], lab: &mut Lab) -> (Served, Skipped) {

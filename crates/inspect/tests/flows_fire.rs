@@ -1,5 +1,5 @@
-//! Buffers, sides, flow variables and rates of rules: each rule fires on a flow that satisfies it, and not on a similar
-//! flow that just fails to satisfy it.
+//! Tests buffers, directions, flow variables and rates of rules. Each rule fires on a flow that satisfies it, and not
+//! on a similar flow that does not.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::flows::wire::{hello, question};
@@ -48,7 +48,8 @@ fn over(protocol: u8, port: u16) -> Wire {
     wire
 }
 
-/// Names of a buffer in Suricata, Snort 2 (as modifier after a content) and Snort 3. Empty if the dialect does not have the buffer.
+/// Names of a buffer in Suricata, Snort 2 (as modifier after a content) and Snort 3. The name is empty if the dialect
+/// does not have the buffer.
 type Names<'n> = [&'n str; 3];
 
 fn looks_in(dialect: Dialect, names: Names, content: &str) -> Option<String> {

@@ -1,4 +1,4 @@
-//! FTP commands and replies: the buffers that rules inspect, for any segmentation of the streams.
+//! Tests the buffers of FTP commands and replies, for any segmentation of the streams.
 
 use crate::flows::play::{Wire, in_parts, play};
 use crate::lab::{Connection, Lab};
@@ -167,8 +167,8 @@ fn packet_of_many_lines_costs_no_more_than_it_may() {
     });
     assert!(store.work.is_exhausted());
     assert!((1..=PACKET_BUDGET / 192).contains(&told), "{told}");
-    // The packets of a command and its reply earn at least the units that the two lines cost, even if the lines are
-    // short.
+    // The packets of a command and its reply add at least the units to the budget that the two lines cost, even if the
+    // lines are short.
     let mut credit = store.work.end(credit);
     let before = credit;
     for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! Any file is parsed to its end, and each of its rules is loaded or refused.
+//! Tests that any file is parsed to its end, and that each rule of the file is loaded or refused.
 
 use crate::rules::*;
 use proptest::prelude::*;

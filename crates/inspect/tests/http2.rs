@@ -1,5 +1,5 @@
-//! HTTP/2: messages fill the HTTP buffers for any segmentation and interleaving of their streams; parsing stops if its
-//! work budget is exceeded.
+//! Tests HTTP/2. Messages fill the HTTP buffers for any segmentation and interleaving of the streams. Parsing stops if
+//! its work budget is exceeded.
 
 use std::collections::BTreeMap;
 
@@ -138,7 +138,7 @@ fn messages_fill_the_buffers_of_http_however_they_are_cut() {
             frame(HEADERS, 4 | 1 | 0x20, 5, &priority),
         ]),
         server(&[
-            // Interleaved responses, in an order that differs from that of their requests.
+            // The responses are interleaved, and their order differs from the order of the requests.
             frame(HEADERS, 4, 3, &fields(&[(":status", "404"), ("server", "x")])),
             frame(HEADERS, 4, 1, &fields(&[(":status", "103")])),
             frame(
@@ -357,7 +357,7 @@ alert http any any -> any any (msg:"m"; flow:to_server; http.uri; content:"/seco
     ]
     .concat();
     let (_, second) = client(&[frame(HEADERS, 5, 3, &block(&request("/second")))]);
-    // The server may send immediately or wait for the client's preface. The packets of both sides may be split
+    // The server may send immediately or wait for the client's preface. The packets of client and server may be split
     // anywhere.
     for at_once in [true, false] {
         for step in [1, 9, 30, 100, 1_460] {

@@ -1,4 +1,4 @@
-//! Bodies are decoded completely, whatever their chunks and encodings and the segmentation of the stream.
+//! Tests that bodies are decoded completely for all chunks, encodings and segmentations of the stream.
 
 use std::io::Write;
 

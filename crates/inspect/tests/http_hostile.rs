@@ -1,5 +1,5 @@
-//! HTTP with any segmentation, mutated HTTP, and random data: the buffers do not depend on the segmentation, and no
-//! parser panics or leaks.
+//! Tests HTTP with any segmentation, mutated HTTP, and random data. The buffers do not depend on the segmentation, and
+//! no parser panics or leaks memory.
 
 use crate::gathered::{Outcome, converse, small};
 use proptest::prelude::*;

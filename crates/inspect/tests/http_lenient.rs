@@ -1,4 +1,5 @@
-//! Malformed messages, interpreted as clients and servers interpret them: contents of the buffers, and anomalies.
+//! Tests the buffers and the anomalies of malformed messages, which are interpreted as clients and servers interpret
+//! them.
 
 use std::io::Write;
 
@@ -471,7 +472,7 @@ fn repetition_of_what_was_not_made_is_no_encoding_and_shows_nothing_of_other_flo
     };
     let secret: Vec<u8> = b"secret ".iter().cycle().take(32768).copied().collect();
     assert_eq!(Vec::<Anomaly>::new(), read(&bare(&secret)).anomalies);
-    // A block with fixed codes: `a`, then a copy of three bytes at distance 32,768, then the end of the block.
+    // A block with fixed codes contains `a`, a copy of three bytes at distance 32,768, and the end of the block.
     let bits = "1 10 10010001 0000001 11101 1111111111111 0000000";
     let mut body = vec![0u8; 6];
     for (at, bit) in bits.bytes().filter(|byte| *byte != b' ').enumerate() {

@@ -1,4 +1,4 @@
-//! Rules as operators write them, each with a flow that fires it and a similar flow that does not.
+//! Tests typical rules of operators, each with a flow that fires the rule and a similar flow that does not.
 
 use crate::lab::{self, Connection, Lab, datagram};
 use sluice_inspect::inspector::{Settings, Verdict};
@@ -407,7 +407,7 @@ fn content_across_thousands_of_segments_in_any_order_is_found_when_the_last_gap_
         let mut connection = Connection::open(&mut lab, 80);
         // This segment advertises the server's window.
         connection.server(0, b"");
-        // The first segment is sent last, and the others in an order with large jumps.
+        // The first segment is sent last, and the other segments are sent in an order with large jumps.
         for number in (1..count).map(|number| number * 1237 % count) {
             let place = number * length;
             assert_eq!(Verdict::Pass, connection.client(place, &bytes[place..place + length]));

@@ -1,5 +1,5 @@
-//! Options of Suricata, and their equivalents in the other dialects, that keep state, calculate, transform buffers, or test
-//! lists and events. Each fires on matching data and not on similar data that just fails to match.
+//! Tests options of Suricata, and their equivalents in other dialects, that keep state, calculate, transform buffers,
+//! or test lists and events. Each option fires on matching data, and not on similar data that does not match.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ fn fired(lab: &mut Lab, messages: &[(Toward, &[u8])]) -> Vec<u32> {
     std::mem::take(&mut lab.fired)
 }
 
-/// Each row: options of a rule, client data on which it fires, and similar client data on which it does not.
+/// Each row contains options of a rule, client data on which the rule fires, and similar client data on which the rule
+/// does not fire.
 fn compare(rows: &[(&str, &[u8], &[u8])]) {
     for (options, yes, no) in rows {
         let rule = format!("alert tcp any any -> any any (msg:\"m\"; {options} sid:1;)");
@@ -168,7 +169,8 @@ fn buffers_are_changed_before_contents_look_in_them() {
             get("/"),
             b"GET / HTTP/1.1\r\nHost: b.b\r\n\r\n".to_vec(),
         ),
-        // Several transforms in sequence, and two transformed buffers in one rule, one with a relative condition.
+        // The rule has several transforms in sequence, and two transformed buffers, one of them with a relative
+        // condition.
         (
             r#"http.uri; url_decode; to_lowercase; to_md5; content:"|66 66 cd 76|"; startswith;"#,
             get("/"),
@@ -225,7 +227,7 @@ fn expression_without_a_group_leaves_nothing_of_a_buffer_and_is_refused() {
         &Lists::default(),
     );
     let why = Rule::new(Arc::new(file.signatures[0].clone()), &mut FlowVarNames::default()).unwrap_err();
-    assert!(why.to_string().contains("it has no group"), "{why}");
+    assert!(why.to_string().contains("the expression has no group"), "{why}");
 }
 
 #[test]
@@ -493,7 +495,7 @@ fn events_of_messages_fire() {
         let fired = fired(&mut lab, &[(Server, request), (Client, response)]);
         assert_eq!(vec![number], fired, "{event}");
     }
-    // The same anomaly on the other side is a different event.
+    // The same anomaly in the other direction is a different event.
     assert_eq!(vec![2], fired(&mut lab, &[(Server, &fine.0), (Client, &rows[1].2)]));
     let put = b"PUT / HTTP/1.1\r\nHost a\r\n\r\n";
     assert_eq!(

@@ -1,5 +1,5 @@
-//! One source fills every pool of inspection. The configured policy takes effect, the counter is incremented, and
-//! other sources continue.
+//! Tests each pool of inspection after one source has filled it. The configured policy takes effect, the counter is
+//! incremented, and other sources are not affected.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use sluice_inspect::reason::{Limit, Reason};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_inspect::stream::{self, Exception, Policy};
 
-/// A rule that drops, and more rules that become pending than a flow can store inline.
+/// A drop rule, and more rules that become pending than a flow can store inline.
 fn text() -> String {
     let mut text = String::from("drop tcp any any -> any any (msg:\"m\"; content:\"evil\"; sid:1;)\n");
     for number in 2..60 {
@@ -21,7 +21,7 @@ fn text() -> String {
     text
 }
 
-/// Data with which a connection allocates an entry and keeps it. Returns the verdict on the last packet of the
+/// Sends data with which a connection allocates an entry and keeps it. Returns the verdict on the last packet of the
 /// connection.
 type Feed = fn(&mut Connection<'_>) -> Verdict;
 
@@ -78,7 +78,7 @@ fn nothing(connection: &mut Connection<'_>) -> Verdict {
     connection.last
 }
 
-/// Capacity for this number of flows, and small capacities for everything else.
+/// Capacity for this number of flows, with small capacities of all other pools.
 fn plan(flows: u32) -> InspectorCapacity {
     let streams = stream::StreamCapacity {
         reassembly: 64 << 11,
@@ -98,7 +98,8 @@ fn plan(flows: u32) -> InspectorCapacity {
     }
 }
 
-/// Pool, number of flows for which it has space, data that fills it, and the exception whose policy applies.
+/// Each row contains a pool, the number of flows for which the pool has space, data that fills the pool, and the
+/// exception that the full pool raises.
 const POOLS: [(&str, u32, Feed, Exception); 10] = [
     ("flows", 16, nothing, Exception::SourceFull),
     ("blocks of streams", 400, ahead, Exception::SourceFull),

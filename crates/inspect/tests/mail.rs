@@ -1,4 +1,4 @@
-//! SMTP and FTP files: the buffers that rules inspect, for any segmentation of the streams.
+//! Tests the buffers of SMTP messages and FTP files, for any segmentation of the streams.
 
 use crate::flows::play::{Wire, in_parts, play};
 use crate::lab::{Connection, Lab};
@@ -8,7 +8,7 @@ use sluice_inspect::signature::Toward::{self, Client, Server};
 use sluice_inspect::signatures::Dialect::Suricata;
 use sluice_wire::Direction;
 
-/// Complete buffers in order; for a file, all of its bytes.
+/// Complete buffers in order. The buffer of a file contains all bytes of the file.
 fn told(turns: &[(Toward, &[u8])], step: usize) -> Vec<(Buffer, String)> {
     let mut store = ParserPools::new(&ParserCapacity {
         messages: 1,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sluice_inspect::protocols::{Anomaly, ClientHello, Dns, DnsStream, MessageEvent, ParserPools, Slot};
 use sluice_inspect::signature::Buffer::{DnsQuery, Ja3Hash, TlsSni};
 
-/// The names that a DNS message queries, and its anomalies.
+/// The queried names of a DNS message, and the anomalies of the message.
 fn ask(message: &[u8]) -> (Vec<String>, Vec<Anomaly>) {
     let (mut store, mut dns) = (ParserPools::new(&small()), Dns::default());
     let mut heard = (Vec::new(), Vec::new());
@@ -54,7 +54,7 @@ fn questions_are_named_with_dots() {
         (expected[..2].to_vec(), vec![]),
         ask(&query(2, &rest[..rest.len() - 5]))
     );
-    // The root is an empty name. This name is complete without any bytes.
+    // The name of the root is empty, and complete without any bytes.
     assert_eq!((expected.to_vec(), vec![]), ask(&query(3, rest)));
 }
 

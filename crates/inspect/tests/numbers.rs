@@ -1,4 +1,4 @@
-//! Numbers in data, lengths, header fields: each option in each dialect.
+//! Tests options about numbers in data, lengths and header fields, in each dialect.
 
 use crate::rules::*;
 use sluice_inspect::signature::{
@@ -79,7 +79,7 @@ fn byte_test_is_read() {
             ),
         ),
         (&[Suricata], "byte_test:8,=,1,0;", test(number(8, 0), Equal, 1, false)),
-        // There is no preceding match to which the number could be relative.
+        // The relative number has no preceding match.
         (
             &EVERY,
             "byte_test:1,=,1,4,relative;",

@@ -1,5 +1,5 @@
-//! In each dialect that has the option, a rule with it fires on a flow that satisfies it, and not on a similar flow
-//! that just fails to.
+//! Tests options in each dialect that has the option. A rule with the option fires on a flow that satisfies the rule,
+//! and not on a similar flow that does not.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::lab::Lab;

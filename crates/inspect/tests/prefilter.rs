@@ -1,4 +1,4 @@
-//! Selection of the pattern of a rule, and completeness: the prefilter never misses a matching rule.
+//! Tests the selection of patterns, and that the prefilter never misses a matching rule.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -150,7 +150,7 @@ fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packet
     http.header.services = [Service::Http].into();
     both_ways.header.both_ways = true;
     let mut news = on(7, &[119..=119], b"${");
-    // Identification does not detect this service, so only ports select the rule.
+    // This service can't be identified, so only ports select the rule.
     news.header.services = [Service::Other("nntp")].into();
     let rules = [
         on(1, &[79..=79], b"~"),

@@ -1,4 +1,4 @@
-//! A compiled prefilter in a file: the file is loaded unchanged, or refused with a specific error.
+//! Tests the file with a compiled prefilter. The file is loaded unchanged, or refused with a specific error.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -192,8 +192,8 @@ fn peak() -> String {
     line.unwrap_or("VmHWM: unknown").to_owned()
 }
 
-/// The test executes itself in two processes. One process compiles and stores the rules, the other loads them; the
-/// candidates of both processes are compared.
+/// The test executes itself in two processes. One process compiles and stores the rules, and the other process loads
+/// the rules. The candidates of the two processes are compared.
 #[test]
 fn one_process_compiles_and_another_finds_the_same() {
     const PART: &str = "SLUICE_TEST_CACHE_PART";

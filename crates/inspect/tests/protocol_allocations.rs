@@ -1,4 +1,4 @@
-//! Parsers don't allocate after their construction.
+//! Tests that parsers don't allocate memory after their construction.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! The hello in the first flight of QUIC, distributed over packets in any way, and rules for it.
+//! Tests the hello in the first flight of QUIC, with any distribution over packets, and rules for the hello.
 
 use crate::captured;
 use std::collections::{BTreeMap, HashMap};
@@ -122,10 +122,10 @@ fn packets_that_can_not_be_read_are_counted() {
     let mut changed = datagram(0, &crypto(0, hello));
     changed[600] ^= 1;
     assert_eq!((BTreeMap::new(), vec![Anomaly::BadInitial]), told(&[changed.clone()]));
-    // A valid packet follows the changed one.
+    // A valid packet follows the changed packet.
     let (buffers, _) = told(&[changed.clone(), datagram(1, &crypto(0, hello))]);
     assert_eq!("example.org", buffers[&Buffer::TlsSni]);
-    // Only eight datagrams are decrypted, so the valid one after them is ignored.
+    // Only eight datagrams are decrypted, so the later valid datagram is ignored.
     let mut many = vec![changed; 8];
     many.push(datagram(1, &crypto(0, hello)));
     let (buffers, anomalies) = told(&many);

@@ -1,5 +1,5 @@
-//! Rules for protocols: each rule fires on flows of its protocol on any port, and on no other flows. Applications of
-//! real captures are identified.
+//! Tests rules for protocols. Each rule fires on flows of its protocol on any port, and on no other flows. The
+//! applications of real captures are identified.
 
 use crate::captured;
 use std::collections::{BTreeMap, HashMap};

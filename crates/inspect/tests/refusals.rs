@@ -3,7 +3,7 @@
 use crate::rules::*;
 use sluice_inspect::signatures::{Dialect, RuleError};
 
-/// Each row: dialects, options, the invalid option, and the reason.
+/// Each row contains dialects, options, the invalid option, and the reason.
 fn compare(table: &[(&[Dialect], &str, &str, RuleError)]) {
     for (dialects, options, option, why) in table {
         for dialect in *dialects {
@@ -237,7 +237,7 @@ fn option_without_a_place_is_refused() {
             "dataset",
             List {
                 path: "a.lst".into(),
-                why: "these rules are in no folder".into(),
+                why: "the rules were not read from a folder".into(),
             },
         ),
         (

@@ -1,5 +1,5 @@
-//! Interaction of rules: pass before drop, flow variables within a packet, rates, negated contents, and ends of data. No
-//! rule prevents the evaluation of another rule.
+//! Tests the interaction of rules: pass before drop, flow variables within a packet, rates, negated contents, and ends
+//! of data. No rule prevents the evaluation of another rule.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::lab::{Connection, Lab, datagram};
@@ -73,7 +73,8 @@ fn drop_comes_before_reject_and_both_before_alerts() {
 
 #[test]
 fn note_that_is_taken_with_a_packet_is_there_for_every_rule_of_it() {
-    // The rule that tests the flow variable precedes the rule that sets it: in the file, by its action, or by its buffer.
+    // The rule that tests the flow variable precedes the rule that sets the variable: in the file, by its action, or by
+    // its buffer.
     for (sets, asks) in [
         (r#"content:"HTTP/1.1""#, r#"http.uri; content:"/evil""#),
         (r#"http.uri; content:"/evil""#, r#"content:"HTTP/1.1""#),
@@ -155,7 +156,7 @@ fn end_of_a_stream_is_the_end_of_its_packet() {
     ] {
         let rules = format!(r#"drop tcp any any -> any any (msg:"m"; {options} sid:1;)"#);
         let mut lab = Lab::new(Suricata, &rules);
-        // The packet itself is dropped, not only later packets.
+        // The matching packet itself is dropped, not only later packets.
         assert_eq!(
             DROPPED,
             Connection::open(&mut lab, 80).client(0, ends.as_bytes()),
@@ -263,7 +264,7 @@ fn flow_whose_rules_find_no_place_to_wait_ends_and_is_counted() {
         );
     }
     let mut lab = Lab::new(Suricata, &rules);
-    // The pool has eight lists, and one source may have seven of them.
+    // The pool has eight lists, of which one source may use seven.
     let (mut verdicts, mut open) = (Vec::new(), Vec::new());
     for _ in 0..8 {
         let mut connection = Connection::open(&mut lab, 80);

@@ -1,4 +1,4 @@
-//! Streams don't allocate after their construction.
+//! Tests that streams don't allocate memory after their construction.
 
 mod rig;
 

@@ -92,14 +92,14 @@ fn segment_that_fills_a_gap_and_overlaps_what_came_ahead_is_put_right() {
 fn end_ahead_of_a_gap_is_where_data_stood_first() {
     let rows = [
         ("cA", 5, 1, "efgh", Ahead),
-        // The position of the FIN is a position at which data was received.
+        // Data was already received at the position of the FIN.
         ("cFA", 5, 1, "ef", AheadRight(1)),
         ("cFA", 3, 1, "", AheadRight(1)),
         ("cFA", 12, 1, "lm", Ahead),
         ("cFA", 10, 1, "j", AheadRight(1)),
         ("cA", 14, 1, "n", Not(BeyondEnd)),
         ("cFA", 13, 1, "mn", Not(BeyondEnd)),
-        // First a FIN on a segment in order, then a FIN before the next byte.
+        // The first segment with a FIN is in order; the FIN of the second segment is before the next byte.
         ("cFA", 1, 1, "ab", Mended(1)),
         ("cFA", 3, 1, "", Right(1)),
         ("cA", 3, 1, "cdefghijklmn", Not(BeyondEnd)),
@@ -143,7 +143,7 @@ fn bytes_ahead_of_a_gap_are_bounded_by_share_and_pool_and_leave_room_to_fill_it(
     assert_eq!((1, 1, 4), rig.streams.used());
     let counters = *rig.streams.counters();
     assert_eq!((3, 2), (counters.ahead, counters.count_of(GapFull)));
-    // A connection of another source gets the remaining blocks except those reserved for gaps.
+    // A connection of another source gets the remaining blocks, except the blocks reserved for gaps.
     let other = rig.streams.open().unwrap();
     rig.streams.set_source(other, Source(2));
     for (sequence, expected) in [
@@ -182,7 +182,7 @@ fn gap_that_is_given_up_by_policy_is_gone_on_behind() {
         assert!(rig.streams.skip_gap(rig.handle, Forward));
         rig.take_kept(Forward);
     }
-    // Data that fills the gap later can't be compared any more.
+    // Later data for the gap can no longer be compared.
     run(
         &mut rig,
         &[("cA", 1, 1, "abcdefgh", Not(BeyondWindow)), ("cA", 16, 1, "pq", Fresh)],
@@ -219,10 +219,10 @@ fn acknowledgment_counts_from_the_receivers_side_and_in_its_window() {
     let rows = [
         ("cA", 1, 1, &all[..BLOCK], Fresh),
         ("cA", 1 + BLOCK as i64, 1, &all[BLOCK..], Fresh),
-        // A segment with the server's address that arrived on the client's side.
+        // The segment has the server's address, but arrived on the client's side.
         ("SA", 1, 4001, "", Repeat),
         ("cA", 1, 1, "XXXX", Right(4)),
-        // An acknowledgement with a sequence number that the client does not accept.
+        // The sequence number of the acknowledgement is not acceptable to the client.
         ("sA", 200_001, 4001, "", Not(OutOfWindow)),
         ("sA", 90_001, 4001, "", Repeat),
         ("sA", -90_001, 4001, "", Repeat),
@@ -281,7 +281,7 @@ fn stream_whose_receiver_is_never_seen_goes_on_and_forgets_the_oldest() {
         let number = CLIENT.wrapping_add(1 + place as u32);
         segment(number, SERVER + 1, flag::ACK, &all.as_bytes()[place..][..length])
     };
-    // Some segments arrive out of order, before their turn.
+    // Some segments arrive before their predecessors.
     for place in (0..all.len()).step_by(1000) {
         let length = 1000.min(all.len() - place);
         if place % 7000 == 3000 {
@@ -455,7 +455,7 @@ fn pools_that_are_full_refuse_the_new_and_keep_the_old() {
         (rig.streams.open(), rig.streams.counters().count_of(NoMemory))
     );
     rig.streams.close(second);
-    // The entry is reused, so the handle of its earlier use is invalid.
+    // The entry is reused, so its earlier handle is invalid.
     let third = rig.streams.open().unwrap();
     assert_ne!(second, third);
     let mut late = segment(1, 1, flag::SYN, b"");

@@ -1,5 +1,5 @@
-//! Any segments in any order, and a caller that handles exceptions in any way: there is no panic, no leak, no exceeded
-//! limit, and no wrong checksum.
+//! Tests arbitrary segments in any order, with arbitrary handling of exceptions. There is no panic, no memory leak, no
+//! exceeded limit, and no wrong checksum.
 
 use crate::rig::{BLOCK, Rig, plan, segment};
 use proptest::prelude::*;

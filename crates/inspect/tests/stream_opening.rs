@@ -1,4 +1,4 @@
-//! Start and end of streams, case by case: SYNs, earlier connections, resets.
+//! Tests the start and the end of streams: SYNs, earlier connections, and resets.
 
 use crate::rig::cases::{CLIENT, Is::*, OPEN, SERVER, case, check, opened, run};
 use crate::rig::{BLOCK, Rig, plan, segment, summed};
@@ -87,7 +87,7 @@ fn ports_used_again_begin_anew_once_the_answer_acknowledges_the_new_number() {
         ("cA", 1, 1, "old", Fresh),
         ("sA", 1, 4, "answer", Fresh),
         ("cS", 5000, 0, "", Repeat),
-        // The state does not change until the other side answers with a SYN-ACK.
+        // The state does not change until the other host answers with a SYN-ACK.
         ("sA", 7, 5001, "", Repeat),
         ("cA", 4, 1, "er", Fresh),
         ("sA", 7, 6, "", Repeat),
@@ -191,7 +191,7 @@ fn kilobyte(place: u32) -> Vec<u8> {
     segment(at, SERVER + 1, flag::ACK, &[place as u8; 1024])
 }
 
-/// Capacity for one connection with half a megabyte of data, and for a second connection, but not of the same source.
+/// Capacity for one connection with half a megabyte of data, and for a second connection of another source.
 fn roomy() -> StreamCapacity {
     StreamCapacity {
         reassembly: 512 * BLOCK,
@@ -214,7 +214,8 @@ fn connection_that_was_reset_leaves_what_nobody_acknowledges_to_others_of_its_so
     let first = rig.handle;
     assert!(whole(&mut rig, first).iter().all(is_fresh));
     let used = rig.streams.used().2;
-    // The sequence number is in the window, but not the expected one: the connection may continue (RFC 5961, 3.2).
+    // The sequence number is in the window, but differs from the expected number, so the connection may continue (RFC
+    // 5961, 3.2).
     run(&mut rig, &[("cR", 5000, 0, "", Repeat)]);
     assert_eq!(used, rig.streams.used().2);
     // The server has closed its socket and answers with a reset.
@@ -230,7 +231,7 @@ fn connection_that_was_reset_leaves_what_nobody_acknowledges_to_others_of_its_so
     assert_eq!(Repeat, rig.send(Forward, kilobyte(439)).into());
     // Data that can't be compared does not pass.
     assert_eq!(Not(BeyondWindow), rig.send(Forward, kilobyte(200)).into());
-    // Another connection has as much space as the first one had.
+    // Another connection has the same amount of space as the first connection had.
     let second = rig.streams.open().expect("a place");
     assert!(whole(&mut rig, second).iter().all(is_fresh));
     rig.streams.close(first);
@@ -261,7 +262,7 @@ fn connection_that_was_reset_takes_nothing_behind_what_it_keeps_of_what_came_ahe
     );
     run(&mut rig, &[("cR", 1, 0, "", Repeat)]);
     assert!(rig.streams.used().2 <= 34, "{:?}", rig.streams.used());
-    // Data that was forwarded beyond the gap is compared; other data is beyond the end of the stream.
+    // Retransmitted data that was forwarded beyond the gap is compared; other data is beyond the end of the stream.
     let other = |place: u32| {
         let mut other = kilobyte(place);
         let data = other.len() - 1024;

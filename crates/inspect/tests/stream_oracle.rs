@@ -1,11 +1,10 @@
-//! For any segments in any order and with any differences between copies, the bytes that a receiver can assemble are the
-//! bytes that were inspected.
+//! Tests that a receiver can assemble only the inspected bytes, for any segments in any order and with any differences
+//! between copies.
 //!
 //! The oracle does not track streams. The oracle records every forwarded segment byte by byte. A receiver can use any
-//! copy of a byte that was forwarded before the receiver acknowledged that byte, so all these copies must be equal to
-//! each other and to the inspected bytes. If all copies are equal, every receiver gets the inspected bytes, whichever
-//! copy it prefers. As a check of the oracle itself, four receivers with different preferences assemble the segments
-//! that reach them.
+//! copy of a byte that was forwarded before the receiver acknowledged the byte, so all these copies must be equal to
+//! the inspected byte. Every receiver then gets the inspected bytes, regardless of its preference among copies. As a
+//! check of the oracle itself, four receivers with different preferences assemble the delivered segments.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +20,9 @@ const LONGEST: usize = 400;
 /// An event.
 #[derive(Clone, Debug)]
 enum Event {
-    /// Send a segment of the stream. Start and length are fractions of the stream, or it starts at the end of the last
-    /// segment. Further fields: the value with which bytes are changed, the interval between changed bytes, and whether
-    /// the segment has a FIN.
+    /// Send a segment of the stream. Start and length are fractions of the stream; without a start, the segment starts
+    /// at the end of the last segment. The other fields are the value with which bytes are changed, the interval
+    /// between changed bytes, and whether the segment has a FIN.
     Segment {
         at: Where,
         length: usize,
@@ -32,13 +31,13 @@ enum Event {
     },
     /// Repeats the segment sent `back` segments before, optionally with a change.
     Again { back: usize, change: Option<(u8, usize)> },
-    /// A forwarded segment reaches its receiver: the most recent one, or any other.
+    /// The most recent forwarded segment, or an earlier one, reaches its receiver.
     Arrive { which: usize },
     /// A forwarded segment is lost.
     Lose { which: usize },
-    /// The receiver acknowledges the bytes that it has.
+    /// The receiver acknowledges the received bytes.
     Acknowledge,
-    /// The receiver acknowledges more bytes than it can have.
+    /// The receiver acknowledges more bytes than it can have received.
     AcknowledgeAhead(u32),
     /// A SYN without data, or a reset, with an arbitrary sequence number.
     Stray { sequence: u32, flags: u8 },
@@ -70,18 +69,18 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Which copy of a byte a receiver keeps as long as the byte is not in order.
+/// The copy of a byte that a receiver keeps while the byte is not in order.
 #[derive(Clone, Copy, Debug)]
 enum Prefers {
     First,
     Last,
-    /// Keep the copy of the segment that began first (BSD).
+    /// Keep the bytes of the segment with the lower start (BSD).
     Lower,
-    /// Keep the copy of the segment that began last or, at equal positions, arrived last (Linux).
+    /// Keep the bytes of the segment with the higher start. If the starts are equal, keep those of the later segment (Linux).
     Higher,
 }
 
-/// A receiver: its bytes, each with the position at which the byte's segment began.
+/// The bytes of a receiver, each with the start of the segment that contained the byte.
 struct Receiver {
     prefers: Prefers,
     bytes: Vec<Option<(u8, i64)>>,
@@ -187,8 +186,8 @@ impl World {
         }
     }
 
-    /// The oracle. Every forwarded byte must equal the bytes forwarded before and the inspected bytes, unless its
-    /// receiver ignores it.
+    /// Checks every forwarded byte that its receiver does not ignore. The byte must be equal to its earlier copies and
+    /// to the inspected byte.
     fn look(&mut self) {
         let inspected = &self.rig.inspected[Forward as usize];
         for (direction, segment) in &self.rig.passed[self.seen..] {
@@ -316,8 +315,8 @@ proptest! {
         world.end();
     }
 
-    /// The stream is retransmitted until all of it has arrived, with other events in between. Inspection must not block
-    /// an honest sender.
+    /// The stream is retransmitted, with other events in between, until it has arrived completely. Inspection must not
+    /// block an honest sender.
     #[test]
     fn stream_sent_again_in_order_arrives_whole(
         initial in initial(),

@@ -1,4 +1,4 @@
-//! Clear-text messages of a TLS server for any segmentation, and rules for them.
+//! Tests the clear-text messages of a TLS server for any segmentation, and rules for these messages.
 
 use crate::flows::play::{Message, Wire, play};
 use crate::flows::wire::hello;
@@ -41,7 +41,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind], &(body.len() as u32).to_be_bytes()[1..], body].concat()
 }
 
-/// A ServerHello with a selected protocol. If a version is given, the hello selects it by its extension.
+/// A ServerHello with a selected protocol. If a version is given, the hello contains it in the extension for versions.
 fn server_hello(version: Option<u16>) -> Vec<u8> {
     let mut extensions = vec![0xff, 0x01, 0, 1, 0, 0, 16, 0, 5, 0, 3, 2, b'h', b'2'];
     if let Some(version) = version {

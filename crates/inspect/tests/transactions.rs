@@ -1,4 +1,4 @@
-//! Every transaction is logged completely and exactly once, whatever the segmentation of the streams.
+//! Tests that every transaction is logged completely and exactly once, for any segmentation of the streams.
 
 mod lab;
 
@@ -28,7 +28,7 @@ fn lab(wanted: LoggedProtocols) -> Lab {
     lab
 }
 
-/// Returns the transactions of a connection in which the sides send data in turn, in segments of `step` bytes.
+/// Returns the transactions of a connection with alternating data of client and server, in segments of `step` bytes.
 fn talk(lab: &mut Lab, turns: &[(bool, &[u8])], step: usize) -> Vec<Transaction> {
     lab.said.clear();
     let mut connection = Connection::open(lab, 80);
@@ -55,7 +55,7 @@ fn text(transaction: &Transaction, part: Part) -> String {
     String::from_utf8(transaction.text(part).to_vec()).unwrap()
 }
 
-/// Each line: method, host, URL, status, and length of the response body.
+/// Each line contains method, host, URL, status, and length of the response body.
 fn lines(said: &[Transaction]) -> Vec<String> {
     let line = |t: &Transaction| {
         let [method, host, url] = [Part::Method, Part::Host, Part::Url].map(|part| text(t, part));

@@ -1,4 +1,5 @@
-//! The protocol within a tunnel is identified separately, and rules inspect the requests and hellos inside the tunnel.
+//! Tests that the protocol within a tunnel is identified separately, and that rules inspect the requests and hellos
+//! inside the tunnel.
 
 use crate::lab::{Connection, Lab};
 use sluice_inspect::inspector::Verdict;
@@ -34,7 +35,7 @@ fn hello(name: &[u8]) -> Vec<u8> {
     [&[22, 3, 1][..], &length(handshake.len()), &handshake].concat()
 }
 
-/// Data of one side.
+/// Data of one direction.
 type Part<'p> = (Direction, &'p [u8]);
 
 /// Plays a conversation in segments of `step` bytes, and returns the rules that matched.
@@ -112,7 +113,7 @@ fn what_is_within_a_tunnel_is_found() {
             &[(Forward, UPGRADE), (Reverse, CHANGED), (Reverse, b"\x81\x05hello")],
             0,
         ),
-        // The client did not ask for an upgrade.
+        // The client did not request an upgrade.
         (&[(Forward, good), (Reverse, CHANGED), (Reverse, b"virus")], 3),
     ];
     for (number, (parts, expected)) in cases.into_iter().enumerate() {

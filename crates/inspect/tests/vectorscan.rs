@@ -1,4 +1,4 @@
-//! Vectorscan through its safe interface: matches for any segmentation of the data.
+//! Tests the safe interface of Vectorscan: matches for any segmentation of the data.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Work limits of bodies: decoding stops when the work budget of the packet is exhausted, even in the middle of the
-//! packet.
+//! Tests the work limits of bodies. Decoding stops when the work budget of the packet is exhausted, even in the middle
+//! of the packet.
 
 use std::io::Write;
 
@@ -45,7 +45,7 @@ type Encoder = (&'static str, fn(&[u8]) -> Vec<u8>);
 
 const ENCODERS: [Encoder; 2] = [("gzip", gzip), ("br", br)];
 
-/// For each packet, the number of body bytes that were passed on to be searched.
+/// Number of body bytes that were passed to the search, for each packet.
 fn brought(store: &mut ParserPools, packets: &[&[u8]]) -> Vec<usize> {
     let (mut http, mut credit) = (Http::default(), WorkTokens::default());
     let each = packets.iter().map(|packet| {
@@ -110,8 +110,7 @@ fn one_bomb_below_the_stride_brings_no_more_than_a_packet_may() {
 
 #[test]
 fn tables_of_brotli_are_paid_for() {
-    // Prefix codes whose description is the longest that fits in a block of few bytes, from the corpus of the fuzz
-    // target.
+    // Prefix codes with the longest description that fits in a block of few bytes, from the corpus of the fuzz target.
     let corpus = include_bytes!("../../../fuzz/corpus/http/brotli-codes");
     let mut pieces = Vec::new();
     let mut rest = &corpus[..];
@@ -157,7 +156,7 @@ fn text_that_is_compressed_well_is_decoded_whole() {
         .flat_map(|n| format!("<tr><td>{}</td></tr>\n", n % 211).into_bytes())
         .take(4 << 20)
         .collect();
-    // 4 MiB that compress to a tenth. Repeated text compresses better, so incompressible bytes are added.
+    // 4 MiB of text that compresses to a tenth. Repeated text compresses better, so incompressible bytes are added.
     let (mut content, mut random) = (Vec::new(), 1u32);
     for part in text.chunks(4096) {
         content.extend(part);
@@ -262,7 +261,7 @@ fn many(count: usize, rule: &str) -> String {
         .collect()
 }
 
-/// Whether the last packet of a connection, and no packet before it, is dropped because it exceeds its work budget.
+/// Whether only the last packet of a connection is dropped because it exceeds its work budget.
 fn last_is_too_much(rules: &str, port: u16, said: &[(bool, &[u8])]) -> bool {
     let mut lab = Lab::new(Suricata, rules);
     let mut connection = Connection::open(&mut lab, port);

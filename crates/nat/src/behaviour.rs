@@ -29,8 +29,8 @@ pub enum Filtering {
 pub struct Behaviour {
     /// Mapping behaviour.
     pub mapping: MappingBehaviour,
-    /// Filtering behaviour. The setting is ignored if the mapping is address-and-port-dependent, because filtering is
-    /// then address-and-port-dependent as well.
+    /// Filtering behaviour. An address-and-port-dependent mapping ignores this setting and always filters by address
+    /// and port.
     pub filtering: Filtering,
 }
 
@@ -48,8 +48,8 @@ pub enum PortSelection {
     /// A random free port, which is hard to guess (RFC 6056; RFC 6888, REQ-15).
     #[default]
     Random,
-    /// The inside port, if it is free as an outside port. With this setting, all ports of an outside address belong to
-    /// one shard.
+    /// The inside port, if it is free as an outside port. Port preservation requires that all ports of an outside
+    /// address belong to one shard.
     Preserve,
 }
 
@@ -60,8 +60,7 @@ pub struct Blocks {
     pub size: u16,
     /// Maximum number of blocks per subscriber.
     pub most: u16,
-    /// Whether a subscriber keeps one empty block until its last session ends, so that its next session does not need a
-    /// new block.
+    /// Whether a subscriber keeps one empty block until its last session ends. Later sessions then need no new block.
     pub spare: bool,
 }
 
@@ -81,8 +80,8 @@ impl Default for Blocks {
 pub struct Quarantine {
     /// Duration of the quarantine in seconds; 0 disables it.
     pub seconds: u32,
-    /// Maximum number of quarantined ports and blocks in a shard. If the maximum is reached, released ports are free
-    /// immediately, and a counter records this.
+    /// Maximum number of quarantined ports and blocks in a shard. If the maximum is reached, further ports are freed
+    /// immediately, and a counter counts them.
     pub most: u32,
 }
 

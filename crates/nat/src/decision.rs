@@ -8,8 +8,8 @@ use crate::ports::{Lease, PortClass};
 use crate::rule::Target;
 use crate::{Address, PoolIndex, Tuple};
 
-/// How the packets of a session are translated. The translated tuple is not included, because it is the key of the
-/// other direction.
+/// How the packets of a session are translated. The translated addresses and ports are not included, because the key of
+/// the opposite direction contains them.
 ///
 /// All zeros represent the decision of a session that is not translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -21,7 +21,7 @@ pub struct Decision {
     l4: u16,
     /// Pool from which the source port was allocated.
     pool: PoolIndex,
-    /// Combination of the flag constants.
+    /// Bitwise OR of the flag constants.
     flags: u16,
 }
 
@@ -29,7 +29,7 @@ const SOURCE: u16 = 1;
 const DESTINATION: u16 = 2;
 const POOLED: u16 = 4;
 
-/// Resources that a session has and that must be released when the session ends.
+/// Resources that must be released when a session ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources(u16);
 
@@ -40,11 +40,11 @@ impl Resources {
     pub const PORT: Self = Self(8);
     /// The mapping of the session's inside address and port.
     pub const MAPPING: Self = Self(16);
-    /// The session is counted by its subscriber.
+    /// Flag: the subscriber counts the session.
     pub const SUBSCRIBER: Self = Self(32);
-    /// The session is counted by its pool.
+    /// Flag: the pool counts the session.
     pub const POOL: Self = Self(64);
-    /// The session is counted by its virtual router.
+    /// Flag: the virtual router counts the session.
     pub const ROUTER: Self = Self(128);
     const ALL: u16 = Self::ALLOCATED.0 | Self::POOL.0 | Self::ROUTER.0;
     /// The resources that [`crate::Bindings`] allocates.
@@ -98,7 +98,7 @@ impl Decision {
         self.flags & DESTINATION != 0
     }
 
-    /// Pool that the session uses; `None` if it uses none.
+    /// Pool that the session uses; `None` without a pool.
     #[inline(always)]
     pub fn pool(self) -> Option<PoolIndex> {
         (self.flags & POOLED != 0).then_some(self.pool)
@@ -116,7 +116,7 @@ impl Decision {
         Resources(self.flags & Resources::ALL)
     }
 
-    /// Returns this decision with other resources, which belong to `pool`.
+    /// Returns this decision with its resources replaced by `resources` of `pool`.
     #[inline(always)]
     pub fn with_resources(self, pool: PoolIndex, resources: Resources) -> Self {
         Self {
@@ -126,14 +126,14 @@ impl Decision {
         }
     }
 
-    /// Returns this decision with another pool, which has taken over the port. The new pool does not count the session,
-    /// because it did not admit the session.
+    /// Returns this decision with the pool that has taken over the port. The new pool does not count the session,
+    /// because only the previous pool admitted the session.
     pub fn with_pool(self, pool: PoolIndex) -> Self {
         let flags = self.flags & !Resources::POOL.0;
         Self { pool, flags, ..self }
     }
 
-    /// Returns this decision with the counters `by`, which have admitted the session.
+    /// Returns this decision with `by`, the counters (pool or virtual router) that have admitted the session.
     #[inline(always)]
     pub fn counted(self, by: Resources) -> Self {
         Self {
@@ -142,9 +142,9 @@ impl Decision {
         }
     }
 
-    /// Whether packets of this direction go to the side that sees translated addresses. If the source is translated, the
-    /// result is true for forward packets. If only a destination rule applies, the result is true for reverse packets
-    /// (RFC 4787, REQ-6).
+    /// Whether packets of this direction are outbound (RFC 4787, REQ-6): towards the host that receives translated
+    /// addresses. If the source is translated, the result is true for forward packets. If only a destination rule
+    /// applies, the result is true for reverse packets.
     #[inline(always)]
     pub fn outbound(self, direction: Direction) -> bool {
         (self.flags & (SOURCE | DESTINATION) == DESTINATION) == (direction == Direction::Reverse)
@@ -163,7 +163,7 @@ impl Decision {
     }
 }
 
-/// Mask with which a checksum change is complemented for the reverse direction: all ones, or 0 for the forward
+/// XOR mask for a checksum change: all ones for the reverse direction, which complements the change; 0 for the forward
 /// direction.
 #[inline(always)]
 fn mask(direction: Direction) -> u16 {
@@ -173,7 +173,7 @@ fn mask(direction: Direction) -> u16 {
 /// Translation of a new session: the reverse key, and the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation<T> {
-    /// Key of packets in the reverse direction, as they arrive.
+    /// Key of reverse packets before their translation.
     pub reverse: T,
     /// The decision for the record of the session.
     pub decision: Decision,
@@ -190,8 +190,8 @@ pub enum NewSource<A> {
     Static(A),
     /// Another address and port, which no pool has allocated.
     At(Lease<A>),
-    /// The original address with another port. Another port is used with a destination rule if another session of the
-    /// client already uses the original port towards the same target.
+    /// The original address with another port. Used with a destination rule if the client already has a session from
+    /// the original port to the same target.
     Port(u16),
 }
 
@@ -232,7 +232,8 @@ pub fn translate<T: Tuple>(
         NewSource::Port(port) => near_port = port,
     }
     if query {
-        // The reverse key contains the translated identifier, and as the other port this identifier plus the ICMP request type.
+        // The two ports of the reverse key are the translated identifier, and the translated identifier plus the ICMP
+        // request type.
         let kind = forward.destination_port().wrapping_sub(forward.source_port());
         remote_port = near_port.wrapping_add(kind);
     }

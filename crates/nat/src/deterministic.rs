@@ -1,9 +1,11 @@
-//! Deterministic NAT (RFC 7422). The outside address and ports of an inside address are computed, and vice versa.
+//! Deterministic NAT (RFC 7422). The outside address and ports are computed from the inside address, and the inside
+//! address from an outside address and port.
 //!
 //! [`Plan`] implements the two functions of RFC 7422, section 2: [`Plan::outside`] maps an inside address to its
 //! outside ports, and [`Plan::inside`] maps an outside address and port to the inside address. Both functions take
-//! constant time, independent of the sizes. The unreserved ports of an outside address are numbered. The first C × P
-//! ports are assigned to inside addresses, P to each; the remaining ports are reserved for blocks on demand.
+//! constant time, independent of the numbers of addresses and ports. The usable ports of an outside address are
+//! numbered. The first C × P ports are assigned to C inside addresses, P ports to each. The remaining ports are
+//! reserved for blocks on demand.
 
 mod permutation;
 mod port_set;
@@ -31,8 +33,8 @@ pub struct Deterministic<A> {
     pub compression: u16,
     /// Number of port shares of an outside address that are reserved for blocks on demand (variable D).
     pub dynamic: u16,
-    /// Maximum number of ports of an inside address in each class, including blocks on demand (variable M). If `None`,
-    /// an inside address has as many ports as its blocks contain.
+    /// Maximum number of ports of an inside address in each class, including blocks on demand (variable M). `None`
+    /// means that the number is limited only by the size of the blocks.
     pub most: Option<u32>,
     /// Algorithm that assigns inside addresses to outside addresses and port ranges (variable A).
     pub algorithm: Algorithm,
@@ -48,12 +50,13 @@ pub enum Algorithm {
     /// The first C inside addresses share the first outside address. Each of these inside addresses gets every C-th
     /// port.
     Staggered,
-    /// The assignment runs over all outside addresses for the first port, then over all of them for the next port.
+    /// Ports are assigned round-robin: the first port of every outside address, then the second port of every outside
+    /// address.
     RoundRobin,
     /// An inside address gets every C-th port, and successive ports are on successive outside addresses.
     Interlaced,
-    /// The first C inside addresses share the first outside address. A secret key determines the ports of each (RFC
-    /// 6431, section 2.2). The key is necessary to find the inside address of a port later.
+    /// The first C inside addresses share the first outside address. A secret key determines the ports of each inside
+    /// address (RFC 6431, section 2.2). Finding the inside address of a port later requires the key.
     Random(Secret),
 }
 
@@ -81,21 +84,21 @@ impl Algorithm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DeterministicError {
     /// The last inside address precedes the first, or the pool has no address.
-    #[error("no inside or no outside address")]
+    #[error("the pool has no inside or no outside address")]
     Empty,
     /// The compression ratio is 0.
     #[error("compression 0")]
     NoCompression,
-    /// There are so many shares that a share has no port.
-    #[error("{ports} ports of an outside address cannot be shared by {shares}")]
+    /// There are more shares than ports, so a share would have no port.
+    #[error("{ports} ports of an outside address cannot be divided into {shares} shares")]
     NoPorts {
         /// Number of unreserved ports of an outside address.
         ports: u32,
         /// Sum of compression ratio and dynamic shares.
         shares: u32,
     },
-    /// The outside addresses are too few for the inside addresses.
-    #[error("{inside} inside addresses are more than {places}, the outside addresses times the compression")]
+    /// There are too few outside addresses for the inside addresses.
+    #[error("{inside} inside addresses exceed {places}, the number of outside addresses times the compression")]
     TooMany {
         /// Number of inside addresses.
         inside: u128,
@@ -110,7 +113,7 @@ pub struct Plan<A> {
     first: A,
     last: A,
     addresses: Ranges<A>,
-    /// The unreserved ports of an outside address.
+    /// Usable ports of an outside address, without reserved ports.
     ports: Ranges<u32>,
     compression: u32,
     dynamic: u32,
@@ -163,7 +166,7 @@ impl<A: Address> Plan<A> {
         }
         let inside = (last.number() - first.number()).saturating_add(1);
         let places = u64::from(addresses.count()) * u64::from(compression);
-        // Ports that are numbered across all addresses have 32-bit numbers.
+        // Port numbers that run across all addresses have 32 bits.
         if inside > u128::from(places.min(u64::from(u32::MAX))) {
             return Err(DeterministicError::TooMany { inside, places });
         }
@@ -188,7 +191,7 @@ impl<A: Address> Plan<A> {
     }
 
     /// Inside address to which an outside port is assigned. `None` if the plan does not contain the address or the
-    /// port, if the port is reserved for blocks on demand, or if the port is not assigned.
+    /// port, or if the port is reserved for blocks on demand or unassigned.
     #[inline]
     pub fn inside(&self, outside: A, port: u16) -> Option<A> {
         let (subscriber, _) = self.owner(outside, port)?;
@@ -197,7 +200,7 @@ impl<A: Address> Plan<A> {
     }
 
     /// Index of the inside address to which a port is assigned, and index of the port among the ports of that address.
-    /// The index of the address may exceed that of the last inside address.
+    /// The index of the address may exceed the index of the last inside address.
     #[inline(always)]
     fn owner(&self, outside: A, port: u16) -> Option<(u64, u32)> {
         let address = self.addresses.index_of(outside)?;
@@ -253,8 +256,8 @@ impl<A: Address> Plan<A> {
         self.algorithm
     }
 
-    /// First and last port of each outside address that are reserved for blocks on demand. The range may contain
-    /// unusable ports.
+    /// Port range (first, last) that each outside address reserves for blocks on demand. The range may contain unusable
+    /// ports.
     pub fn dynamic(&self) -> Option<(u16, u16)> {
         let (first, count) = (self.compression * self.share, self.ports.count());
         let kept = self.dynamic > 0 && first < count;

@@ -19,7 +19,7 @@ named! {
 }
 
 events! {
-    /// Kind of a binding event. The names are those of RFC 8158.
+    /// Kind of a binding event. The names are taken from RFC 8158.
     pub enum EventKind of EventField {
         AddressBindingCreate "address-binding-create" "A subscriber was paired with an outside address."
             [Time Context Inside Outside Ports Pool];
@@ -33,7 +33,7 @@ events! {
             [Time Context Inside InsidePort Outside Ports Pool Class];
         BibDelete "bib-delete" "A mapping was removed."
             [Time Context Inside InsidePort Outside Ports Pool Class];
-        PortsExhausted "ports-exhausted" "A subscriber needed a port, but none was free."
+        PortsExhausted "ports-exhausted" "A subscriber needed a port, but no port was free."
             [Time Context Inside Pool Class];
         QuotaExceeded "quota-exceeded" "A subscriber exceeded a limit."
             [Time Context Inside Pool Class];
@@ -80,7 +80,7 @@ impl EventKinds {
     }
 }
 
-/// A binding event. An IPv4 address is in the low 32 bits of the second word.
+/// A binding event. An address is two words; an IPv4 address is in the low 32 bits of the second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time of the event in nanoseconds.
@@ -93,11 +93,11 @@ pub struct Event {
     pub context: Context,
     /// Inside port of a mapping.
     pub inside_port: u16,
-    /// First and last outside port. For a mapping both are equal.
+    /// First and last outside port. For a mapping, first and last port are equal.
     pub ports: (u16, u16),
     /// Pool of the outside address.
     pub pool: PoolIndex,
-    /// Port class; `None` for blocks, whose ports are used by all classes.
+    /// Port class; `None` for blocks, because all classes use the ports of a block.
     pub class: Option<PortClass>,
     /// Kind of event.
     pub kind: EventKind,
@@ -132,7 +132,7 @@ impl Event {
     }
 }
 
-/// Queue of a shard's events, which its worker takes. If the queue is full, further events are lost and counted.
+/// Queue of a shard's events for its worker. If the queue is full, further events are dropped and counted.
 #[derive(Debug)]
 pub struct Outbox {
     wanted: EventKinds,
@@ -140,7 +140,7 @@ pub struct Outbox {
     lost: u64,
 }
 
-/// Maximum number of queued events. The maximum exceeds the number of events in one burst.
+/// Maximum number of queued events. The maximum exceeds the number of events that one burst of packets causes.
 const WAITING: usize = 512;
 
 impl Outbox {
@@ -154,7 +154,7 @@ impl Outbox {
         }
     }
 
-    /// Queues an event if its kind is recorded. Allocates no memory.
+    /// Queues an event if events of its kind are recorded. Allocates no memory.
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: EventKind, event: impl FnOnce() -> Event) {
         if self.wanted.has(kind) {
@@ -178,7 +178,7 @@ impl Outbox {
         core::mem::take(&mut self.lost)
     }
 
-    /// Whether no event is queued and none was lost.
+    /// Whether the queue is empty and no event was lost.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.lost == 0

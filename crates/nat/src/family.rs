@@ -91,7 +91,7 @@ pub trait Tuple: Copy + Eq + Debug + Send + Sync + 'static {
     /// Type of the family's addresses.
     type Address: Address;
 
-    /// Creates a tuple from its parts.
+    /// Creates a tuple from addresses, ports and context.
     fn new(
         source: Self::Address,
         destination: Self::Address,

@@ -1,11 +1,11 @@
 //! Translation of ICMP errors that quote a translated packet (RFC 5508, section 4; RFC 4443 for IPv6).
 //!
-//! An error has the direction of the answers to the packet that it quotes. The session of the error is found with the
-//! reversed key of the quoted packet ([`quoted_flow4`], [`quoted_flow6`]), and the direction found is that of the
-//! error. The header, ports and checksums of the quoted packet are rewritten to those that the packet had on the other
-//! side. The error is sent to the source address of the rewritten quote. If the destination of the quote was
-//! translated, the source of the error becomes that destination. An ICMP error never changes the state or the timers of
-//! the session (RFC 5508, REQ-6).
+//! An ICMP error has the direction of the replies to the quoted packet. The reversed key of the quoted packet
+//! ([`quoted_flow4`], [`quoted_flow6`]) finds the session and the direction of the error. The header, ports and
+//! checksums of the quoted packet are rewritten to their values before the packet's translation. The error is sent to
+//! the source address of the rewritten quote. If the destination of the quoted packet was translated, the source of the
+//! error becomes the rewritten destination. An ICMP error never changes the state or the timers of the session (RFC
+//! 5508, REQ-6).
 
 use sluice_wire::checksum::Delta;
 use sluice_wire::icmp::kind::SOURCE_QUENCH;
@@ -36,15 +36,15 @@ fn difference(old: &[u8], new: &[u8]) -> Delta {
     })
 }
 
-/// Applies `change` to a two-byte checksum field. No effect if the header ends before the field.
+/// Applies `change` to a two-byte checksum field. Does nothing if the header ends before the field.
 fn update_checksum(header: &mut [u8], at: usize, change: impl FnOnce(u16) -> u16) {
     if let Some(field) = header.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<2>()) {
         *field = change(u16::from_be_bytes(*field)).to_be_bytes();
     }
 }
 
-/// Rewrites the quoted part of a transport header, which has at least 8 bytes. Returns the change of the enclosing
-/// message's checksum.
+/// Rewrites a quoted transport header, of which at least 8 bytes are present. Returns the checksum change of the
+/// enclosing ICMP message.
 fn quoted_transport(header: &mut [u8], transport: Transport, ports: (u16, u16), l4: Delta) -> Delta {
     let mut before = [0; 18];
     let length = header.len().min(before.len()) & !1;
@@ -75,8 +75,7 @@ fn quoted_transport(header: &mut [u8], transport: Transport, ports: (u16, u16), 
     difference(old, now)
 }
 
-/// Translates an IPv4 error and subtracts `hops` from its TTL. `rewrite` is the rewrite of the direction in which the
-/// session was found.
+/// Translates an IPv4 error and subtracts `hops` from its TTL. `rewrite` is the rewrite for the direction of the error.
 pub fn translate_error4(
     frame: &mut [u8],
     layers: &Layers,
@@ -132,7 +131,7 @@ pub fn translate_error4(
     Ok(())
 }
 
-/// Translates an IPv6 error. The parameters are those of [`translate_error4`].
+/// Translates an IPv6 error. See [`translate_error4`] for the parameters.
 pub fn translate_error6(
     frame: &mut [u8],
     layers: &Layers,
@@ -161,7 +160,7 @@ pub fn translate_error6(
     }
     header[24..40].copy_from_slice(&source);
     header[7] = header[7].wrapping_sub(hops);
-    // The checksum of the error covers its addresses as part of the pseudo-header.
+    // The ICMPv6 checksum covers the IPv6 addresses of the error as part of the pseudo-header.
     let pseudo = difference(&before[8..], &header[8..]);
 
     let Some(header) = frame.get_mut(inner..).and_then(|tail| tail.first_chunk_mut::<40>()) else {

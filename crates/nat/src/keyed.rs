@@ -5,20 +5,20 @@
 pub struct Secret(pub [u64; 2]);
 
 impl core::fmt::Debug for Secret {
-    /// The secret is not printed: anyone who knows it can guess ports.
+    /// Does not print the secret, because outside ports can be guessed from it.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Secret")
     }
 }
 
 impl Secret {
-    /// SipHash-2-4 of whole words. Without the secret the result is unpredictable.
+    /// SipHash-2-4 of 64-bit words. The hash is unpredictable without the secret.
     pub fn hash(self, words: &[u64]) -> u64 {
         sip::<2, 4>(self, words, 0)
     }
 }
 
-/// SipHash of whole words and a tail of less than 2^56, with `C` rounds per word and `D` final rounds.
+/// SipHash of 64-bit words and a tail of up to 7 bytes, with `C` rounds per word and `D` final rounds.
 #[inline(always)]
 pub(crate) fn sip<const C: usize, const D: usize>(secret: Secret, words: &[u64], tail: u64) -> u64 {
     let [k0, k1] = secret.0;
@@ -57,8 +57,8 @@ fn round(v: &mut [u64; 4]) {
     v[2] = v[2].rotate_left(32);
 }
 
-/// Keyed hash of two words by folded multiplication. The function is used if the result need not be hard to guess: the
-/// outside address of a host is visible to every peer anyway.
+/// Keyed hash of two words by folded multiplication. This weaker hash selects the outside address of a host, which
+/// every remote host sees anyway.
 #[inline(always)]
 pub(crate) fn fold(secret: Secret, a: u64, b: u64) -> u64 {
     let [k0, k1] = secret.0;
@@ -68,7 +68,7 @@ pub(crate) fn fold(secret: Secret, a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Maps `hash` to `0..count`, evenly distributed, by its high bits.
+/// Maps `hash` evenly to `0..count` by the high bits of `hash`.
 #[inline(always)]
 pub(crate) fn reduce(hash: u32, count: u32) -> u32 {
     ((u64::from(hash) * u64::from(count)) >> 32) as u32

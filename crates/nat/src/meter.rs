@@ -1,6 +1,6 @@
 //! Limits that all shards share: the number of sessions and the rate of new sessions, for a pool or a virtual router.
 //!
-//! Sessions are counted only while a limit is configured. A session that was counted remains counted until it ends.
+//! Sessions are counted only while a limit is configured. A counted session remains counted until its end.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -62,10 +62,10 @@ pub struct Meters {
     routers: Box<[Meter]>,
 }
 
-/// Number of virtual routers that can have limits. Only routers with lower numbers can.
+/// Number of virtual routers that can have limits. Routers with numbers from this number on can't have limits.
 pub const LIMITED_ROUTERS: usize = 4096;
 
-/// Number of pools that can have limits. Only pools with lower indexes can.
+/// Number of pools that can have limits. Pools with indexes from this number on can't have limits.
 pub const LIMITED_POOLS: usize = 1024;
 
 impl Default for Meters {

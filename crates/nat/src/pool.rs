@@ -27,7 +27,7 @@ pub type PoolIndex = u16;
 /// Maximum number of addresses in a pool. Each address takes memory for its port bitmap.
 pub const ADDRESSES: u128 = 1 << 20;
 
-/// Action if the outside address with which an inside host is paired has no free port.
+/// Action if the paired outside address of an inside host has no free port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pairing {
     /// Refuse the new session (RFC 7857, section 4).
@@ -40,7 +40,8 @@ pub enum Pairing {
 /// Configuration of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool<A> {
-    /// The virtual router to which the outside addresses belong. In other virtual routers they are ordinary addresses.
+    /// The virtual router to which the outside addresses belong. Other virtual routers treat packets to these addresses
+    /// as ordinary packets.
     pub context: Context,
     /// Ranges of addresses (first, last). The ranges need not be contiguous (RFC 6888, REQ-3).
     pub addresses: Vec<(A, A)>,
@@ -59,14 +60,14 @@ pub struct Pool<A> {
     pub overlap: bool,
     /// How the outside port of a mapping is selected.
     pub selection: PortSelection,
-    /// Whether UDP ports keep their parity: an even inside port gets an even outside port, an odd one an odd one (RFC
-    /// 4787, REQ-4).
+    /// Whether UDP ports keep their parity: an even inside port gets an even outside port, and an odd inside port an
+    /// odd outside port (RFC 4787, REQ-4).
     pub parity: bool,
     /// Port block allocation; if `None`, ports are allocated individually.
     pub blocks: Option<Blocks>,
     /// Quarantine of released ports.
     pub hold: Quarantine,
-    /// Deterministic NAT: inside addresses whose outside address and ports are computed (RFC 7422).
+    /// Deterministic NAT: inside addresses with computed outside addresses and ports (RFC 7422).
     pub deterministic: Option<Deterministic<A>>,
     /// Limits of each subscriber.
     pub subscriber: SubscriberLimits,
@@ -75,9 +76,8 @@ pub struct Pool<A> {
     /// Whether the gateway assigns a new IP ID to datagrams that are fragments or may be fragmented (RFC 6864, section
     /// 5.3.1).
     pub renumber: bool,
-    /// Protocols without ports that are translated by address alone. The sessions of such a protocol are distinguished
-    /// only by addresses, so two hosts that share an outside address can't use it with the same remote host
-    /// simultaneously.
+    /// Protocols without ports that are translated by address alone. Only addresses distinguish the sessions of such a
+    /// protocol. Two hosts with one outside address can't use the protocol with one remote host simultaneously.
     pub protocols: Vec<u8>,
 }
 
@@ -114,11 +114,11 @@ pub struct ValidPool<A> {
     count: u32,
     ports: (u16, u16),
     reserved: Box<[(u16, u16)]>,
-    /// Number of port units per port, as a fraction of 2^32, rounded up.
+    /// Reciprocal of the number of ports in a port unit, in multiples of 2^-32, rounded up.
     per_port: u64,
-    /// Maximum number of shards that can each own ports if the NIC's RSS hash distributes addresses and ports: the
-    /// number of whole port units of an address. If all ports of an address must belong to one shard, it is the number
-    /// of shards to which consecutive aligned addresses can be distributed.
+    /// Maximum number of shards that can each own ports if the NIC's RSS hash distributes addresses and ports. The
+    /// value is the number of whole port units of an address. With port preservation, it is the number of shards over
+    /// which consecutive aligned addresses can be distributed.
     units: u32,
     pairing: Pairing,
     timeouts: Schedule,
@@ -135,24 +135,24 @@ pub struct ValidPool<A> {
     /// Bitmap of the protocols that are translated by address alone.
     protocols: [u64; 4],
     queried: Derived,
-    /// Port sets that shards share. The port sets are set by [`Pools::share`].
+    /// Ports that several shards share, as set by [`Pools::share`].
     shared: SharedOf,
 }
 
 /// How the outside port of a new session is allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// The session gets a port that only it uses.
+    /// The session gets a port for its exclusive use.
     #[default]
     Session,
-    /// The session gets any port with which its answers can be distinguished from those of all other sessions.
+    /// The session shares a port with sessions to other remote endpoints.
     Overlap,
     /// The session uses the port of the mapping of its inside address and port.
     Mapping,
 }
 
 impl<A: Address> ValidPool<A> {
-    /// Placeholder for an unused pool index; it has no address.
+    /// Placeholder without addresses for an unused pool index.
     fn none() -> Self {
         let mut none = Self {
             ranges: Box::default(),
@@ -187,7 +187,7 @@ impl<A: Address> ValidPool<A> {
         self.count
     }
 
-    /// The `index`-th address in ascending order, or the last one if `index` is too large.
+    /// The `index`-th address in ascending order, or the last address if `index` is too large.
     #[inline(always)]
     pub fn address(&self, index: u32) -> A {
         let index = index.min(self.count.saturating_sub(1));
@@ -271,7 +271,7 @@ impl<A: Address> ValidPool<A> {
         &self.reserved
     }
 
-    /// Whether the pool allocates the same ports as `other` with the same settings.
+    /// Whether the pool has the allocated ports and the allocation settings of `other`.
     pub(crate) fn lends_as(&self, other: &Self) -> bool {
         let timeless = |pool: &Self| Self {
             timeouts: Schedule::default(),
@@ -280,7 +280,7 @@ impl<A: Address> ValidPool<A> {
         timeless(self) == timeless(other)
     }
 
-    /// Whether the port allocations of both pools are stored in the same format.
+    /// Whether this pool and `other` store port allocations in the same format.
     pub fn has_shape_of(&self, other: &Self) -> bool {
         let shape = |pool: &Self| {
             let mapping = pool.behaviour.map(|behaviour| behaviour.mapping);
@@ -319,7 +319,7 @@ impl<A: Address> ValidPool<A> {
         self.queried.subscriber_limits
     }
 
-    /// Whether the pool itself has limits.
+    /// Whether the pool has limits for the whole pool.
     #[inline(always)]
     pub fn is_limited(&self) -> bool {
         self.queried.limits
@@ -361,14 +361,14 @@ impl<A: Address> ValidPool<A> {
         &self.limits
     }
 
-    /// Whether a bitmap records the free ports. A pool has no bitmap if sessions may share a port, or if all ports of
-    /// an address belong to one shard.
+    /// Whether a bitmap records the free ports. A pool has no bitmap if sessions may share a port, or if the pool
+    /// preserves ports.
     #[inline(always)]
     pub(crate) fn has_bits(&self) -> bool {
         self.queried.bits
     }
 
-    /// First and last port of the range that is not computed by deterministic NAT; `None` if all ports are computed.
+    /// First and last port of the range that is allocated on demand; `None` if deterministic NAT computes all ports.
     pub(crate) fn dealt(&self) -> Option<(u16, u16)> {
         match &self.plan {
             Some(plan) => plan.dynamic(),
@@ -376,8 +376,7 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether sessions have only a separate port, without mapping or subscriber. A port without mapping and subscriber
-    /// can be taken over by another pool.
+    /// Whether each session has a separate port, without mapping or subscriber. Another pool can take over such a port.
     pub fn is_plain(&self) -> bool {
         self.has_bits()
             && self.plan.is_none()

@@ -1,9 +1,9 @@
-//! Port allocations of one shard: the outside ports that it has allocated, and those that it can allocate.
+//! Port allocations of one shard: its allocated outside ports and its free outside ports.
 //!
 //! A shard has bits only for the ports that it owns ([`Shards::shard_of`](crate::shard::Shards::shard_of)). Thus two
-//! shards can't allocate the same port, and a packet to an allocated port is steered to the shard that allocated it.
-//! Half of the ports of an address are shared: they belong to no shard until a shard that has exhausted its own ports
-//! claims some of them. An allocation accesses one cache line, unless it takes the last free port of a 64-port word.
+//! shards can't allocate the same port, and a packet to an allocated port is steered to the port's shard. Half of the
+//! ports of an address are shared. A shard that has exhausted its own ports claims some of the shared ports. An
+//! allocation accesses one cache line, or a second one if it takes the last free port of a 64-port word.
 
 mod bits;
 mod blocks;
@@ -51,9 +51,9 @@ impl PortClass {
     /// All classes.
     pub const ALL: [PortClass; CLASSES] = [PortClass::Tcp, PortClass::Udp, PortClass::Query];
 
-    /// The class of a parsed packet. `None` if it has none, such as ICMP messages other than queries. A later fragment
-    /// has no ICMP header. Such a fragment belongs to a query if its port fields contain an identifier, which virtual
-    /// reassembly sets.
+    /// The class of a parsed packet. `None` for packets without a class, such as ICMP messages other than queries. A
+    /// later fragment has no ICMP header. It belongs to a query if virtual reassembly has set an identifier in its port
+    /// fields.
     #[inline(always)]
     pub fn of_layers(layers: &Layers) -> Option<Self> {
         let bits = if layers.class == Class::Ipv4 { 32 } else { 128 };
@@ -63,12 +63,12 @@ impl PortClass {
     }
 
     /// The class of a protocol in the address family with `bits` address bits. `None` if the protocol has neither ports
-    /// nor identifiers by which sessions of one outside address can be distinguished.
+    /// nor identifiers.
     #[inline(always)]
     pub fn of(protocol: u8, bits: u8) -> Option<Self> {
         match (protocol, bits) {
             (6, _) => Some(PortClass::Tcp),
-            // UDP-Lite has the port class of UDP, so that both share the ports of a pool.
+            // UDP-Lite has the port class of UDP, so UDP-Lite and UDP share the ports of a pool.
             (17 | 136, _) => Some(PortClass::Udp),
             (1, 32) | (58, 128) => Some(PortClass::Query),
             _ => None,
@@ -76,7 +76,7 @@ impl PortClass {
     }
 }
 
-/// An outside address and port that was allocated.
+/// An allocated outside address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease<A> {
     /// Outside address.
@@ -90,7 +90,7 @@ pub struct Lease<A> {
 pub struct LeaseRequest {
     /// Keyed hash of the flow.
     flow: u64,
-    /// Memory index of the first word of port bits to search, and number of the port block that this word represents.
+    /// Memory index of the first word of port bits to search, and number of the 64-port block in this word.
     place: usize,
     block: u32,
     /// Index of the paired address in the pool.
@@ -100,7 +100,7 @@ pub struct LeaseRequest {
     range: Range,
     /// Preferred ports. If no preferred port is free, other ports are allocated.
     suits: PortPreference,
-    /// Preferred ports of the first word.
+    /// Bit mask of the preferred ports in the first word.
     first: u64,
 }
 
@@ -109,8 +109,8 @@ pub struct LeaseRequest {
 struct PortPreference {
     /// Mask of the ports in a word that have the preferred parity.
     parity: u64,
-    /// Value that a port must contribute to the RSS hash of the session's answers (computed with outside address 0) so
-    /// that RSS delivers the answers to this shard. `None` if any port can be used.
+    /// Contribution to the RSS hash with which RSS delivers the session's replies to this shard, computed with outside
+    /// address 0. The port is chosen to make this contribution. `None` if any port can be used.
     required_hash: Option<u32>,
 }
 
@@ -130,7 +130,7 @@ impl From<Exhausted> for Reason {
 
 /// The memory is too small for the ports of the pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("port bitmaps need {needed} lines of memory, {given} were given")]
+#[error("port bitmaps need {needed} cache lines of memory, but got {given}")]
 pub struct TooSmall {
     /// Required number of lines.
     pub needed: usize,
@@ -145,7 +145,7 @@ pub struct Ports<'m, A> {
     layout: Layout<A>,
     shard: u32,
     secret: Secret,
-    /// Table of the ports whose answers RSS delivers to this shard, if NICs hash addresses and ports.
+    /// Table of the ports for which RSS delivers replies to this shard, if NICs hash addresses and ports.
     fitting: Option<Arc<RssPorts>>,
     /// Layout of a scheduled migration, and the memory to which it will be written.
     next: Option<Layout<A>>,
@@ -153,9 +153,8 @@ pub struct Ports<'m, A> {
 }
 
 impl<'m, A: Address> Ports<'m, A> {
-    /// Number of memory lines for the ports of one shard. The number is the same for all shards. The number includes
-    /// `spare` further addresses, and space for two layouts, because a migration writes the next layout while the
-    /// current one is in use.
+    /// Number of memory lines for the ports of one shard, equal for all shards. Includes space for `spare` further
+    /// addresses and for two layouts, because a migration writes the next layout while the current layout is in use.
     pub fn lines(layout: &Layout<A>, spare: u32) -> usize {
         2 * (layout.lines() + Layout::<A>::lines_of_spare(spare, layout.shards))
     }
@@ -180,13 +179,13 @@ impl<'m, A: Address> Ports<'m, A> {
         })
     }
 
-    /// Sets the table by which ports are preferred whose answers RSS delivers to this shard.
+    /// Sets the table of the ports for which RSS delivers replies to this shard. Allocations prefer these ports.
     pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
         self.fitting = Some(fitting);
     }
 
-    /// Schedules a migration to the layout of other pools. The migration runs before the next allocation, or when
-    /// [`Ports::migrate`] is called. The layout must fit into the memory.
+    /// Schedules a migration to the layout of other pools. The migration runs before the next allocation or in
+    /// [`Ports::migrate`], whichever is first. The layout must fit into the memory.
     pub fn prepare_migration(&mut self, next: &Layout<A>) {
         debug_assert!(next.words() <= self.other.len());
         if next.words() <= self.other.len() {
@@ -194,8 +193,8 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Runs a scheduled migration. Ports remain allocated if a pool still contains them. Other ports no longer belong
-    /// to this shard; their sessions must end before a pool contains these ports again.
+    /// Runs a scheduled migration. Allocated ports that a pool still contains remain allocated. Allocated ports without
+    /// a pool leave this shard. Their sessions must end before a pool contains these ports again.
     #[cold]
     pub fn migrate(&mut self) {
         let Some(next) = self.next.take() else { return };
@@ -220,8 +219,8 @@ impl<'m, A: Address> Ports<'m, A> {
 
     /// Allocates a port to a new session. The address depends only on the inside host (paired pooling: RFC 4787,
     /// REQ-2). The search for a free port starts at a hash of the whole flow. A source port below 1024 gets an outside
-    /// port below 1024 if one is free; any other source port gets one of at least 1024 if the pool has such ports (RFC
-    /// 4787, REQ-3a). The same requests in the same order result in the same ports.
+    /// port below 1024 if such a port is free. A source port from 1024 on gets an outside port from 1024 on if the pool
+    /// has such ports (RFC 4787, REQ-3a). Equal sequences of requests result in equal ports.
     #[inline]
     pub fn lease<T: Tuple<Address = A>>(
         &mut self,
@@ -233,8 +232,8 @@ impl<'m, A: Address> Ports<'m, A> {
         self.allocate(request)
     }
 
-    /// First half of [`Ports::lease`], for a batch of new sessions: determines where the search for a port starts, and
-    /// prefetches the line.
+    /// First pass of [`Ports::lease`] for a batch of new sessions: determines where the search for a port starts, and
+    /// prefetches this cache line.
     #[inline]
     pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> LeaseRequest {
         self.migrate_if_due();
@@ -260,7 +259,7 @@ impl<'m, A: Address> Ports<'m, A> {
         &self.layout
     }
 
-    /// Like [`Ports::request`], for a known address of the pool. `flow` is the keyed hash that selects the port.
+    /// Like [`Ports::request`], but for a given address of the pool. `flow` is the keyed hash that selects the port.
     #[inline(always)]
     pub(crate) fn request_at<T: Tuple<Address = A>>(
         &self,
@@ -310,14 +309,15 @@ impl<'m, A: Address> Ports<'m, A> {
         request
     }
 
-    /// Value that an outside port must contribute to the RSS hash of a flow's answers; `None` if any port can be used.
+    /// Contribution of an outside port to the RSS hash of a flow's replies that delivers them to this shard. `None` if
+    /// any port can be used.
     #[inline(always)]
     fn required_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> Option<u32> {
         let fitting = self.fitting.as_deref()?;
         fitting.required_hash(class, self.shard, key)
     }
 
-    /// Ports of a block whose answers RSS delivers to this shard.
+    /// Ports of a block for which RSS delivers replies to this shard.
     #[inline(always)]
     fn rss_ports_of(&self, request: &LeaseRequest, outside: A, block: u32) -> u64 {
         match (self.fitting.as_deref(), request.suits.required_hash) {
@@ -326,7 +326,7 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Ports whose answers RSS delivers to this shard, among the 64 ports of the word that contains `outside`.
+    /// Ports of the 64-port word at `outside` for which RSS delivers replies to this shard.
     pub(crate) fn rss_ports_of_word<T: Tuple<Address = A>>(&self, class: PortClass, outside: Lease<A>, key: &T) -> u64 {
         match (self.fitting.as_deref(), self.required_hash(class, key)) {
             (Some(fitting), Some(wanted)) => {
@@ -337,13 +337,13 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Ports that the pool contains, among the 64 ports of the word that starts at `port`.
+    /// Ports of the pool in the 64-port word that starts at `port`.
     pub(crate) fn owned_ports_of_word(&self, pool: PoolIndex, port: u16) -> u64 {
         let region = self.layout.regions.get(usize::from(pool));
         region.map_or(0, |region| region.owned(u32::from(port) / BLOCK))
     }
 
-    /// Second half of [`Ports::lease`]: allocates the port.
+    /// Second pass of [`Ports::lease`]: allocates the port.
     #[inline]
     pub fn allocate(&mut self, request: LeaseRequest) -> Result<Lease<A>, Exhausted> {
         let (Some(word), Some(region)) = (
@@ -352,7 +352,7 @@ impl<'m, A: Address> Ports<'m, A> {
         ) else {
             return Err(Exhausted);
         };
-        // If more than one bit is set, the allocation of one port does not change the summary.
+        // While the word has another free port, an allocation does not change the summary.
         if *word & word.wrapping_sub(1) == 0 || *word & request.first == 0 {
             return self.search(request);
         }
@@ -366,8 +366,8 @@ impl<'m, A: Address> Ports<'m, A> {
         })
     }
 
-    /// Allocates a specific port, for a session that this shard did not create. Returns false if the port does not belong
-    /// to this shard or pool, or is already allocated.
+    /// Allocates a specific port for a session that another shard created. Returns false if the port is already
+    /// allocated, or does not belong to this shard or pool.
     pub fn claim(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         self.migrate();
         let Some((address, at, bit)) = self.place(pool, lease) else {
@@ -394,7 +394,8 @@ impl<'m, A: Address> Ports<'m, A> {
         digest(self.secret, class, key)
     }
 
-    /// A port of an address that this shard owns, selected by a random number. The pool need not contain this port.
+    /// A port of `address`, selected by a random number among the ports that this shard owns. The pool need not contain
+    /// this port.
     #[inline(always)]
     pub(crate) fn port_at(&self, pool: PoolIndex, address: A, random: u64) -> Option<u16> {
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -409,7 +410,7 @@ impl<'m, A: Address> Ports<'m, A> {
         region.map_or(0, |region| self.memory[region.start + class as usize] as u32)
     }
 
-    /// Address index, word and bit of a pool's port that only this shard can own.
+    /// Address index, word and bit of a pool's port. `None` if another shard can own the port.
     #[inline(always)]
     fn place(&self, pool: PoolIndex, lease: Lease<A>) -> Option<(usize, usize, u32)> {
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -421,8 +422,8 @@ impl<'m, A: Address> Ports<'m, A> {
     }
 }
 
-/// Mask of the ports in a word that have the parity of the inside port. The mask includes all ports unless the class is
-/// UDP and the pool preserves parity (RFC 4787, REQ-4).
+/// Mask of the ports in a word that have the parity of the inside port. For classes other than UDP, and for pools
+/// without parity preservation (RFC 4787, REQ-4), the mask includes all ports.
 #[inline(always)]
 fn parity_of<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, inside_port: u16) -> u64 {
     match pool.keeps_parity() && class == PortClass::Udp {

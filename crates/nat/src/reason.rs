@@ -11,7 +11,7 @@ named! {
         PortsExhausted "ports-exhausted"
             "No outside port was free for a new session. Existing sessions are not affected.";
         ForgedSource "forged-source"
-            "A packet from outside with an outside address of the NAT as its source: spoofed.";
+            "A packet from outside has a spoofed source, which is an outside address of the NAT.";
         UntranslatedInbound "untranslated-inbound"
             "A packet from outside to the untranslated address of an inside host, which the configuration does not allow.";
         NoHostUp "no-host-up"
@@ -37,11 +37,12 @@ named! {
         MappingsFull "mappings-full"
             "The table of mappings is full. Existing mappings are not affected.";
         UnsupportedProtocol "unsupported-protocol"
-            "A new flow of a protocol without ports or query identifier that its pool does not translate by address.";
+            "A new flow has a protocol without ports or query identifier, and the pool does not translate this \
+             protocol.";
         AddressTaken "protocol-address-taken"
-            "A new flow of a protocol without ports, to a remote host that another inside host already reaches from the same outside address.";
+            "A new flow without ports has the same outside address and remote host as the flow of another inside host.";
         NotOpening "tcp-not-opening"
-            "A TCP segment without a session that is not a SYN.";
+            "A TCP segment other than a SYN, without a session.";
         IcmpErrorWithoutSession "icmp-error-without-session"
             "An ICMP error that quotes a packet without a session (RFC 5508, REQ-4 and REQ-5).";
         BadIcmpQuote "bad-icmp-quote"

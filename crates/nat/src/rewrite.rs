@@ -1,6 +1,6 @@
 //! Fast path: rewrites the addresses, ports, checksums and hop count of a packet in one pass.
 //!
-//! Checksums are updated incrementally with the changes that the decision contains, so that an incorrect checksum stays
+//! Checksums are updated incrementally with precomputed changes from the decision, so an incorrect checksum stays
 //! incorrect.
 
 use core::hint::select_unpredictable;
@@ -17,15 +17,15 @@ use crate::{Decision, Tuple};
 pub enum Transport {
     /// TCP: ports, and checksum at offset 16.
     Tcp,
-    /// UDP: ports, and checksum at offset 6, where 0 means no checksum. UDP-Lite has its checksum at the same offset.
-    /// That checksum covers the ports for any coverage length, is never 0 after an update, and was invalid if it was 0
-    /// (RFC 3828, section 3.1).
+    /// UDP: ports, and checksum at offset 6, where 0 means no checksum. UDP-Lite also has its checksum at offset 6. A
+    /// UDP-Lite checksum covers the ports for any coverage length. An update never results in 0, because a UDP-Lite
+    /// checksum of 0 is invalid (RFC 3828, section 3.1).
     Udp,
     /// ICMP or ICMPv6 query: identifier at offset 4, and checksum at offset 2.
     Query,
-    /// DCCP: only the checksum at offset 6, because it covers the addresses. Ports are not rewritten.
+    /// DCCP: only the checksum at offset 6, which covers the addresses. DCCP ports are not rewritten.
     AddressesOnly,
-    /// No fields. For later fragments, and for protocols whose checksums don't cover the addresses.
+    /// No fields. Applies to later fragments, and to protocols without a checksum over the addresses.
     None,
 }
 
@@ -41,7 +41,7 @@ impl Transport {
         }
     }
 
-    /// Fields to rewrite for a protocol. `later` is true for fragments other than the first.
+    /// Fields to rewrite for a protocol. `later` is true for later fragments.
     #[inline(always)]
     pub fn of(protocol: u8, later: bool) -> Self {
         match protocol {
@@ -58,7 +58,8 @@ impl Transport {
 /// Rewrite of the packets of one direction of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Rewrite<'a, T> {
-    /// Key of the opposite direction. With source and destination swapped, it describes the rewritten packet.
+    /// Key of the opposite direction. Source and destination of the rewritten packet are the destination and source of
+    /// this key.
     pub(crate) other: &'a T,
     pub(crate) l3: Delta,
     pub(crate) l4: Delta,
@@ -93,8 +94,8 @@ pub(crate) fn udp_checksum(field: u16, delta: Delta) -> u16 {
     if field == 0 { 0 } else { changed }
 }
 
-/// The updated value of a TCP or UDP checksum. The code has no branch, because the mix of the two protocols is
-/// unpredictable.
+/// The updated value of a TCP or UDP checksum. The code has no branch, because a branch on TCP or UDP would be
+/// mispredicted often.
 #[inline(always)]
 fn changed(field: u16, udp: bool, l4: Delta) -> u16 {
     let after = l4.apply(field);
@@ -175,7 +176,7 @@ pub fn rewrite_plain6(
     plain_transport(transport, udp, ports, rewrite.l4);
 }
 
-/// Identifier of an ICMP query of this type. In the key, it is the port of the host that sent the request.
+/// Identifier of an ICMP query of this type. The key contains the identifier as the port of the requesting host.
 #[inline(always)]
 pub(crate) fn identifier(kind: u8, ports: u32) -> u16 {
     // Reply types of both families. None of these values is a request type in the other family.
@@ -184,7 +185,8 @@ pub(crate) fn identifier(kind: u8, ports: u32) -> u16 {
 }
 
 /// Rewrites ports (source and destination in one word), identifier and checksum of a transport header. Returns false if
-/// `bytes` is too short. TCP and UDP share one code path, because the mix of the two protocols is unpredictable.
+/// `bytes` is too short. TCP and UDP share one code path, because a branch between TCP and UDP would be mispredicted
+/// often.
 #[inline(always)]
 fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delta) -> bool {
     if matches!(transport, Transport::Tcp | Transport::Udp) {
@@ -215,9 +217,9 @@ fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delt
     true
 }
 
-/// Rewrites an IPv4 packet whose IP header begins at `l3` and whose transport header begins at `l4`, and subtracts
-/// `hops` from its TTL, which must be larger. Returns false if the frame ends before a rewritten field; the caller must
-/// then drop the packet. No other checks are made.
+/// Rewrites an IPv4 packet with its IP header at offset `l3` and its transport header at `l4`. Subtracts `hops` from
+/// the TTL, which must be larger. Returns false if the frame ends before a rewritten field; the caller must then drop
+/// the packet. The function makes no other checks.
 #[inline(always)]
 pub fn rewrite4(
     frame: &mut [u8],
@@ -236,7 +238,7 @@ pub fn rewrite4(
     transport_header(tail, transport, ports, rewrite.l4)
 }
 
-/// Rewrites an IPv6 packet. Parameters and result are those of [`rewrite4`].
+/// Rewrites an IPv6 packet. See [`rewrite4`] for parameters and result.
 #[inline(always)]
 pub fn rewrite6(
     frame: &mut [u8],

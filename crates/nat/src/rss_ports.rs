@@ -1,5 +1,5 @@
-//! Selection of outside ports whose answers RSS delivers to the flow's own shard, if NICs hash addresses and ports. The
-//! hash is linear, so that a table contains the matching ports of each 64-port word as a mask.
+//! Selection of outside ports for which RSS delivers replies to the flow's own shard, if NICs hash addresses and ports.
+//! Because the RSS hash is linear, a table can contain the matching ports of each 64-port word as a mask.
 
 use sluice_table::toeplitz::{Key, ParityRows};
 
@@ -9,14 +9,14 @@ use crate::{Address, Tuple};
 /// Number of ports in a word.
 const WORD: u64 = 64;
 
-/// Table of matching ports, built from the RSS key of outside interfaces. NICs hash the answers in this order: remote
-/// address, outside address, remote port, outside port.
+/// Table of matching ports, built from the RSS key of outside interfaces. NICs hash the fields of a reply in this
+/// order: remote address, outside address, remote port, outside port.
 #[derive(Debug)]
 pub struct RssPorts {
     four: ParityRows<2>,
     six: ParityRows<5>,
-    /// For IPv4 and for IPv6: the ports of a word, as a mask, that contribute a value to the hash. Indexed by the part
-    /// of that value that the low 6 port bits must contribute.
+    /// For IPv4 and for IPv6: masks of the ports in a 64-port word, indexed by the contribution of the low 6 port bits
+    /// to the RSS hash.
     words: [Box<[u64]>; 2],
 }
 
@@ -33,8 +33,8 @@ impl RssPorts {
         Self { four, six, words }
     }
 
-    /// Value that an outside address and port must contribute to the hash of a flow's answers, so that RSS delivers the
-    /// answers to a shard. `None` for flows whose ports NICs don't hash.
+    /// Contribution of outside address and port to the RSS hash with which RSS delivers a flow's replies to a shard.
+    /// `None` if NICs don't hash the ports of the flow.
     #[inline(always)]
     pub(crate) fn required_hash<T: Tuple>(&self, class: PortClass, shard: u32, key: &T) -> Option<u32> {
         let hashed = matches!(class, PortClass::Tcp | PortClass::Udp);
@@ -42,7 +42,8 @@ impl RssPorts {
         hashed.then(|| shard ^ self.of(key.destination(), T::Address::from_number(0), ports))
     }
 
-    /// Ports of the word at `first`, as a mask, that contribute the value `wanted` together with an outside address.
+    /// Mask of the ports in the word at `first` for which address and port together contribute `wanted` to the RSS
+    /// hash.
     #[inline(always)]
     pub(crate) fn of_word<A: Address>(&self, wanted: u32, outside: A, first: u32) -> u64 {
         let rest = wanted ^ self.of(A::from_number(0), outside, u64::from(first & 0xffff) << 32);
@@ -50,7 +51,7 @@ impl RssPorts {
         words.get(rest as usize).copied().unwrap_or_default()
     }
 
-    /// Shard to which RSS delivers the answers from `remote` to an outside address.
+    /// Shard to which RSS delivers the replies from `remote` to an outside address.
     #[inline(always)]
     fn of<A: Address>(&self, remote: A, outside: A, ports: u64) -> u32 {
         let ([r0, r1], [o0, o1]) = (remote.words(), outside.words());
@@ -61,7 +62,7 @@ impl RssPorts {
         }
     }
 
-    /// Shard to which RSS delivers the answers of a flow from inside, if the flow has this outside address and port.
+    /// Shard to which RSS delivers the replies of a flow from inside, given the flow's outside address and port.
     pub fn shard_of<T: Tuple>(&self, outside: T::Address, port: u16, key: &T) -> u32 {
         let ports = u64::from(key.destination_port()) << 48 | u64::from(port) << 32;
         self.of(key.destination(), outside, ports)

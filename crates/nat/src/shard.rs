@@ -1,4 +1,4 @@
-//! Mapping of an outside address and port to the shard that owns it. The mapping is a pure function that is evaluated
+//! Mapping of an outside address and port to the shard that owns it. The mapping is a pure function, which is evaluated
 //! for every packet from outside.
 
 use core::fmt;
@@ -7,14 +7,14 @@ use sluice_table::toeplitz::{self, Key};
 
 use crate::Address;
 
-/// Number of consecutive ports of an address that always belong to the same shard.
+/// Number of consecutive ports of an address that always belong to one shard.
 pub const BLOCK: u32 = 64;
 
 /// Number of blocks of an address.
 pub const BLOCKS: u32 = 65_536 / BLOCK;
 
-/// Number of shards (a power of two, at most [`BLOCKS`]), and distribution of outside addresses and ports over them.
-/// The distribution equals that of a NIC that hashes destination address and port with the same key
+/// Distribution of outside addresses and ports over shards. The number of shards is a power of two, at most [`BLOCKS`].
+/// The distribution equals the RSS distribution of a NIC that hashes destination address and port with this key
 /// ([`toeplitz::draw_for_blocks`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shards {
@@ -23,8 +23,8 @@ pub struct Shards {
     four: u64,
     /// Bits of the key that apply to IPv6 addresses.
     six: [u64; 3],
-    /// Whether the shards of an address's units are shifted by a separate hash of the address, instead of the NIC's RSS
-    /// hash.
+    /// Whether a separate hash of the address, instead of the NIC's RSS hash, determines the shard of an address's
+    /// first port unit.
     apart: bool,
 }
 
@@ -65,8 +65,8 @@ impl Shards {
         }
     }
 
-    /// Returns the distribution for pools that have fewer units per address than shards. With the NIC's RSS hash,
-    /// consecutive addresses would all belong to the same few shards.
+    /// Returns the distribution for pools that have fewer port units per address than shards. With the NIC's RSS hash,
+    /// consecutive addresses would all belong to a few shards.
     #[must_use]
     #[inline(always)]
     pub fn spread_over(self) -> Self {
@@ -91,7 +91,7 @@ impl Shards {
         self.shard_of_unit(address, u32::from(port) / BLOCK)
     }
 
-    /// The shard that owns a unit of an address, for pools that distribute ports in units larger than [`BLOCK`].
+    /// The shard that owns a port unit of an address, for pools with port units larger than [`BLOCK`].
     #[inline(always)]
     pub fn shard_of_unit<A: Address>(self, address: A, unit: u32) -> u32 {
         match self.apart {
@@ -100,8 +100,8 @@ impl Shards {
         }
     }
 
-    /// First unit of an address, at or after `from`, that `shard` owns. The other units of the shard follow at a
-    /// distance of [`Shards::count`] units.
+    /// First port unit of an address, at or after `from`, that `shard` owns. Further port units of the shard follow at
+    /// intervals of [`Shards::count`].
     #[inline(always)]
     pub(crate) fn first_unit<A: Address>(self, address: A, from: u32, shard: u32) -> u32 {
         let unit = match self.apart {
@@ -111,8 +111,8 @@ impl Shards {
         from + (unit.wrapping_sub(from) & (self.count - 1))
     }
 
-    /// Whether a unit is shared. One of two consecutive units is shared, and so is every second unit that the
-    /// distribution assigns to a shard.
+    /// Whether a port unit is shared. One of two consecutive port units is shared. Every second port unit that the
+    /// distribution assigns to a shard is also shared.
     #[inline(always)]
     pub(crate) fn is_shared(self, unit: u32) -> bool {
         ((unit >> self.bits()) ^ unit) & 1 != 0
@@ -143,7 +143,7 @@ impl fmt::Debug for Shards {
     }
 }
 
-/// Hash of an address that determines the shard of its first unit.
+/// Hash of an address that determines the shard of the address's first port unit.
 #[inline(always)]
 fn mix<A: Address>(address: A) -> u32 {
     let [high, low] = address.words();

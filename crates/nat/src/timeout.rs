@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// Timer that a packet restarts for its session. The value is an index into [`Schedule`] and is stored in the session's
-/// record.
+/// Timer class that a packet selects for its session. The value is an index into [`Schedule`], and the session's record
+/// contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct TimeoutClass(pub u8);
@@ -66,7 +66,7 @@ pub struct Timeouts {
     pub icmp: u32,
     /// Any other protocol.
     pub other: u32,
-    /// Whether inbound packets refresh a session, too. Outbound packets always do (RFC 4787, REQ-6).
+    /// Whether inbound packets also refresh a session. Outbound packets always refresh a session (RFC 4787, REQ-6).
     pub inbound_refresh: bool,
 }
 
@@ -90,7 +90,7 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TimeoutError {
     /// A timeout is below the minimum that an RFC requires.
-    #[error("timeout {name} is {seconds} s, the least is {least} s ({origin})")]
+    #[error("timeout {name} is {seconds} s, but the minimum is {least} s ({origin})")]
     TooShort {
         /// Name of the timeout.
         name: &'static str,
@@ -102,7 +102,7 @@ pub enum TimeoutError {
         origin: &'static str,
     },
     /// The UDP timeout of a port is below the minimum that RFC 4787 requires.
-    #[error("the UDP timeout of port {port} is {seconds} s, the least is {least} s (RFC 4787 REQ-5)")]
+    #[error("the UDP timeout of port {port} is {seconds} s, but the minimum is {least} s (RFC 4787 REQ-5)")]
     PortTooShort {
         /// The destination port.
         port: u16,
@@ -118,7 +118,7 @@ pub enum TimeoutError {
         port: u16,
     },
     /// There are more than [`UDP_PORTS`] ports.
-    #[error("{count} UDP ports have their own timeout, at most 8 can")]
+    #[error("{count} UDP ports have their own timeout, but at most 8 ports can")]
     TooManyPorts {
         /// Configured number of ports.
         count: usize,

@@ -1,9 +1,9 @@
 //! Connection tracking (RFC 7857, section 2, based on RFC 6146, section 3.5.2): the state transitions of a session, and
 //! its timer.
 //!
-//! Sequence numbers are tracked to check whether a reset or a FIN belongs to the connection (RFC 7857, section 2.2).
-//! The numbers of a side are accepted only up to [`REACH`] beyond the last acknowledgment of the other side. Thus an
-//! off-path attacker can't move the window in which a reset or FIN must lie.
+//! Tracked sequence numbers show whether a reset or a FIN belongs to the connection (RFC 7857, section 2.2). Sequence
+//! numbers of one endpoint are accepted only up to [`REACH`] beyond the last acknowledgment of the other endpoint. Thus
+//! an off-path attacker can't move the window in which a reset or FIN must lie.
 
 use core::hint::select_unpredictable;
 
@@ -13,32 +13,32 @@ use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::timeout::{Schedule, TimeoutClass};
 
-/// Maximum distance in bytes beyond the last acknowledgment up to which data in flight is tracked.
+/// Maximum number of tracked bytes in flight after the last acknowledgment.
 pub const REACH: u32 = 1 << 22;
 
 /// State of a TCP connection. The client is the host that sent the session's first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TcpState {
-    /// No packet has been seen, or the session is not TCP.
+    /// No packet was received, or the session is not TCP.
     #[default]
     Closed = 0,
     /// The client has sent a SYN.
     Init = 1,
-    /// Both sides have sent a SYN.
+    /// Client and server have sent a SYN.
     Established = 2,
     /// The client has sent a FIN.
     ClientFin = 3,
     /// The server has sent a FIN.
     ServerFin = 4,
-    /// Both sides have sent a FIN. The session ends unless new data follows.
+    /// Client and server have sent a FIN. The session ends after its timeout if no new data follows.
     BothFin = 5,
-    /// A reset was received. The session ends unless new data follows.
+    /// A reset was received. The session ends after its timeout if no new data follows.
     Transitory = 6,
 }
 
 impl TcpState {
-    /// Name of the state, as in `conntrack`.
+    /// Name of the state in the style of `conntrack`.
     pub fn name(self) -> &'static str {
         match self {
             TcpState::Closed => "NONE",
@@ -68,28 +68,28 @@ impl TcpState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Tracking {
-    /// End of the sequence space that each side has sent, as far as it is tracked.
+    /// Highest tracked sequence number plus one of each endpoint.
     end: [u32; 2],
-    /// Last acknowledgment that each side has sent. Before its first acknowledgment: initial sequence number of the
-    /// other side.
+    /// Last acknowledgment number of each endpoint. Before the first acknowledgment: initial sequence number of the
+    /// peer.
     acknowledged: [u32; 2],
     /// The connection's [`TcpState`].
     state: u8,
     /// Combination of [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`ANSWERED`] and [`TURNED`].
     flags: u8,
-    /// The [`TimeoutClass`] of a session whose protocol is not TCP.
+    /// The [`TimeoutClass`] of a session with another protocol than TCP.
     class: u8,
     /// The [`TimeoutClass`] of the running timer.
     timer: u8,
 }
 
-/// Flag: the sequence numbers of a side are known (1 for forward, 2 for reverse).
+/// Flag: the sequence numbers of an endpoint are known (1 for the client, 2 for the server).
 const FORWARD_SEEN: u8 = 1;
 const REVERSE_SEEN: u8 = 2;
 const SEEN: u8 = FORWARD_SEEN | REVERSE_SEEN;
 /// Flag: a packet of the reverse direction was received. The flag applies to all protocols.
 const ANSWERED: u8 = 4;
-/// Flag: the server has opened the connection, with the ports of an earlier connection that had ended.
+/// Flag: the server has opened this connection with the ports of an earlier, closed connection.
 const TURNED: u8 = 8;
 
 /// Fields of a TCP segment that tracking needs.
@@ -125,13 +125,13 @@ impl Segment {
         }
     }
 
-    /// Whether the segment may create a session. Only a SYN without ACK may.
+    /// Whether the segment may create a session: only a SYN without ACK may create a session.
     #[inline(always)]
     pub fn opens(&self) -> bool {
         self.flags & (SYN | ACK | RST | FIN) == SYN
     }
 
-    /// End of the segment's sequence space, which includes SYN and FIN.
+    /// Sequence number after the segment, including SYN and FIN.
     #[inline(always)]
     fn end(&self) -> u32 {
         let controls = u32::from(self.flags & SYN != 0) + u32::from(self.flags & FIN != 0);
@@ -146,7 +146,7 @@ fn beyond(a: u32, b: u32) -> bool {
 }
 
 impl Tracking {
-    /// Creates the state for a session whose protocol is not TCP. The timer class of such a session never changes.
+    /// Creates the state for a session with another protocol than TCP. The timer class of such a session never changes.
     pub fn of_datagrams(protocol: u8, destination_port: u16, schedule: &Schedule) -> Self {
         let class = match protocol {
             17 => schedule.udp(destination_port),
@@ -160,7 +160,7 @@ impl Tracking {
     }
 
     /// Creates the state for a TCP session that is picked up midstream, for example after a restart. The session counts
-    /// as established, and the sequence numbers are learned from the first packets.
+    /// as established. Tracking learns the sequence numbers from the first packets.
     pub fn midstream() -> Self {
         Self {
             state: TcpState::Established as u8,
@@ -168,13 +168,13 @@ impl Tracking {
         }
     }
 
-    /// Class of the running timer, according to [`Tracking::set_timer`].
+    /// Class of the running timer, as stored by [`Tracking::set_timer`].
     #[inline(always)]
     pub fn timer(&self) -> TimeoutClass {
         TimeoutClass(self.timer)
     }
 
-    /// Store the class of the running timer.
+    /// Stores the class of the running timer.
     pub fn set_timer(&mut self, class: TimeoutClass) {
         self.timer = class.0;
     }
@@ -184,14 +184,14 @@ impl Tracking {
         TcpState::of(self.state)
     }
 
-    /// Whether the connection has ended by a reset or by FINs of both sides. A SYN then starts a new connection with
-    /// the same ports (RFC 9293, section 3.6.1).
+    /// Whether a reset or the FINs of client and server have closed the connection. A SYN then starts a new connection
+    /// with the same ports (RFC 9293, section 3.6.1).
     #[inline(always)]
     pub fn has_ended(&self) -> bool {
         self.state >= TcpState::BothFin as u8
     }
 
-    /// Whether the connection is or was established. A refused connection was never established.
+    /// Whether the connection is or was established. False for a refused connection.
     pub fn was_established(&self) -> bool {
         match self.state() {
             TcpState::Closed | TcpState::Init => false,
@@ -200,8 +200,8 @@ impl Tracking {
         }
     }
 
-    /// Next sequence number of each side, by direction. `Some` only if both SYNs were received and everything except
-    /// the server's SYN is acknowledged. After the handshake these are the initial sequence numbers of the data.
+    /// Next sequence number of each endpoint, by direction. `Some` only if both SYNs were received and everything
+    /// except the server's SYN is acknowledged. After the handshake, the first data bytes have these sequence numbers.
     pub fn initial_sequences(&self) -> Option<[u32; 2]> {
         let [client, server] = self.end;
         let is_opening = self.state() == TcpState::Established
@@ -216,17 +216,17 @@ impl Tracking {
         self.flags & ANSWERED != 0
     }
 
-    /// Tracks a packet of a session whose protocol is not TCP.
+    /// Tracks a packet of a session with another protocol than TCP.
     #[inline(always)]
     pub fn track_datagram(&mut self, direction: Direction) -> TimeoutClass {
         self.flags |= (direction as u8) << 2;
         TimeoutClass(self.class)
     }
 
-    /// Fast path for most packets: data of an established TCP session, or a datagram, while their timer is already
-    /// running. Returns false, without effect, for other packets and if `usual` is false; the caller must then process
-    /// the packet in full. `segment` is used only if `tcp` is set. The code does not branch on the protocol, because
-    /// the mix of protocols is unpredictable.
+    /// Fast path for most packets: data of an established TCP session, or a datagram, if the right timer is already
+    /// running. Returns false, without effect, for other packets and if `usual` is false. The caller must then call
+    /// [`Tracking::track`] or [`Tracking::track_datagram`]. `segment` is used only if `tcp` is set. The code does not
+    /// branch on the protocol, because the branch would be mispredicted often.
     #[inline(always)]
     pub fn track_plain(&mut self, direction: Direction, tcp: bool, segment: &Segment, usual: bool) -> bool {
         let class = select_unpredictable(tcp, TimeoutClass::TCP_ESTABLISHED.0, self.class);
@@ -255,7 +255,7 @@ impl Tracking {
         self.track_control(direction, segment)
     }
 
-    /// Advances the tracked numbers of both sides, if both are known. No effect if `counts` is false.
+    /// Advances the tracked sequence numbers of both endpoints if they are known. Has no effect if `counts` is false.
     #[inline(always)]
     fn follow(&mut self, direction: Direction, segment: &Segment, counts: bool) {
         let (this, other) = (direction as usize, direction.opposite() as usize);
@@ -264,18 +264,18 @@ impl Tracking {
         let ahead = beyond(end, self.end[this]) & credible & counts;
         self.end[this] = select_unpredictable(ahead, end, self.end[this]);
         // The acknowledgment of an implausible segment is ignored. An acknowledgment may advance by at most the data in
-        // flight, or by twice that amount if not all of it was tracked.
+        // flight, or by twice that amount if some data in flight is untracked.
         let step = segment.acknowledgment.wrapping_sub(self.acknowledged[this]);
         let ahead = (step.wrapping_sub(1) < 2 * REACH) & credible & counts;
         self.acknowledged[this] = select_unpredictable(ahead, segment.acknowledgment, self.acknowledged[this]);
     }
 
-    /// Whether a side's sequence numbers are known.
+    /// Whether the sequence numbers of an endpoint are known.
     fn has_seen(&self, side: usize) -> bool {
         self.flags & (FORWARD_SEEN << side) != 0
     }
 
-    /// End and length of the data that a side has sent and the other side has not acknowledged.
+    /// End and length of an endpoint's unacknowledged data.
     fn in_flight(&self, direction: Direction) -> (u32, u32) {
         let (from, end) = (
             self.acknowledged[direction.opposite() as usize],
@@ -287,21 +287,21 @@ impl Tracking {
         }
     }
 
-    /// Whether a segment starts within or directly after the data that its side has sent, and ends after the data that
-    /// the other side has acknowledged.
+    /// Whether a segment starts within or directly after its sender's earlier data, and ends after the acknowledged
+    /// data.
     fn continues(&self, direction: Direction, segment: &Segment) -> bool {
         let (end, length) = self.in_flight(direction);
         end.wrapping_sub(segment.sequence) <= length.saturating_add(segment.length)
     }
 
-    /// Whether a segment acknowledges data of the other side that was not acknowledged before.
+    /// Whether a segment acknowledges new data of the peer.
     fn acknowledges(&self, direction: Direction, segment: &Segment) -> bool {
         let (end, length) = self.in_flight(direction.opposite());
         segment.flags & ACK != 0 && end.wrapping_sub(segment.acknowledgment) <= length
     }
 
-    /// Whether a reset lies within the data that its side has sent and the other side has not acknowledged. If its side
-    /// has sent nothing before, the reset must acknowledge exactly what the other side has sent.
+    /// Whether a reset lies within its sender's unacknowledged data. If its sender has sent nothing before, the reset
+    /// must acknowledge exactly the data that the peer has sent.
     fn reset_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if !self.has_seen(this) {
@@ -311,26 +311,26 @@ impl Tracking {
         end.wrapping_sub(segment.sequence) <= length
     }
 
-    /// Whether a FIN belongs to the connection. The FIN must pass the test for a reset or, if earlier data was lost or
-    /// reordered, acknowledge new data.
+    /// Whether a FIN belongs to the connection. The FIN must pass the test for a reset. If earlier data was lost or
+    /// reordered, the FIN may acknowledge new data instead.
     fn fin_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if !self.has_seen(this) {
-            // The sequence numbers of a connection that was picked up midstream are not known at first.
+            // A connection that is picked up midstream starts without known sequence numbers.
             return !self.has_seen(other) || self.acknowledges(direction, segment);
         }
         let ahead = segment.sequence.wrapping_sub(self.in_flight(direction).0);
         self.continues(direction, segment) || ahead <= REACH && self.acknowledges(direction, segment)
     }
 
-    /// Whether a side sends data in a state in which none is permitted: after its FIN, or after a reset. The FIN or
-    /// reset was then forged, or its receiver did not accept it, and the connection continues.
+    /// Whether an endpoint sends data after its FIN or after a reset. The FIN or reset was then forged or not accepted
+    /// by its receiver, and the connection continues.
     fn reuses_connection(&self, direction: Direction, segment: &Segment) -> bool {
         let is_over = match self.state() {
             TcpState::ClientFin => direction == Direction::Forward,
             TcpState::ServerFin => direction == Direction::Reverse,
             TcpState::BothFin => true,
-            // A refused connection has no data.
+            // Only a connection with both sequence numbers known can continue: a refused connection has no data.
             TcpState::Transitory => self.flags & SEEN == SEEN,
             TcpState::Closed | TcpState::Init | TcpState::Established => false,
         };
@@ -371,8 +371,8 @@ impl Tracking {
         let fin = segment.flags & FIN != 0 && self.fin_in_window(direction, segment);
         let next = match if revived { TcpState::Established } else { state } {
             TcpState::Init if forward == (self.flags & TURNED != 0) && segment.flags & SYN != 0 => {
-                // If a SYN has an acknowledgment, this must acknowledge the client's SYN. A SYN without an
-                // acknowledgment is a simultaneous open.
+                // A SYN with an acknowledgment must acknowledge the client's SYN. A SYN without an acknowledgment is a
+                // simultaneous open.
                 if segment.flags & ACK != 0 && !self.acknowledges_syn_data(segment) {
                     return TimeoutClass::UNCHANGED;
                 }
@@ -409,8 +409,8 @@ impl Tracking {
                 self.state = TcpState::Transitory as u8;
                 TimeoutClass::TCP_TRANSITORY_CLOSE
             }
-            // The connection was refused. The client may try again, so its port is kept in the meantime. The refusal of
-            // a connection from outside does not refresh a mapping (RFC 7857, section 7.1).
+            // The server refused the connection. The session keeps its port, because the client may retry. The refusal
+            // of a connection from outside does not refresh a mapping (RFC 7857, section 7.1).
             TcpState::Init => {
                 self.state = TcpState::Transitory as u8;
                 TimeoutClass::UNCHANGED
@@ -419,7 +419,8 @@ impl Tracking {
         }
     }
 
-    /// Whether a SYN is acknowledged. If the SYN has data, the acknowledgment may include the data or not (RFC 7413).
+    /// Whether a segment acknowledges the SYN. An acknowledgment of a SYN with data need not include the data (RFC
+    /// 7413).
     fn acknowledges_syn_data(&self, segment: &Segment) -> bool {
         let opener = usize::from(self.flags & TURNED != 0);
         let from = self.acknowledged[1 - opener];
@@ -427,7 +428,7 @@ impl Tracking {
         acknowledged != 0 && acknowledged <= self.end[opener].wrapping_sub(from)
     }
 
-    /// Learns the sequence numbers of a side from its first segment.
+    /// Learns the sequence numbers of an endpoint from its first segment.
     fn begin(&mut self, direction: Direction, segment: &Segment) {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if self.flags & (FORWARD_SEEN << this) != 0 {
@@ -443,7 +444,7 @@ impl Tracking {
         }
     }
 
-    /// Advances the tracked numbers of a side. A FIN is counted only if it belongs to the connection.
+    /// Advances the tracked sequence numbers of an endpoint. A FIN is counted only if it belongs to the connection.
     fn follow_known(&mut self, direction: Direction, segment: &Segment, fin: bool) {
         let acknowledges = segment.flags & ACK != 0;
         let known = Segment {

@@ -1,5 +1,5 @@
-//! Tests of a shard's allocations against a simple model: no port is allocated twice, none is leaked, and every limit
-//! is enforced.
+//! Tests of a shard's allocations against a simple model: no port is allocated twice, no port is leaked, and every
+//! limit is enforced.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -253,8 +253,8 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     };
                     prop_assert!(shares, "{other:?} and {session:?}");
                 }
-                // With endpoint-independent mapping, the same inside address and port always has the same outside
-                // address and port.
+                // With endpoint-independent mapping, an inside address and port always has one outside address and
+                // port.
                 if valid.behaviour(class).mapping == MappingBehaviour::EndpointIndependent {
                     let inside = (key.source, key.source_port);
                     let mapped = live.iter().find(|other| {
@@ -358,7 +358,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                 shard.bindings.expire(shard.now, usize::MAX);
             }
         }
-        // The counters of each subscriber equal the resources that it actually has.
+        // The counters of each subscriber equal its actual resources.
         let mut seen = HashMap::new();
         shard.bindings.scan_subscribers(0, u32::MAX, |subscriber, blocks| {
             let blocks: Vec<_> = blocks.map(|owned| owned.block()).collect();
@@ -401,13 +401,13 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
     shard.bindings.expire(shard.now, usize::MAX);
     prop_assert_eq!((0, 0), (shard.used(), shard.bindings.mappings().0));
     prop_assert_eq!((0, 0), (shard.bindings.subscribers().0, shard.bindings.quarantined().0));
-    // All blocks are free again, so that new subscribers can allocate all of them.
+    // All blocks are free again, so new subscribers can allocate every block.
     Ok(())
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
-    /// For any pool configuration, all allocations are released eventually, and nothing is allocated twice.
+    /// For any pool configuration, all allocations are released eventually, and no port is allocated twice.
     #[test]
     fn bindings_any_pool_leaks_nothing_and_lends_nothing_twice(pool in pools(), steps in steps(), shards in 0u32..3) {
         check(&pool, &steps, Shards::new(1 << shards).unwrap())?;
@@ -460,7 +460,7 @@ fn blocks_that_have_changed_their_size_lend_no_port_beyond_themselves() {
     let mut live: Vec<_> = (0..250)
         .map(|port| shard.open(PortClass::Udp, key(1, 5000 + port, 1), &none).unwrap())
         .collect();
-    // Keep a few sessions in each block of 64 ports. Every second one of these blocks starts inside a block of 128 ports.
+    // Keep a few sessions in each block of 64 ports. Every second 64-port block starts inside a 128-port block.
     let kept = |session: &Session| session.lease.port.is_multiple_of(16);
     assert!(
         live.iter()
@@ -495,7 +495,7 @@ fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
         Pools::placed(&[Some(&first), None]).unwrap(),
         Pools::placed(&[None, Some(&second)]).unwrap(),
     );
-    // Case 1: the port of the mapping is already quarantined. Case 2: its session ends later. TCP ports are never quarantined.
+    // Cases: a quarantined port; a session that ends later; and a TCP port, which is never quarantined.
     for (class, waits) in [(PortClass::Udp, true), (PortClass::Udp, false), (PortClass::Tcp, false)] {
         let room = room(64);
         let mut memory = memory(&before, Shards::ONE, &room);
@@ -525,8 +525,8 @@ fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
     }
 }
 
-/// If sessions share ports and NICs hash ports, the candidates include every port of a word: first the ports whose
-/// answers RSS delivers to the shard, then the ports of equal parity.
+/// If sessions share ports and NICs hash ports, the candidates include every port of a word. Ports for which RSS
+/// delivers replies to the shard come first, then ports of equal parity.
 #[test]
 fn tries_of_a_port_that_overlaps_are_each_port_of_a_word_once_and_suiting_ones_first() {
     let (bits, last) = (4, 1024 + 49);
@@ -572,7 +572,7 @@ fn tries_of_a_port_that_overlaps_are_each_port_of_a_word_once_and_suiting_ones_f
             ports
         );
         assert_eq!(ports.len(), all.len());
-        // Either the only word contains a port whose answers RSS delivers to the shard, or no earlier candidate is in the word.
+        // The only word has a port for which RSS delivers replies to the shard, or has no earlier candidate.
         assert!(words.iter().flatten().all(|lease| !suits(lease).0), "{number}");
     }
 }

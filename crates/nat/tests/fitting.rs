@@ -1,5 +1,5 @@
-//! Tests of outside ports whose answers RSS delivers to the flow's own shard. The test computes the hash bit by bit, as
-//! a NIC does.
+//! Tests of outside ports for which RSS delivers replies to the flow's own shard. The test computes the hash bit by
+//! bit, like a NIC.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn drawn(bits: u32, seed: u64) -> Key {
     })
 }
 
-/// The bytes of an answer that a NIC hashes.
+/// The bytes of a reply packet that a NIC hashes.
 fn answer<T: Tuple>(key: &T, lease: Lease<T::Address>) -> Vec<u8> {
     let bytes = |address: T::Address| {
         let all = address.number().to_be_bytes();
@@ -57,7 +57,7 @@ fn pools(ports: std::ops::RangeInclusive<u16>) -> Pools<u32> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// As ports are used up, an allocated port matches the shard unless no free port did.
+    /// While any free port matches the shard, the allocated port matches the shard.
     #[test]
     fn port_lent_fits_as_long_as_one_that_is_free_does(seed: u64, bits in 0u32..=7, first in 1024u16..2000, udp: bool) {
         let pools = pools(first..=first + 2047);
@@ -111,7 +111,7 @@ proptest! {
     }
 }
 
-/// With f random free ports and S shards, the probability that none matches is (1 - 1/S)^f.
+/// With f random free ports and S shards, no free port matches with a probability of (1 - 1/S)^f.
 #[test]
 fn share_of_misfits_of_few_free_ports_is_what_chance_says() {
     let (bits, shards) = (4, Shards::new(16).unwrap());

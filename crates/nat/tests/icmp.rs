@@ -1,5 +1,5 @@
-//! Tests of translated ICMP errors: they equal errors about the packet on the other side that an independent library
-//! builds.
+//! Tests of translated ICMP errors. An independent library builds the expected ICMP errors from the packet before its
+//! translation.
 
 use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, PacketBuilder};
@@ -128,8 +128,8 @@ fn reversed6(key: &Tuple6) -> Tuple6 {
     }
 }
 
-/// Truncates a quote to `quoted` bytes after the header. A TCP checksum is kept or removed as a whole, because half a
-/// checksum can't be updated.
+/// Truncates a quote to `quoted` bytes after the header. A TCP checksum is kept or removed as a whole, because one byte
+/// of a checksum can't be updated.
 fn cut(mut datagram: Vec<u8>, header: usize, quoted: usize) -> Vec<u8> {
     datagram.truncate(header + if quoted == 17 { 16 } else { quoted });
     datagram
@@ -171,7 +171,8 @@ proptest! {
         let lease = NewSource::Allocated(0, Lease { address: lease.0, port: lease.1 });
         let lease = if which & 2 != 0 { lease } else { NewSource::Kept };
         let made = translate(&forward, protocol, 0, target, lease);
-        // A packet of one direction: after translation, as the router's next hop sees it, and before, as its sender knows it.
+        // A packet of one direction after translation (at the router's next hop) and before translation (at its
+        // sender).
         let (seen, sent, direction) = if backward {
             (reversed4(&forward), made.reverse, Direction::Forward)
         } else {

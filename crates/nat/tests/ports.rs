@@ -1,4 +1,4 @@
-//! Tests of port allocations against an oracle that contains a plain set.
+//! Tests of port allocations against an oracle: a plain set of ports.
 
 use std::collections::HashSet;
 
@@ -65,7 +65,7 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
     let mut oracle = HashSet::new();
     let mut refused = 0;
     for step in 0..3_000_000usize {
-        // The preference alternates slowly, so that the pools become full and then empty again.
+        // Alternate between mostly allocations and mostly releases, so that pools become full and then empty.
         let lending = if step / 300_000 % 2 == 0 { 60 } else { 40 };
         if random.below(100) < lending {
             let (pool, class) = (random.below(2) as u16, PortClass::ALL[random.below(3)]);
@@ -164,7 +164,7 @@ fn rfc4787_req2_sessions_of_a_host_share_an_outside_address() {
     }
 }
 
-/// Hosts that are assigned to each address of a pool.
+/// For each address of a pool, the hosts that are assigned to it.
 fn dealt(count: u32, hosts: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
     let pools = Pools::new(&[small(count, 1024..=65_535)]).unwrap();
     let mut memory = memory(&pools, Shards::ONE);
@@ -181,7 +181,7 @@ fn dealt(count: u32, hosts: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32
     users
 }
 
-/// Variance of the number of hosts over the addresses.
+/// Variance of the number of hosts per address.
 fn variance(users: &[Vec<u32>]) -> f64 {
     let all: usize = users.iter().map(Vec::len).sum();
     let mean = all as f64 / users.len() as f64;
@@ -200,7 +200,7 @@ fn hosts_in_a_row_are_dealt_addresses_evenly() {
             });
             let users = dealt(64, hosts);
             let variance = variance(&users);
-            // At the end of a row of consecutive subscribers, the hosts belong to two rows.
+            // The 100 hosts from 65,500 on belong to two groups of 65,536 consecutive subscribers.
             let limit = if first == 65_500 { 0.8 } else { 0.33 };
             assert!(variance < limit, "{variance} from {first} in {context:#x}");
         }
@@ -213,8 +213,8 @@ fn hosts_in_a_row_are_dealt_addresses_evenly() {
     }
 }
 
-/// Consecutive hosts belong to consecutive shards. If all hosts of an address belonged to the same shard, the ports of
-/// other shards would stay unused.
+/// Consecutive hosts belong to consecutive shards. If all hosts of an address belonged to one shard, the ports of other
+/// shards would stay unused.
 #[test]
 fn hosts_of_an_address_are_in_different_shards() {
     for count in [16, 48, 64, 128] {
@@ -281,8 +281,8 @@ fn rfc4787_req3a_port_range_is_preserved() {
     }
 }
 
-/// If an address has fewer port blocks than there are shards, a host is assigned to an address of which its shard owns
-/// ports.
+/// If addresses have fewer port blocks than there are shards, a host is assigned to an address with ports of the host's
+/// shard.
 #[test]
 fn rfc4787_req2_host_of_a_narrow_pool_is_paired_with_an_address_that_has_ports() {
     let pool = Pool {
@@ -464,7 +464,7 @@ fn lender(pools: &Pools<u32>, shards: Shards, shard: u32, lease: Lease<u32>) -> 
     (of == shard).then_some(pool)
 }
 
-/// One of several ways to distribute the same sixteen addresses over up to three pools.
+/// A random distribution of sixteen addresses over up to three pools.
 fn layouts() -> impl Strategy<Value = Vec<Option<Pool<u32>>>> {
     let pool = |addresses: (u32, u32), ports: (u16, u16), soft: bool| Pool {
         addresses: vec![(BASE + addresses.0, BASE + addresses.0 + addresses.1)],
@@ -506,13 +506,13 @@ proptest! {
                         oracle.push((pool, class, lease));
                     }
                 } else if !oracle.is_empty() {
-                    // Release through the pool that allocated the port, even if another pool, or none, contains the port now.
+                    // Release through the pool that allocated the port, even if the pool no longer contains the port.
                     let (pool, class, lease) = oracle.swap_remove(number as usize % oracle.len());
                     let known = ports.is_migration_due() || lender(&pools, shards, shard, lease).is_some();
                     prop_assert_eq!(known, ports.release(pool, class, lease));
                 }
             }
-            // Sessions whose ports were lost end before the pools change again.
+            // Sessions that have lost their ports end before the pools change again.
             ports.migrate();
             oracle.retain(|&(pool, class, lease)| {
                 let stays = lender(&pools, shards, shard, lease).is_some();

@@ -1,4 +1,4 @@
-//! Tests of rewrites: the results equal packets that an independent library builds.
+//! Tests of rewrites. An independent library builds the expected packets.
 
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder, PacketBuilderStep};
 use proptest::prelude::*;
@@ -227,7 +227,7 @@ fn rewrite6_udp_without_checksum_stays_without() {
 fn rewrite4_udp_sum_that_becomes_zero_is_written_as_ones() {
     let (forward, made) = flow();
     let there = reversed!(Tuple4, made.reverse);
-    // A payload word with which the translated packet has a sum of all ones, so that its computed checksum is 0.
+    // A payload word that makes the sum of the translated packet all ones, so that the computed checksum is 0.
     let plain = build4(&there, 17, 63, &[0, 0]);
     let word = [plain[L3 + 26], plain[L3 + 27]];
     let frame = rewritten(build4(&forward, 17, 64, &word), Transport::Udp);
@@ -280,7 +280,7 @@ fn rewrite4_frame_too_short_is_refused() {
     }
 }
 
-/// A UDP-Lite packet with this checksum coverage (0 for the whole packet), built according to RFC 3828, section 3.1.
+/// A UDP-Lite packet (RFC 3828, section 3.1) with this checksum coverage. Coverage 0 means the whole packet.
 fn lite(source: &[u8], destination: &[u8], ports: (u16, u16), coverage: u16, payload: &[u8]) -> Vec<u8> {
     let words = [ports.0, ports.1, coverage, 0].map(u16::to_be_bytes);
     let mut packet = [&words.concat()[..], payload].concat();

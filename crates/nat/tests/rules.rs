@@ -1,4 +1,4 @@
-//! Tests of rules: selection by specificity, reasons of rejection, and modifications concurrent with lookups.
+//! Tests of rules: selection by specificity, reasons for rejected rules, and modifications during lookups.
 
 use core::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,7 +110,7 @@ fn quick_nat_figure_4_misses_the_host_and_hits_the_network_without_a_port() {
         rules.match_source(&packet, 6, 1).map(|decided| decided.rule)
     );
     assert_eq!(None, rules.match_destination(&packet, 6, 0));
-    // A rule with a port is preferred over one without a port for the same prefix. For a single host, any rule is preferred over shorter prefixes.
+    // A host rule is preferred over shorter prefixes, and for equal prefixes a rule with a port over one without.
     rules
         .add_source(&rule("192.168.88.0/24", Some(1234), 2), &pools())
         .unwrap();
@@ -183,7 +183,7 @@ fn destination_rules_any_order_decide_by_specificity() {
         assert_eq!(Some((3, 1091)), decide(8091, 6));
         assert_eq!(Some((5, 8081)), decide(8081, 6));
         assert_eq!(Some((4, 80)), decide(8080, 6));
-        // If both rules have the port, a rule with a protocol is more specific. A port is more specific than a protocol.
+        // For equal ports, a rule with a protocol is more specific. A port is more specific than a protocol.
         assert_eq!(Some((5, 8085)), decide(8085, 6));
         assert_eq!(Some((6, 8085)), decide(8085, 17));
         assert_eq!(Some((6, 53)), decide(53, 6));
@@ -243,7 +243,7 @@ fn gateway_stands_in_for_single_addresses_and_those_one_to_one() {
         DestinationRule::of(network("0.0.0.0/0"), DestinationAction::Host(SERVER, None)),
         DestinationRule::of(network("203.0.113.9/32"), DestinationAction::Exempt),
     ];
-    // No pool may allocate ports beside the catch-all rule, so there are no pools.
+    // No pools, because the catch-all rule conflicts with every pool.
     let rules = Rules::new(&[], &rules, &Pools::default()).unwrap();
     let stands_in = |rules: &Rules<u32>, address| rules.stands_in_for(0, v4(address));
     assert!(stands_in(&rules, "203.0.113.1"));
@@ -400,7 +400,7 @@ fn hits_of_a_rule_go_on_under_another_number_and_end_with_it() {
     assert!(after.sources(9).iter().all(|&(_, _, hits)| hits == 0));
 }
 
-/// Random addresses of nested prefixes.
+/// Random addresses in nested prefixes.
 fn address() -> impl Strategy<Value = u32> {
     prop::sample::select(vec![0x0a00_0000u32, 0x0a00_0100, 0x0a01_0203, 0x0a80_0000, 0xc0a8_0101])
 }
@@ -419,7 +419,7 @@ fn protocol() -> impl Strategy<Value = Option<u8>> {
     prop::option::of(prop::sample::select(vec![6u8, 17]))
 }
 
-/// A random rule, which the test adds, or removes if it exists.
+/// A random rule. The test adds the rule, or removes it if it exists.
 fn source_rule() -> impl Strategy<Value = SourceRule<u32>> {
     let action = prop_oneof![
         (0u16..3).prop_map(SourceAction::Pool),
@@ -483,7 +483,7 @@ fn queried() -> impl Strategy<Value = (u32, u16, u8, u16, u32)> {
     )
 }
 
-/// The action of the most specific source rule, determined by comparing all rules of a list.
+/// The action of the most specific source rule, found by a linear search.
 fn listed_source(rules: &[SourceRule<u32>], queried: (u32, u16, u8, u16, u32)) -> Option<SourceAction<u32>> {
     let (address, port, protocol, interface, context) = queried;
     let matching = rules.iter().filter(|rule| {

@@ -54,7 +54,7 @@ fn home(pools: &Pools<u32>, shards: Shards, lease: Lease<u32>) -> Option<u32> {
     })
 }
 
-/// Allocates ports of a class to a shard until none is free.
+/// Allocates ports of a class to a shard until no port is free.
 fn fill(ports: &mut Ports<'_, u32>, class: PortClass, inside: u32) -> Vec<Lease<u32>> {
     let lend = |n: u32| ports.lease(0, class, &key(inside, 1024 + (n % 64_000) as u16)).ok();
     (0u32..).map_while(lend).collect()
@@ -91,7 +91,7 @@ fn one_shard_has_half_of_an_address_and_each_other_its_half_of_the_rest() {
                     assert!(more.iter().all(|&lease| known.insert(lease)));
                 }
                 assert_eq!(all_ports, known.len(), "ports that nobody can have");
-                // Another shard can claim the remaining shared ports after the first shard has released its ports.
+                // After the first shard has released its ports, another shard can claim the remaining shared ports.
                 assert!(
                     allocated
                         .iter()
@@ -166,7 +166,8 @@ fn shared_ports_that_are_lent_stay_through_changes_that_leave_them_to_a_pool() {
     };
     let whole = (1024, u16::MAX);
     let cases = [
-        // Cases: more addresses before and after; more ports; another pool; first fewer blocks than shards, then more.
+        // Cases: further addresses before and after; more ports; another pool; a change from fewer to more blocks than
+        // shards.
         (of(&[Some(((2, 2), whole))]), of(&[Some(((0, 4), whole))])),
         (
             of(&[Some(((0, 0), (2048, 9999)))]),
@@ -202,7 +203,7 @@ fn shared_ports_that_are_lent_stay_through_changes_that_leave_them_to_a_pool() {
     }
 }
 
-/// One of several ways to distribute the same six addresses over up to three pools.
+/// A random distribution of six addresses over up to three pools.
 fn layouts() -> impl Strategy<Value = Vec<Option<Pool<u32>>>> {
     let one = (0u32..4, 0u32..3, 1u16..6000, 0u16..6000, any::<bool>(), 0u8..4).prop_map(
         |(from, more, port, ports, soft, whole)| Pool {
@@ -227,7 +228,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// The pool in which a session keeps its port; `None` if it loses the port.
+    /// The pool in which a session keeps its port; `None` if the session loses the port.
     fn stays(&self, shard: u32, lease: Lease<u32>) -> Option<u16> {
         let pool = self.pools.includes(0, lease.address, lease.port, lease.port)?;
         let is_of = self
@@ -272,7 +273,8 @@ proptest! {
                 ((random >> 32) as usize * bound) >> 32
             };
             for step in 0..6000 {
-                // One shard makes most allocations. Towards the end, more ports are released than allocated.
+                // One shard makes most allocations. Towards the end of the test, more ports are released than
+                // allocated.
                 let shard = if below(3) > 0 { greedy % ports.len() } else { below(ports.len()) };
                 let class = PortClass::ALL[below(2)];
                 if below(100) < if step < 4500 { 90 } else { 20 } {
@@ -314,7 +316,7 @@ proptest! {
             prop_assert!(ports[shard as usize].release(pool, class, lease));
         }
         prop_assert_eq!(0, oracle.pools.borrowed_blocks());
-        // Every port can be allocated by the shard to which the distribution assigns it, or by a shard that shares it.
+        // The shard to which the distribution assigns a port, or a shard that shares the port, can allocate the port.
         for (index, pool) in oracle.pools.iter().filter(|(_, pool)| pool.addresses() > 0) {
             for port in pool.ports().0..=pool.ports().1 {
                 let lease = Lease { address: pool.address(0), port };

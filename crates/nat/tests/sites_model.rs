@@ -41,7 +41,7 @@ fn terminal(site: u32, address: u32, mac: [u8; 6]) -> Terminal {
 #[test]
 fn line_that_comes_to_another_terminal_is_never_taken_for_it() {
     explored(|| {
-        // The table has only one line, so that the other terminal reuses the line immediately.
+        // The table has only one line, so the second terminal reuses the line of the first terminal.
         let (mut writer, sites) = SiteWriter::new(2, 1, &[(0, 100, 200)], [1, 2]);
         writer.add_terminal(&terminal(0, 7, OLD)).expect("room");
         let reader = sites.clone();

@@ -1,4 +1,4 @@
-//! Tests of connection tracking, against simulated endpoints and by requirement.
+//! Tests of connection tracking against simulated endpoints, and tests of single RFC requirements.
 
 use proptest::prelude::*;
 use sluice_nat::timeout::{Schedule, TimeoutClass, Timeouts};
@@ -20,7 +20,7 @@ impl Ends {
         }
     }
 
-    /// One side sends the next segment in order, which acknowledges everything that the other side has sent.
+    /// One endpoint sends its next segment in order. The segment acknowledges everything that the peer has sent.
     fn send(&mut self, direction: Direction, flags: u8, length: u32) -> TimeoutClass {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         let segment = Segment {
@@ -101,7 +101,7 @@ fn rfc7857_section2_2_reset_starts_the_closing_timer_and_data_end_it() {
 fn connection_refused_has_ended_and_no_data_open_it() {
     let mut ends = Ends::new(100, 0);
     ends.send(Forward, SYN, 0);
-    // The timer is not restarted. The refused client keeps its port in the meantime.
+    // The refusal does not restart the timer, and the client keeps its port until the timeout.
     assert_eq!(TimeoutClass::UNCHANGED, ends.send(Reverse, RST | ACK, 0));
     assert!(ends.tracking.has_ended());
     for (direction, length) in [(Reverse, 10), (Forward, 10), (Reverse, 20), (Forward, 20)] {
@@ -194,7 +194,7 @@ fn data_behind_both_fins_revive_the_connection_and_what_is_sent_again_does_not()
         assert_eq!(TcpState::BothFin, ends.tracking.state());
         assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(direction, ACK, 3));
         assert_eq!(TcpState::Established, ends.tracking.state());
-        // The connection closes like any other.
+        // The connection closes like a new connection.
         ends.send(direction, FIN | ACK, 0);
         assert_eq!(
             TimeoutClass::TCP_TRANSITORY_CLOSE,
@@ -314,7 +314,7 @@ proptest! {
             ends.send(if backward { Reverse } else { Forward }, ACK, length);
         }
         let direction = if backward { Reverse } else { Forward };
-        // Everything is acknowledged except what this side sent last.
+        // Everything is acknowledged except the last segment of this endpoint.
         let next = ends.next[direction as usize];
         prop_assume!(next.wrapping_sub(guess) > 60_000);
         let before = ends.tracking;
@@ -358,7 +358,7 @@ proptest! {
             let segment = Segment { flags: ACK, sequence, acknowledgment, length: 0 };
             tracking.track(direction, &segment);
         }
-        // A FIN is not accepted at a sequence number that the other side acknowledged only because of a forged segment.
+        // A FIN is rejected if only a forged segment acknowledged its sequence number.
         for sequence in [guesses.1, forged[0].1, forged[1].1, forged[2].1] {
             prop_assume!(far(sequence, next(direction.opposite())));
             let fin = Segment { flags: FIN | ACK, sequence, acknowledgment: guesses.0, length: 0 };
@@ -417,7 +417,7 @@ proptest! {
         let mut ends = Ends::open(client, server);
         let mut expected = TcpState::Established;
         for (backward, flags, length) in segments {
-            // Segments in order and without SYN: the part of RFC 6146's state diagram that follows the opening.
+            // Segments in order and without SYN: the states of RFC 6146 after the connection is established.
             let flags = flags & !SYN | ACK;
             let flags = if flags & RST != 0 { flags & !FIN } else { flags };
             let direction = if backward { Reverse } else { Forward };

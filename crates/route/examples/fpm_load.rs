@@ -1,5 +1,5 @@
-//! Measures the CPU time from the bytes of an FPM stream of a million routes to the complete forwarding table, and the
-//! time for the same stream when it is received again.
+//! Measures the CPU time to process an FPM stream of a million routes into the FIB, and the CPU time for a repetition
+//! of the stream.
 
 use sluice_route::feed::fpm::FrameBuffer;
 use sluice_route::feed::netlink::{INET, kind};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const ROUTES: u32 = 1_000_000;
 const NEXT_HOPS: u32 = 100;
-/// Number of bytes per read, as in the daemon.
+/// Number of bytes per read, equal to the daemon's read size.
 const READ: usize = 64 * 1024;
 
 struct Nothing;
@@ -23,7 +23,7 @@ impl Sink for Nothing {
     fn remove(&mut self, _: Prefix) {}
 }
 
-/// A stream in the order of FRR: first the next hops, then the routes that refer to them, with one message per frame.
+/// A stream in the order of FRR: first the next hops, then the routes. Each frame contains one message.
 fn stream() -> Vec<u8> {
     let next_hops = (1..=NEXT_HOPS).flat_map(|id| {
         let writer = Writer::next_hop((kind::NEW_NEXT_HOP, SET), INET, id);
@@ -58,7 +58,7 @@ fn play(stream: &[u8], mut follow: impl FnMut(&[u8])) -> f64 {
     processor() - begin
 }
 
-/// CPU time of this thread in seconds, so that other load on the machine is not included.
+/// CPU time of this thread in seconds, which excludes other load on the machine.
 fn processor() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     let nanoseconds: u64 = text

@@ -1,5 +1,5 @@
-//! Measures nanoseconds per packet from destination to MAC, for a gateway with a bound neighbour, and for attached
-//! destinations with a neighbour lookup.
+//! Measures the nanoseconds per packet to find the MAC for a destination: through a gateway with a bound neighbour, and
+//! for attached destinations with a neighbour lookup.
 
 use std::sync::Arc;
 use std::time::Instant;

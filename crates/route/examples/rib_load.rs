@@ -6,7 +6,7 @@ use sluice_route::{Address, Prefix};
 
 const FOUR: u32 = 1_000_000;
 const SIX: u32 = 200_000;
-/// Number of offers between two publications, similar to that in one read from a routing daemon.
+/// Number of offers between two publications, similar to the number of routes in one read from a routing daemon.
 const BATCH: u32 = 1_000;
 const GATEWAYS: u32 = 200;
 
@@ -52,7 +52,7 @@ fn load(rib: &mut Rib, numbers: std::ops::Range<u32>, shift: u32, hop: impl Fn(u
     count as f64 / (processor() - begin)
 }
 
-/// CPU time of this thread in seconds, so that other load on the machine is not included.
+/// CPU time of this thread in seconds, which excludes other load on the machine.
 fn processor() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     let nanoseconds: u64 = text

@@ -78,7 +78,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// A prefix: the set of addresses with the same first `length` bits. The remaining bits of the stored address are 0.
+/// A prefix: the set of addresses with the same first `length` bits. The stored address has host bits of 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: Address,
@@ -92,7 +92,8 @@ impl Prefix {
         length: 0,
     };
 
-    /// The prefix of `length` bits that contains `address`. A length above that of the address is reduced.
+    /// The prefix of `length` bits that contains `address`. A length above the address length is reduced to the address
+    /// length.
     pub fn new(address: Address, length: u8) -> Self {
         use sluice_table::prefix::Address as _;
         let length = length.min(address.bits());

@@ -1,14 +1,14 @@
-//! Record of the destinations whose routes have changed. Caches of routing results use it to find invalid results.
+//! Record of destinations with changed routes. Caches of routing results use this record to find invalid results.
 
 use sluice_table::changes::{Accumulate, ChangedRegions};
 use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
 
 use crate::{Address, Prefix};
 
-/// Hash of a router and a destination's region, which is a /24 in IPv4 and a /48 in IPv6.
+/// Hash of a router and a region of destinations. A region is a /24 in IPv4 and a /48 in IPv6.
 #[inline(always)]
 fn region(router: RouterIndex, address: Address) -> u64 {
-    // The router is mixed in, so that the regions of two routers share a bit only by chance.
+    // The hash includes the router, so that regions of two routers share a bit only by chance.
     let of_router = u64::from(router).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     match address {
         Address::V4(bits) => u64::from(bits >> 8) ^ of_router,
@@ -48,13 +48,13 @@ impl Routers {
 #[derive(Clone, Debug, Default)]
 struct FamilyChanges {
     regions: ChangedRegions,
-    /// Routers whose regions all count as changed.
+    /// Routers for which every region counts as changed.
     routers: Routers,
     /// Whether any route has changed.
     any: bool,
 }
 
-/// Destinations whose routes have changed. Sessions to changed destinations are revalidated.
+/// Destinations with changed routes. Sessions to these destinations are revalidated.
 #[derive(Clone, Debug, Default)]
 pub struct RouteChanges([FamilyChanges; 2]);
 
@@ -84,7 +84,7 @@ impl RouteChanges {
         }
     }
 
-    /// Whether the route to an address may have changed. The result false is exact; true may be a false positive.
+    /// Whether the route to an address may have changed. False is exact; true may be a false positive.
     #[inline(always)]
     pub fn may_affect(&self, router: RouterIndex, address: Address) -> bool {
         let family = match address {

@@ -1,5 +1,5 @@
-//! Forwarding table (FIB) of all virtual routers for both address families. Routes are changed individually while
-//! workers look up addresses.
+//! FIB of all virtual routers for both address families. The control thread changes individual routes while workers
+//! look up addresses.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct FibReader {
 }
 
 impl FibReader {
-    /// The longest route of a router that matches an address.
+    /// The longest-prefix match for an address in the routes of a router.
     #[inline]
     pub fn find(&self, router: RouterIndex, address: Address) -> Option<Match> {
         match address {
@@ -76,17 +76,17 @@ impl Fib {
         self.len(router) == 0
     }
 
-    /// Number of bytes in the structures for lookups.
+    /// Memory size in bytes of the lookup structures.
     pub fn bytes(&self) -> usize {
         self.v4.bytes() + self.v6.bytes()
     }
 
-    /// Number of bytes in the route lists, which only the control thread reads.
+    /// Memory size in bytes of the route lists, which only the control thread reads.
     pub fn list_bytes(&self) -> usize {
         self.v4.list_bytes() + self.v6.list_bytes()
     }
 
-    /// All routes of a router, each with its next-hop index. IPv4 routes come first; each family is sorted by prefix.
+    /// All routes of a router, each with its next-hop index: IPv4 routes, then IPv6 routes, each sorted by prefix.
     pub fn iter(&self, router: RouterIndex) -> impl Iterator<Item = (Prefix, u32)> + '_ {
         let v4 = self
             .v4
@@ -107,7 +107,7 @@ impl Fib {
         }
     }
 
-    /// Adds or changes a route. Returns whether anything changed.
+    /// Adds or changes a route. Returns whether the FIB has changed.
     pub fn insert(
         &mut self,
         router: RouterIndex,
@@ -119,7 +119,7 @@ impl Fib {
         self.set(router, prefix, index, writer)
     }
 
-    /// Adds or changes a route to a set of next hops. Returns whether anything changed.
+    /// Adds a route to a set of next hops, or changes an existing route. Returns whether the FIB has changed.
     pub fn insert_set(
         &mut self,
         router: RouterIndex,
@@ -185,13 +185,13 @@ impl Fib {
         !self.changed.is_empty()
     }
 
-    /// The destinations whose routes have changed since the last call.
+    /// The destinations with route changes since the last call.
     pub fn take_changed(&mut self) -> RouteChanges {
         std::mem::take(&mut self.changed)
     }
 
-    /// Frees memory that no worker can read any longer. Modifications do this as well; the caller should call it when
-    /// modifications stop.
+    /// Frees memory that no worker can read any longer. Each modification also frees such memory, so this call is
+    /// needed only after the last modification.
     pub fn reclaim(&mut self) {
         self.v4.reclaim();
         self.v6.reclaim();

@@ -1,4 +1,4 @@
-//! Sets of next hops for multipath routes (ECMP), and the selection of a member for each flow.
+//! Hop sets: sets of next hops for multipath routes (ECMP), and selection of a member for each flow.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -11,11 +11,11 @@ pub const MAX_MEMBERS: usize = 64;
 /// Maximum number of sets in the process.
 pub const MAX_SETS: usize = 4096;
 
-/// Number of buckets in a set. Flows are hashed to buckets. A member's fraction of the buckets is proportional to its
-/// weight.
+/// Number of hash buckets in a set. Flows are hashed to buckets. The number of buckets of a member is proportional to
+/// its weight.
 pub const BUCKETS: usize = 1024;
 
-/// Unit of traffic that always uses one member of a set.
+/// Balancing granularity: packets of one flow, or of one source host, use one member of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Balance {
     /// All packets of a flow use one member.
@@ -35,10 +35,10 @@ pub struct HopSet {
 /// Why a set of next hops is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HopSetError {
-    /// The set has no members, or too many.
-    #[error("{0} next hops: a route has 1 to {MAX_MEMBERS}")]
+    /// The set has no members or too many members.
+    #[error("the route has {0} next hops, but 1 to {MAX_MEMBERS} next hops are possible")]
     Count(usize),
-    /// A member has weight 0, with which it would never be used.
+    /// A member has weight 0 and would never be used.
     #[error("a next hop has the weight 0: weights are 1 to 255")]
     Weight,
 }
@@ -66,12 +66,12 @@ impl HopSet {
         })
     }
 
-    /// Returns this set with another unit of balancing.
+    /// Returns this set with another balancing granularity.
     pub fn with_balance(self, balance: Balance) -> Self {
         Self { balance, ..self }
     }
 
-    /// Unit of traffic that always uses one member.
+    /// Balancing granularity of the set.
     pub fn balance(&self) -> Balance {
         self.balance
     }
@@ -91,15 +91,15 @@ impl From<NextHop> for HopSet {
     }
 }
 
-/// Next-hop index for each bucket. Buckets are written before a route refers to them, and are not modified until no
-/// reader can hold them.
+/// Next-hop index for each bucket. The writer fills the buckets before a route refers to them, and does not reuse them
+/// until no reader can hold them.
 #[derive(Debug)]
 struct Buckets {
     members: Box<[AtomicU16]>,
     by_host: AtomicBool,
 }
 
-/// All sets, as workers use them. Memory is allocated only for sets that have been used.
+/// All hop sets, for workers. Memory is allocated at the first use of a set.
 #[derive(Debug)]
 pub(crate) struct HopSets(Box<[OnceLock<Buckets>]>);
 
@@ -108,7 +108,7 @@ impl HopSets {
         Self((0..MAX_SETS).map(|_| OnceLock::new()).collect())
     }
 
-    /// Next hop of a packet. `hash` returns the hash of its flow or its host.
+    /// Next hop of a packet. `hash` returns the hash of the packet's flow or source host.
     #[inline]
     pub fn choose(&self, set: usize, hash: impl FnOnce(Balance) -> u64) -> Option<u32> {
         let buckets = self.0.get(set)?.get()?;
@@ -130,9 +130,8 @@ impl HopSets {
             .map(|bucket| bucket.load(Ordering::Relaxed).into())
     }
 
-    /// Assigns the buckets of a set to its members, which are given by next-hop index and weight. Each bucket keeps the
-    /// member that it has in the set `like` if possible. Thus the removal of a member does not move flows of other
-    /// members.
+    /// Assigns the buckets of a set to its members (next-hop index and weight). If possible, each bucket keeps its
+    /// member from the set `like`. Thus the removal of a member does not move flows of other members.
     pub fn assign(&self, set: usize, (members, balance): (&[(u32, u8)], Balance), like: Option<usize>) {
         let Some(slot) = self.0.get(set) else { return };
         let buckets = slot.get_or_init(|| Buckets {
@@ -155,7 +154,8 @@ impl HopSets {
         let mut next = 0;
         for (bucket, dealt) in buckets.members.iter().zip(dealt) {
             let member = dealt.unwrap_or_else(|| {
-                // Assign the remaining buckets round-robin, so that the buckets that a member loses later are spread over those of others.
+                // Assign the remaining buckets round-robin. A later loss of buckets is then spread over the buckets of
+                // all other members.
                 while left[next % members.len()] == 0 {
                     next += 1;
                 }
@@ -168,8 +168,8 @@ impl HopSets {
     }
 }
 
-/// Number of buckets for each member. The number is proportional to the weight and at least one. The buckets that
-/// remain after rounding down go to the members with the largest remainders.
+/// Number of buckets for each member: proportional to the weight, and at least one. Numbers are rounded down. The
+/// remaining buckets are assigned to the members with the largest remainders.
 fn shares(members: &[(u32, u8)]) -> Vec<usize> {
     let all: usize = members.iter().map(|(_, weight)| *weight as usize).sum();
     let exact = |place: usize| members[place].1 as usize * BUCKETS;

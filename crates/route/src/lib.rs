@@ -1,7 +1,8 @@
 //! Virtual routers: forwarding tables, next hops, neighbours, and decisions that depend only on addresses.
 //!
-//! The [`Fib`] of all routers maps a destination to a next hop ([`NextHops`]). A next hop refers to a neighbour and its
-//! MAC ([`neighbour::Neighbours`]). Every worker reads these tables without locks while routes and neighbours change.
+//! The [`Fib`] of all routers maps a destination to a next hop ([`NextHops`]). A next hop refers to a neighbour with
+//! its MAC ([`neighbour::Neighbours`]). Every worker reads these tables without locks while routes and neighbours
+//! change.
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -27,7 +27,7 @@ pub enum DropKind {
     Prohibit,
     /// Drop, because the destination is the broadcast or network address of an attached network.
     DirectedBroadcast,
-    /// Drop, because the destination is valid only on its link.
+    /// Drop, because the destination is link-local.
     LinkLocal,
 }
 
@@ -57,11 +57,11 @@ impl DropKind {
 /// Destination of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NextHop {
-    /// Packets are dropped in this way.
+    /// Drop packets with this drop kind.
     Drop(DropKind),
-    /// The gateway itself. The destination is an address of this interface.
+    /// Deliver packets to the gateway itself: the destination is an address of this interface.
     Local(InterfaceIndex),
-    /// The destination itself, which is on the link of this interface.
+    /// Send packets directly to the destination, which is on the link of this interface.
     Attached(InterfaceIndex),
     /// A gateway on the link of an interface.
     Gateway {
@@ -90,19 +90,19 @@ const ATTACHED: u32 = 2;
 const GATEWAY4: u32 = 3;
 const GATEWAY6: u32 = 4;
 
-/// One next hop. The words of a next hop are written before a route refers to it, and are not modified until no reader
+/// One next hop. The writer fills a slot before a route refers to the slot, and does not reuse the slot until no reader
 /// can hold it.
 #[derive(Debug, Default)]
 #[repr(align(32))]
 struct Slot {
-    /// Kind of next hop in the low 16 bits; interface or kind of drop in the high 16 bits.
+    /// Low 16 bits: kind of next hop. High 16 bits: interface or drop kind.
     head: AtomicU32,
-    /// Index of the gateway's neighbour plus 1, if a worker has bound it; otherwise 0.
+    /// Index plus 1 of the gateway's neighbour, if a worker has bound the neighbour; otherwise 0.
     neighbour: AtomicU32,
     address: [AtomicU32; 4],
 }
 
-/// The next-hop table, as workers use it.
+/// The next-hop table, for workers.
 #[derive(Debug)]
 pub struct NextHops {
     slots: Box<[Slot]>,
@@ -113,15 +113,15 @@ pub struct NextHops {
 const SETS_FROM: u32 = MAX_NEXT_HOPS as u32;
 
 impl NextHops {
-    /// Whether any of these indexes refers to a set, from which a member must be selected.
+    /// Whether any of these indexes refers to a set, so that a member must be selected.
     #[inline(always)]
     pub fn have_sets(indexes: &[u32]) -> bool {
         let is_set = |index: &u32| *index >= SETS_FROM && *index != NO_ROUTE;
         indexes.iter().fold(false, |any, index| any | is_set(index))
     }
 
-    /// Selects the next hop of a packet; `hash` returns the hash of its flow or its host. The result is a member if
-    /// `index` refers to a set, otherwise `index` itself.
+    /// Selects the next hop of a packet: a member if `index` refers to a set, otherwise `index` itself. `hash` returns
+    /// the hash of the packet's flow or source host.
     #[inline(always)]
     pub fn choose(&self, index: u32, hash: impl FnOnce(Balance) -> u64) -> u32 {
         if index < SETS_FROM || index == NO_ROUTE {
@@ -132,7 +132,7 @@ impl NextHops {
     }
 
     /// Indexes of the next hops that flows may use. If `index` refers to a set, each member occurs in proportion to its
-    /// weight; otherwise the only item is `index` itself.
+    /// weight. Otherwise the only item is `index` itself.
     pub fn members(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
         let set = index.checked_sub(SETS_FROM).map(|set| set as usize);
         let single = set.is_none().then_some(index);
@@ -140,8 +140,8 @@ impl NextHops {
         single.into_iter().chain(members)
     }
 
-    /// The next hop with this index. For a set, its first member. For an unused index, such as
-    /// [`sluice_table::prefix::NO_ROUTE`], a drop with the kind "no route".
+    /// The next hop with this index, or the first member of a set. An unused index, such as
+    /// [`sluice_table::prefix::NO_ROUTE`], results in a drop with the kind "no route".
     #[inline]
     pub fn get(&self, index: u32) -> NextHop {
         let index = self.choose(index, |_| 0);
@@ -176,8 +176,7 @@ impl NextHops {
         }
     }
 
-    /// Adjacency of a gateway whose neighbour is bound: interface and neighbour, which take two loads. `None` for every
-    /// other next hop.
+    /// Interface and neighbour of a gateway with a bound neighbour. `None` for every other next hop. Takes two loads.
     #[inline(always)]
     pub fn adjacency(&self, index: u32) -> Option<(InterfaceIndex, NeighbourIndex)> {
         let slot = self.slots.get(index as usize)?;
@@ -189,8 +188,8 @@ impl NextHops {
     }
 
     /// Binds a gateway to its neighbour, so that later packets need no neighbour lookup. Holds the neighbour. Any
-    /// worker may call this. Returns false if the gateway is already bound, if the next hop is no gateway, or if the
-    /// neighbour is not this gateway.
+    /// worker may call this function. Returns false if the gateway is already bound, or if the next hop is not a
+    /// gateway with this neighbour.
     pub fn bind(&self, index: u32, neighbour: NeighbourIndex, neighbours: &Neighbours) -> bool {
         let NextHop::Gateway { interface, address } = self.get(index) else {
             return false;
@@ -215,14 +214,15 @@ impl NextHops {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NextHopError {
     /// The table is full.
-    #[error("more than {0} next hops")]
+    #[error("there are more than {0} next hops")]
     Full(usize),
     /// The number of different sets exceeds the maximum.
-    #[error("more than {MAX_SETS} different sets of next hops")]
+    #[error("there are more than {MAX_SETS} different sets of next hops")]
     Sets,
 }
 
-/// The single writer of the next-hop table. Equal next hops share a slot, and the writer counts the routes that use it.
+/// The single writer of the next-hop table. Equal next hops share a slot, and the writer counts the routes of each
+/// slot.
 #[derive(Debug)]
 pub struct NextHopWriter {
     table: Arc<NextHops>,
@@ -264,7 +264,7 @@ impl NextHopWriter {
         self.table.clone()
     }
 
-    /// Index of a next hop. Adds a use of it.
+    /// Adds a use of a next hop, and returns its index.
     pub fn acquire(&mut self, next_hop: NextHop) -> Result<u32, NextHopError> {
         self.reclaim();
         if let Some(&index) = self.known.get(&next_hop) {
@@ -295,8 +295,9 @@ impl NextHopWriter {
         Ok(index)
     }
 
-    /// Index of a set, or of its next hop if it has only one. Adds a use of it. A new set distributes flows like the
-    /// most similar existing set as far as possible, so that the replacement of a set moves few flows.
+    /// Adds a use of a set, and returns its index. For a set with one next hop, the index is that of the next hop. A
+    /// new set distributes flows like the most similar existing set as far as possible, so that the replacement of a
+    /// set moves few flows.
     pub fn acquire_set(&mut self, set: &HopSet) -> Result<u32, NextHopError> {
         if let [(next_hop, _)] = set.members() {
             return self.acquire(*next_hop);
@@ -372,7 +373,7 @@ impl NextHopWriter {
             return;
         }
         let settled = self.quiescence.settled();
-        // The members of a freed set wait for another grace period, because other routes may use them as next hops as well.
+        // The members of a freed set wait for another grace period, because single routes may also use these next hops.
         let free: Vec<_> = self
             .retired_sets
             .extract_if(.., |(epoch, _)| *epoch <= settled)

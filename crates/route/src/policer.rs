@@ -1,11 +1,11 @@
-//! Rate limits of packets that the gateway itself processes or sends, with token buckets in integer arithmetic.
+//! Rate limits of packets to and from the gateway itself, with token buckets in integer arithmetic.
 
 use sluice_table::token_bucket::TokenBucket;
 
 use crate::{Address, InterfaceIndex, RouterIndex, Time};
 
-/// Classes of packets to or from the gateway itself. Each class has a separate limit, so that one class can't use up
-/// the capacity of another.
+/// Classes of packets to or from the gateway itself. Each class has a separate limit, so that one class can't exhaust
+/// the capacity of another class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ControlClass {
@@ -15,7 +15,7 @@ pub enum ControlClass {
     Icmp,
     /// ICMP errors that the gateway sends (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 f).
     IcmpError,
-    /// Routing protocols. The connectivity of the network depends on routing protocols.
+    /// Routing protocols.
     Routing,
     /// Management access of the operator, and services of the gateway.
     Management,
@@ -66,12 +66,11 @@ pub const ROUTER_SHARE: u64 = 8;
 /// Number of buckets over which the destinations of ICMP errors are hashed.
 const DESTINATIONS: usize = 1024;
 
-/// Divisors of the ICMP error limit for each destination: a destination gets at most a tenth of the rate and half of
-/// the burst of an interface.
+/// Divisors of an interface's ICMP error limit for each destination: a tenth of the rate, and half of the burst.
 const DESTINATION_PARTS: (u64, u64) = (10, 2);
 
-/// Rate limits of packets that the gateway itself answers or sends, for each class, interface and router. A flood
-/// through one interface does not affect other interfaces, and the total of a router is limited.
+/// Rate limits of packets to and from the gateway itself, for each class, interface and router. A flood through one
+/// interface does not affect other interfaces, and the total of a router is limited.
 #[derive(Clone, Debug)]
 pub struct ControlPolicer {
     limits: Limits,
@@ -100,7 +99,7 @@ impl ControlPolicer {
         }
     }
 
-    /// Whether the limits and the interfaces are those of this policer.
+    /// Whether this policer has these limits and interfaces.
     pub fn is_of(&self, limits: &Limits, router_of: impl Iterator<Item = RouterIndex>) -> bool {
         self.limits == *limits && self.router_of.iter().copied().eq(router_of)
     }
@@ -116,8 +115,8 @@ impl ControlPolicer {
         own.0[class as usize].take(now) && router.is_some_and(|router| router.0[class as usize].take(now))
     }
 
-    /// Whether another ICMP error may be sent to a destination (RFC 1812, section 4.3.2.8). The limit protects a victim
-    /// whose address is spoofed, and leaves capacity for ICMP errors to other destinations.
+    /// Whether another ICMP error may be sent to a destination (RFC 1812, section 4.3.2.8). The limit protects the
+    /// victim of a spoofed source address, and leaves capacity for ICMP errors to other destinations.
     #[inline]
     pub fn admits_error_to(&mut self, destination: Address, now: Time) -> bool {
         let number = destination.number();

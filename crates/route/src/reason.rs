@@ -1,4 +1,4 @@
-//! Drop reasons of routing. Each has a counter name and a help text.
+//! Drop reasons of routing. Each drop reason has a counter name and a help text.
 
 use sluice_wire::named;
 
@@ -18,11 +18,13 @@ named! {
         TtlExceeded "ttl-exceeded"
             "The TTL or hop limit reached zero.";
         TooBig "too-big"
-            "Longer than the MTU of the egress interface and not to be fragmented: the sender gets an ICMP error with the MTU.";
+            "The packet exceeds the MTU of the egress interface and must not be fragmented: the sender gets an ICMP \
+             error with the MTU.";
         SourceValidation "source-validation"
-            "The ingress interface is not one that leads to the source address (BCP 38).";
+            "The source address is not reachable through the ingress interface (BCP 38).";
         LinkLocal "link-local"
-            "Addressed to or from a link-local address, which is never forwarded (RFC 3927 section 2.7, RFC 4291 section 2.5.6).";
+            "The source or destination is a link-local address, for which packets are never forwarded (RFC 3927 \
+             section 2.7, RFC 4291 section 2.5.6).";
         NeighbourUnresolved "neighbour-unresolved"
             "The next hop does not answer ARP or neighbour solicitations.";
         NeighbourTableFull "neighbour-table-full"
@@ -30,9 +32,9 @@ named! {
         NeighbourQuota "neighbour-quota"
             "The virtual router reached its limit of neighbours.";
         ParkedTooMany "parked-too-many"
-            "The number of packets that wait for address resolution reached its limit.";
+            "The number of packets parked for address resolution reached its limit.";
         ParkedReplaced "parked-replaced"
-            "A newer packet replaced it in the queue of the same unresolved neighbour (RFC 4861, 7.2.2).";
+            "A newer packet replaced this packet in the queue of an unresolved neighbour (RFC 4861, 7.2.2).";
         ParkedTooLong "parked-too-long"
             "Address resolution of the next hop timed out.";
     }

@@ -1,4 +1,4 @@
-//! RIBs of all routers, and their installation in the forwarding table.
+//! RIBs of all routers, and installation of their routes in the FIB.
 
 use crate::fib::FibError;
 use crate::neighbour::HashKey;
@@ -14,7 +14,7 @@ pub struct Ribs {
     fib_full: u64,
 }
 
-/// The sink of one router, which installs routes in the forwarding table.
+/// The sink of one router, which installs routes in the FIB.
 struct Table<'f> {
     router: RouterIndex,
     fib: &'f mut Fib,
@@ -46,7 +46,7 @@ impl Sink for Table<'_> {
 }
 
 impl Ribs {
-    /// Creates the routes without routers. `key` must be random, because attackers may choose prefixes.
+    /// Creates a collection without routers. `key` must be random, because attackers may choose prefixes.
     pub fn new(settings: Settings, key: HashKey) -> Self {
         Self {
             ribs: Vec::new(),
@@ -70,12 +70,12 @@ impl Ribs {
         }
     }
 
-    /// Number of changes for which the forwarding table had no space.
+    /// Number of route changes that were lost because the FIB was full.
     pub fn fib_full(&self) -> u64 {
         self.fib_full
     }
 
-    /// Modifies the routes of a router, and updates the forwarding table. Returns false if the router does not exist.
+    /// Modifies the routes of a router, and updates the FIB. Returns false if the router does not exist.
     pub fn change(
         &mut self,
         router: RouterIndex,
@@ -97,11 +97,11 @@ impl Ribs {
         true
     }
 
-    /// Replaces the interface and configured routes of each router by those in `wanted`. Routers without an element
-    /// in `wanted` are removed with all of their routes. Learned routes remain, except those of the routers in `others`,
-    /// whose numbers now belong to different routers. If there are too many next hops, nothing changes. Gateways that
-    /// are reachable only by learned routes are resolved afterwards. If the forwarding table has no space for a change,
-    /// [`Ribs::fib_full`] counts the change.
+    /// Replaces the connected and configured routes of each router by the routes in `wanted`. Routers without an
+    /// element in `wanted` are removed with all of their routes. Learned routes remain, except for routers in `others`,
+    /// which now have the number of another router. With too many next hops, no route is changed. Gateways that are
+    /// reachable only by learned routes are resolved afterwards. [`Ribs::fib_full`] counts changes that don't fit into
+    /// the FIB.
     ///
     /// # Errors
     /// The next hops of `wanted` don't fit in the next-hop table.
@@ -139,8 +139,8 @@ impl Ribs {
         taken
     }
 
-    /// Sets whether an interface of a router is up. A removed interface counts as down. Returns false if nothing
-    /// changed.
+    /// Sets whether an interface of a router is up. A removed interface counts as down. Returns false if the interface
+    /// already had this state.
     pub fn set_link(
         &mut self,
         (router, interface, up): (RouterIndex, InterfaceIndex, bool),
@@ -151,7 +151,7 @@ impl Ribs {
         known == Some(!up) && self.change(router, fib, writer, |rib| rib.set_link(interface, up))
     }
 
-    /// Sets whether a gateway of a router may be used. Returns false if nothing changed.
+    /// Sets whether a gateway of a router may be used. Returns false if the gateway already had this state.
     pub fn set_gateway(
         &mut self,
         router: RouterIndex,
@@ -177,7 +177,7 @@ fn apply(rib: &mut Rib, wanted: &RouteSet, now: Time) {
         rib.begin_replay(origin);
     }
     for (prefix, offer) in wanted.iter() {
-        // The offer fails only if the router has reached its maximum number of sets, and such failures are counted.
+        // The offer fails only at the router's maximum number of sets. The RIB counts these failures.
         let _ = rib.offer(prefix, &offer, now);
     }
     for origin in [Origin::Connected, Origin::Static] {

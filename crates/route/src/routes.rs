@@ -1,4 +1,4 @@
-//! Routes of a virtual router that are configured, or derived from the addresses of its interfaces.
+//! Configured routes of a virtual router, and routes derived from its interface addresses.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ impl Interface {
                 .any(|(own, length)| Prefix::new(*own, *length).contains(address))
     }
 
-    /// Whether a neighbour can have this address. The address must be a host address on the link, and neither an
-    /// address of the gateway nor a broadcast address of a network.
+    /// Whether a neighbour can have this address. The address must be a host address on the link. It must not be an
+    /// address of the gateway or a broadcast address of a network.
     pub fn has_neighbour(&self, address: Address) -> bool {
         let broadcast = self
             .addresses
@@ -51,7 +51,7 @@ impl Interface {
     }
 }
 
-/// Network and broadcast address of an IPv4 network; none for IPv6 networks, and for networks with at most two
+/// Network and broadcast address of an IPv4 network. `None` for IPv6 networks, and for networks with at most two
 /// addresses (RFC 3021).
 fn broadcasts(own: Address, length: u8) -> [Option<Address>; 2] {
     match own {
@@ -66,31 +66,31 @@ fn broadcasts(own: Address, length: u8) -> [Option<Address>; 2] {
 /// Next hop of a configured route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// A gateway in an attached network. For a link-local gateway, the interface is required.
+    /// A gateway in an attached network. A link-local gateway requires an interface.
     Gateway {
         /// Address of the gateway.
         address: Address,
         /// Interface of the gateway, if given.
         interface: Option<InterfaceIndex>,
     },
-    /// A gateway on the link of this interface. The gateway need not be in a network of the interface.
+    /// A gateway on the link of this interface, inside or outside of the interface's networks.
     OnLink {
         /// Address of the gateway.
         address: Address,
         /// Interface of the gateway.
         interface: InterfaceIndex,
     },
-    /// A gateway that is resolved through the attached networks or the router's other routes, and follows their
-    /// changes.
+    /// A gateway that is resolved through the attached networks or the router's other routes, and again when these
+    /// change.
     Recursive(Address),
-    /// The destinations themselves, which are on the link of this interface.
+    /// The destinations are directly on the link of this interface.
     Attached(InterfaceIndex),
-    /// Packets are dropped in this way.
+    /// Drop packets with this drop kind.
     Refused(DropKind),
 }
 
-/// A configured route with one next hop. Routes with equal prefix and distance form one multipath route, and each flow
-/// uses one of its next hops.
+/// A configured route with one next hop. Routes with equal prefix and distance form one multipath route. Each flow uses
+/// one next hop of a multipath route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Destination prefix.
@@ -99,14 +99,14 @@ pub struct Route {
     pub via: Via,
     /// Weight of the next hop in a multipath route, at least 1.
     pub weight: u8,
-    /// Administrative distance, at least 1. Among the reachable routes, the lowest distance is preferred.
+    /// Administrative distance, at least 1. The reachable route with the lowest distance is preferred.
     pub distance: u8,
-    /// Unit of traffic that always uses one next hop.
+    /// Balancing granularity of a multipath route.
     pub balance: Balance,
 }
 
 impl Route {
-    /// A route with a single next hop. The route is preferred over all learned routes.
+    /// Creates a route with a single next hop and the default distance, which is preferred over all learned routes.
     pub const fn new(prefix: Prefix, via: Via) -> Self {
         Self {
             prefix,
@@ -147,16 +147,15 @@ pub enum RouteError {
     /// Two interfaces of one router have the same network.
     #[error("network {0} is attached to two interfaces of the same virtual router")]
     NetworkTwice(Prefix),
-    /// The same next hop occurs twice, a forwarding next hop is combined with a drop, or a route with the prefix of an
-    /// attached network has the default distance. A route to an attached network must have a higher distance, as a
-    /// backup.
-    #[error("route {0} is configured twice, or is that of an attached network")]
+    /// The route has a duplicate next hop, combines a forwarding next hop with a drop, or has the prefix of an attached
+    /// network and the default distance. A backup route to an attached network must have a higher distance.
+    #[error("route {0} is configured twice, or duplicates the route of an attached network")]
     RouteTwice(Prefix),
     /// The route has too many next hops.
     #[error("route {0} has more than {MAX_HOPS} next hops")]
     Ways(Prefix),
-    /// The gateway is on no attached network.
-    #[error("route {prefix}: gateway {gateway} is on no attached network of the virtual router")]
+    /// No attached network contains the gateway.
+    #[error("route {prefix}: gateway {gateway} is not in an attached network of the virtual router")]
     GatewayOffLink {
         /// Prefix of the route.
         prefix: Prefix,
@@ -180,7 +179,7 @@ pub enum RouteError {
         gateway: Address,
     },
     /// A link-local gateway is given without an interface.
-    #[error("route {prefix}: gateway {gateway} is link-local; name its interface")]
+    #[error("route {prefix}: gateway {gateway} is link-local, so the route needs an interface")]
     GatewayNeedsInterface {
         /// Prefix of the route.
         prefix: Prefix,
@@ -200,14 +199,13 @@ pub enum RouteError {
 /// Routes of a virtual router, each with its next hops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteSet {
-    /// The key includes the distance: routes with a higher distance are backups.
+    /// Next hops by prefix and distance. Routes with a higher distance are backup routes.
     routes: BTreeMap<(Prefix, u8), Vec<WeightedNextHop>>,
 }
 
 impl RouteSet {
-    /// Creates the routes to the interfaces' addresses and networks, and the configured routes. Unless one of these
-    /// routes covers 169.254.0.0/16, a route that drops packets to IPv4 link-local addresses is added (RFC 3927,
-    /// section 2.7).
+    /// Creates the routes to the interfaces' addresses and networks, and the configured routes. Adds a drop route for
+    /// 169.254.0.0/16, because IPv4 link-local packets must not be forwarded (RFC 3927, section 2.7).
     pub fn new(interfaces: &[Interface], configured: &[Route]) -> Result<Self, RouteError> {
         let mut set = Self::default();
         for interface in interfaces {
@@ -228,10 +226,10 @@ impl RouteSet {
         for route in configured {
             set.add_next_hop(route, way(interfaces, route)?)?;
         }
-        // Sets are compared by their sorted next hops, so that the order in the configuration is irrelevant.
+        // Sort the next hops, so that equal sets in different order are equal.
         set.routes.values_mut().for_each(|hops| hops.sort_unstable());
-        // 169.254.0.0/16. If another route has this prefix, the drop route gets the lowest preference. The drop route
-        // drops packets while the link of the other route is down, so that they don't use the default route.
+        // 169.254.0.0/16. If another route has this prefix, the drop route is its backup. While the link of the other
+        // route is down, the drop route keeps link-local packets from the default route.
         let link_local = Prefix::new(Address::V4(0xa9fe_0000), 16);
         let distance = if set.contains(link_local) { u8::MAX } else { CONNECTED };
         let refused = vec![WeightedNextHop::new(OfferedNextHop::Drop(DropKind::LinkLocal))];
@@ -272,7 +270,7 @@ impl RouteSet {
     fn add_next_hop(&mut self, route: &Route, way: OfferedNextHop) -> Result<(), RouteError> {
         let (prefix, distance) = (route.prefix, route.distance.max(STATIC));
         let is_refusal = |way: OfferedNextHop| matches!(way, OfferedNextHop::Drop(_));
-        // An attached network may have a backup route, which is used while its link is down.
+        // An attached network may have a backup route for times when its link is down.
         let is_taken = self.routes.get(&(prefix, CONNECTED)).is_some_and(|derived| {
             let is_attached = |hop: &WeightedNextHop| matches!(hop.way, OfferedNextHop::Attached(_));
             distance == STATIC || !derived.iter().all(is_attached)
@@ -308,7 +306,8 @@ impl RouteSet {
         })
     }
 
-    /// Next hops of each route when all links are up. Gateways that are reachable only by learned routes are omitted.
+    /// Next hops of each route for the case that all links are up. Gateways that are reachable only by learned routes
+    /// are omitted.
     pub fn next_hops(&self) -> impl Iterator<Item = HopSet> {
         self.routes.values().filter_map(|hops| {
             let members = hops
@@ -360,7 +359,7 @@ impl RouteSet {
     }
 }
 
-/// Next hop of a configured route, resolved with the attached networks.
+/// Next hop of a configured route, with its interface from the attached networks.
 fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteError> {
     let prefix = route.prefix;
     let of_router = |index| interfaces.iter().any(|interface| interface.index == index);
@@ -393,7 +392,7 @@ fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteE
     let reaches = |interface: &&Interface| {
         stated.is_none_or(|index| index == interface.index) && interface.has_neighbour(gateway)
     };
-    // If the networks of several interfaces overlap, the most specific network decides.
+    // If networks of several interfaces contain the gateway, use the interface with the most specific network.
     let nearest = interfaces.iter().filter(reaches).max_by_key(|interface| {
         let own = interface
             .addresses

@@ -15,7 +15,7 @@ pub enum SourceValidation {
 }
 
 /// Validates the source of a packet that arrived through `arrival`, an interface of `router`. `Strict` and `Loose` also
-/// reject addresses of the gateway, broadcast addresses, and addresses with a route that drops packets.
+/// reject addresses of the gateway, broadcast addresses, and addresses with a drop route.
 #[inline]
 pub fn validate_source(
     mode: SourceValidation,
@@ -25,7 +25,7 @@ pub fn validate_source(
     fib: &FibReader,
     next_hops: &NextHops,
 ) -> Result<(), Reason> {
-    // A link-local source has no route, because it belongs to the link on which the packet arrived.
+    // A link-local source belongs to the link on which the packet arrived, and has no route.
     if mode == SourceValidation::Off || source.is_link_local() {
         return Ok(());
     }
@@ -33,7 +33,7 @@ pub fn validate_source(
     validate_reverse_path(mode, route.value, arrival, next_hops)
 }
 
-/// Validates the source if the next hop of the route to the source is already known.
+/// Validates a source, given the next hop of the route to the source.
 #[inline]
 pub fn validate_reverse_path(
     mode: SourceValidation,
@@ -41,7 +41,7 @@ pub fn validate_reverse_path(
     arrival: InterfaceIndex,
     next_hops: &NextHops,
 ) -> Result<(), Reason> {
-    // If the route has several next hops, any of them is valid, because answers may use another one than the packet.
+    // Any next hop of a multipath route is valid, because replies may use another next hop than the packet.
     let mut valid = Err(Reason::SourceValidation);
     for member in next_hops.members(next_hop) {
         valid = by_member(mode, next_hops.get(member), arrival);

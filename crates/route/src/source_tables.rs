@@ -1,20 +1,20 @@
-//! Source-based routing tables (RFC 8043, section 4; `ip rule from` in Linux). Packets from certain networks are looked
-//! up in such a table before the table of their router.
+//! Source-based routing tables (RFC 8043, section 4; `ip rule from` in Linux). For packets from certain networks,
+//! lookups search a source-based table before the table of the router.
 //!
 //! The table of the longest network that contains the source is searched first. If that table has no route to the
-//! destination, the table of the next longest network is searched. The router's own table is the last.
+//! destination, the table of the next longest network is searched. The router's own table is searched last.
 
 use crate::{Address, Prefix, RouterIndex};
 
-/// Source-based tables of all routers. The networks of a router are sorted longest first and compared linearly. The
-/// tables use the number space of the routers, after the numbers of the routers.
+/// Source-based tables of all routers. The networks of a router are sorted longest first and searched linearly. Table
+/// numbers follow the router numbers in one number space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceTables {
     by_router: Vec<Vec<(Prefix, RouterIndex)>>,
 }
 
 impl SourceTables {
-    /// Creates tables for these networks of routers. The numbers of the tables begin with `routers`.
+    /// Creates a table for each pair of router and network. Table numbers start at `routers`.
     pub fn new(routers: usize, networks: impl IntoIterator<Item = (RouterIndex, Prefix)>) -> Self {
         let mut networks: Vec<_> = networks.into_iter().collect();
         networks.sort_unstable_by_key(|&(router, network)| (router, u8::MAX - network.length(), network));
@@ -48,7 +48,7 @@ impl SourceTables {
         tables.find(|(other, _)| *other == network).map(|&(_, table)| table)
     }
 
-    /// All tables by number, each with its router, network and number.
+    /// All tables, sorted by number, each with its router, network and number.
     pub fn iter(&self) -> impl Iterator<Item = (RouterIndex, Prefix, RouterIndex)> + '_ {
         let routers = (0..).zip(&self.by_router);
         routers.flat_map(|(router, tables)| tables.iter().map(move |&(network, table)| (router, network, table)))
@@ -65,7 +65,7 @@ impl SourceTables {
     }
 }
 
-/// Lookup context: what a route lookup depends on in addition to the destination.
+/// Lookup context: router, source-based tables and source of a route lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup<'t> {
     router: RouterIndex,
@@ -74,13 +74,13 @@ pub struct Lookup<'t> {
 }
 
 impl Lookup<'_> {
-    /// Number of the router whose tables are searched.
+    /// Number of the router for the lookup.
     #[inline(always)]
     pub fn router(&self) -> RouterIndex {
         self.router
     }
 
-    /// Hash of the source host. The hash does not change with a restart, so that a host keeps its uplink.
+    /// Hash of the source host. The hash is stable across restarts, so that a host keeps its uplink.
     #[inline]
     pub fn host_hash(&self) -> u64 {
         let number = self.source.number();
@@ -91,13 +91,13 @@ impl Lookup<'_> {
         hash ^ hash >> 31
     }
 
-    /// Whether only the router's own table is used, for any source.
+    /// Whether the router has no source-based tables.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// The tables in search order: those that match the source, then the router's own table.
+    /// The tables in search order: source-based tables with a matching network, then the router's own table.
     pub fn tables(&self) -> impl Iterator<Item = RouterIndex> + '_ {
         let by_source = self.tables.iter().filter(|(network, _)| network.contains(self.source));
         by_source.map(|&(_, table)| table).chain([self.router])

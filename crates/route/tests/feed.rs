@@ -76,7 +76,7 @@ struct Router {
 }
 
 impl Router {
-    /// Creates a router. Interfaces 3 and 4 of the kernel are its interfaces 0 and 1, and 10.0.0.0/24 is attached to interface 0.
+    /// Creates a router with the kernel's interfaces 3 and 4 as interfaces 0 and 1, and 10.0.0.0/24 on interface 0.
     fn new(origin: Origin) -> Self {
         let links = Links::Numbered(BTreeMap::from([(3, 0), (4, 1)]));
         Self::with(origin, links)
@@ -114,7 +114,7 @@ impl Router {
         self.table.0.get(&prefix(to)).map(Vec::as_slice)
     }
 
-    /// The reasons that have been counted, with their counts.
+    /// Reasons with a nonzero count, and their counts.
     fn refused(&self) -> Vec<(&'static str, u64)> {
         let counted = Refused::ALL
             .iter()
@@ -123,7 +123,7 @@ impl Router {
     }
 }
 
-/// The frames of a recording of FRR, as this crate's encoder writes them.
+/// The frames of an FRR recording, rebuilt with this crate's encoder.
 fn as_recorded() -> Vec<Vec<u8>> {
     let of_link = |family, id, interface| {
         let writer = Writer::next_hop((kind::NEW_NEXT_HOP, SET), family, id);
@@ -170,7 +170,7 @@ fn as_recorded() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The message with the sender's netlink port cleared. FRR chooses this port at random at each start.
+/// The message with the sender's netlink port cleared. FRR selects a random netlink port at each start.
 fn without_port(frame: &[u8]) -> Vec<u8> {
     let (mut bytes, mut place) = (frame.to_vec(), 0);
     while place < bytes.len() {
@@ -214,8 +214,8 @@ fn recorded_stream_leaves_the_routes_that_frr_showed_however_it_is_cut() {
         ];
         let expected: BTreeMap<_, _> = expected.into_iter().map(|(to, hops)| (prefix(to), hops)).collect();
         assert_eq!(expected, router.table.0);
-        // The recording deletes one route twice and replaces one. One of its next hops is on an unknown interface.
-        // Three routes were derived by the kernel.
+        // The recording deletes one route twice and replaces one route. One next hop is on an unknown interface. The
+        // kernel has derived three routes from addresses.
         assert_eq!(vec![("connected", 3), ("interface", 1)], router.refused());
         assert_eq!((7, 2), (router.feed.counts().offered, router.feed.counts().withdrawn));
     }
@@ -344,7 +344,7 @@ fn ipv4_route_of_a_daemon_by_a_gateway_of_ipv6_leads_there() {
     assert_eq!(Some(&[to(0, "fe80::8")][..]), router.to("10.8.0.0/16"));
 }
 
-/// Bytes of an IPv4 route with IPv6 next hops, as encoded by FRR before version 10.6 if it may not number next hops.
+/// Bytes of an IPv4 route with IPv6 next hops, as encoded by FRR before version 10.6 without next-hop objects.
 fn by_placeholder(several: bool) -> Vec<u8> {
     let fixed = |flags: u8| [2, 24, 0, 0, 254, BGP, 0, 1, flags, 0, 0, 0];
     let writer = |flags| {
@@ -377,7 +377,7 @@ fn gateway_that_stands_for_one_of_ipv6_is_refused_of_a_daemon_and_is_a_gateway_o
         let hops: Vec<_> = (0..=u16::from(several)).map(|k| to(k, "169.254.0.1")).collect();
         assert_eq!(Some(&hops[..]), router.to("10.9.1.0/24"));
     }
-    // The same address is also a configured gateway.
+    // The placeholder address is also the address of a configured gateway.
     let mut router = Router::new(Origin::Fpm);
     router.told(&[next_hop(7, "169.254.0.1", 3), by("10.9.1.0/24", 7)]);
     assert_eq!(Some(&[to(0, "169.254.0.1")][..]), router.to("10.9.1.0/24"));
@@ -540,7 +540,7 @@ proptest! {
             }
         }
         hostile(&bytes);
-        // Without frame headers, so that a message can start at any position.
+        // Omit the frame header, so that a message can start at any position.
         hostile(&bytes[4..]);
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of routes from addresses and configuration, of the forwarding table, and of decisions based on it.
+//! Tests of routes from addresses and configuration, of the FIB, and of forwarding decisions.
 
 use std::sync::Arc;
 
@@ -142,12 +142,12 @@ fn refused_routes_are_named() {
     };
     let route = |to, via| Route::new(prefix(to), via);
     let cases = [
-        (by("198.51.100.0/24", "10.0.1.9"), "is on no attached network"),
+        (by("198.51.100.0/24", "10.0.1.9"), "is not in an attached network"),
         (
             by("198.51.100.0/24", "10.0.0.1"),
             "is an address of this virtual router itself",
         ),
-        (by("198.51.100.0/24", "10.0.0.255"), "is on no attached network"),
+        (by("198.51.100.0/24", "10.0.0.255"), "is not in an attached network"),
         (by("2001:db8:9::/48", "10.0.0.9"), "is an IPv4 address"),
         (by("10.0.0.0/24", "192.0.2.1"), "is configured twice"),
         (route("2001:db8:9::/48", gateway(None)), "name its interface"),
@@ -187,7 +187,7 @@ fn refused_addresses_are_named() {
         RouteError::NetworkTwice(prefix("10.0.0.0/24")),
         refused(&[interface(0, &["10.0.0.1/24"]), interface(1, &["10.0.0.2/24"])])
     );
-    // In a point-to-point network both addresses are host addresses (RFC 3021).
+    // A /31 network has two host addresses (RFC 3021).
     assert!(RouteSet::new(&[interface(0, &["10.0.0.0/31"])], &[]).is_ok());
 }
 
@@ -210,7 +210,8 @@ fn applied_difference_touches_only_what_differs() {
     router.apply(&second).unwrap();
     assert_eq!(NextHop::Drop(DropKind::Blackhole), router.to("203.0.113.1"));
     assert_eq!(NextHop::Drop(DropKind::NoRoute), router.to("8.8.8.8"));
-    // The removal of the default route affects every destination of its family, even those whose routes are unchanged.
+    // The removal of the default route marks every destination of its family as changed, including destinations with
+    // unchanged routes.
     let changed = router.fib.take_changed();
     assert!(
         ["203.0.113.1", "198.51.100.1", "8.8.8.8"]
@@ -235,7 +236,7 @@ fn exhausted_next_hops_refuse_the_change_whole() {
     assert!(router.apply(std::slice::from_ref(&many)).is_err());
     assert!(router.apply(&[RouteSet::default(), many]).is_err());
     assert_eq!(before, (router.fib.len(0), router.writer.len()));
-    // The next hops of a multipath route, and gateways that are resolved on a link, are counted like all others.
+    // Next hops of a multipath route and recursive gateways on a link count as next hops.
     let ways: Vec<_> = (10..30)
         .map(|n| by("198.51.100.0/24", &format!("10.0.0.{n}")))
         .collect();
@@ -374,7 +375,7 @@ proptest! {
     }
 }
 
-/// A set of gateways on the inside link, each given by the last byte of its address and its weight.
+/// A set of gateways on the inside link. A member is the last byte of a gateway's address, with a weight.
 fn set(members: &[(u8, u8)]) -> HopSet {
     let gateway = |host: u8| NextHop::Gateway {
         interface: 0,
@@ -485,7 +486,7 @@ fn sets_that_are_none_are_refused() {
     assert!(HopSet::new(&many).is_err());
     assert!(HopSet::new(&many[..64]).is_ok());
     assert!(HopSet::new(&[(gateway(1), 0)]).is_err());
-    // A set whose members are equal has one next hop, and is therefore not stored as a set.
+    // A set of equal members is stored as one next hop instead of a set.
     let twice = HopSet::new(&[(gateway(1), 200), (gateway(1), 100)]).unwrap();
     assert_eq!(&[(gateway(1), 255)], twice.members());
 }

@@ -1,5 +1,5 @@
-//! Tests of the mirrored kernel table: which of several routes to a prefix is used after certain messages. The messages
-//! are those that Linux 6.18 sends; the lab compares the results with a real kernel.
+//! Tests of the mirrored kernel table: selection among several routes to a prefix after messages of the kernel. The
+//! messages are from Linux 6.18. The lab compares the results with a real kernel.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ fn object(id: u32, gateway: &str) -> Vec<u8> {
     writer.address(6, gateway).number(5, 3).finish()
 }
 
-/// The message with this netlink sequence number, which differs from that of the other messages.
+/// The message with another netlink sequence number.
 fn of_request(sequence: u32, mut message: Vec<u8>) -> Vec<u8> {
     message[8..12].copy_from_slice(&sequence.to_ne_bytes());
     message
@@ -158,7 +158,7 @@ fn ipv4_routes_of_one_metric_are_used_in_the_order_of_the_list() {
     assert_eq!(["10.0.0.1"], *kernel.leads(V4));
     kernel.told(&[new(CREATE, V4, &["10.0.0.3"])]);
     assert_eq!(["10.0.0.3"], *kernel.leads(V4));
-    // The new route replaces the first one. The order is then 10.0.0.4, 10.0.0.1, 10.0.0.2.
+    // The new route replaces the first route. The new order is 10.0.0.4, 10.0.0.1, 10.0.0.2.
     kernel.told(&[new(REPLACE, V4, &["10.0.0.4"])]);
     assert_eq!(["10.0.0.4"], *kernel.leads(V4));
     kernel.told(&[gone(V4, &["10.0.0.1"]), gone(V4, &["10.0.0.4"])]);
@@ -235,7 +235,7 @@ fn routes_go_with_their_next_hop_object_of_which_alone_the_kernel_tells() {
     kernel.told(&[object_gone(1), object(1, "10.0.0.7")]);
     assert_eq!(["10.0.0.2"], *kernel.leads(V4));
     assert!(kernel.leads("10.8.0.0/16").is_empty());
-    // A new object with the number of a deleted one is a different object.
+    // A new object with the number of a deleted object is a different object.
     kernel.told(&[by_object(CREATE, V4, 1)]);
     assert_eq!(["10.0.0.7"], *kernel.leads(V4));
 }
@@ -258,7 +258,8 @@ fn every_route_of_an_object_that_changes_is_told_again_and_keeps_its_place() {
 #[test]
 fn ipv6_route_of_an_object_that_changes_is_no_second_one_and_a_replacement_by_it_is() {
     let mut kernel = Kernel::new();
-    // The object changes. The kernel reports its route as a replacement caused by the same request.
+    // The object changes. For the request that changed the object, the kernel reports the object's route as a
+    // replacement.
     kernel.told(&[
         object(1, "fe80::1"),
         blackhole(ADDED, V6),

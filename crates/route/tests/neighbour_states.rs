@@ -112,7 +112,7 @@ fn silent_neighbour_is_asked_thrice_then_fails_and_is_forgotten() {
     let request = Action::Request { index };
     assert_eq!(vec![request, request, Action::Failed { index }], bench.pass(3 * SECOND));
     assert_eq!(Resolution::Refused(Reason::NeighbourUnresolved), bench.resolve(HOST));
-    // The entry was used while it was in the failed state, so it is resolved again after that state has expired.
+    // The entry was used in the failed state, so it is resolved again after the failed state expires.
     assert_eq!(Some(&request), bench.pass(3 * SECOND).first());
     bench.pass(10 * SECOND);
     assert_eq!(State::Free, bench.state());
@@ -216,7 +216,7 @@ fn scan_of_an_empty_network_displaces_no_neighbour_that_answers() {
     }
     assert_eq!(9, bench.writer.len());
     assert_eq!(State::Reachable, bench.state());
-    // The burst is the number of requests in a tenth of a second. The first host has used one request.
+    // The maximum burst is the number of requests in a tenth of a second. The first host has used one request.
     let requests = bench
         .actions
         .iter()
@@ -249,7 +249,7 @@ fn held_entry_outlives_failure_and_removal_in_its_slot() {
     assert_eq!(None, bench.writer.table().mac(index));
     bench.pass(100 * SECOND);
     assert_eq!(Some(index), bench.writer.table().find(1, HOST));
-    // The entry is used again, so it is resolved again in the same slot.
+    // A new use of the entry starts resolution in the unchanged slot.
     bench.writer.table().mac_to_send(index);
     assert_eq!(Some(&Action::Request { index }), bench.pass(4 * SECOND).first());
     bench.hear(HOST, OTHER, REPLY);
@@ -358,7 +358,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
     let (mut bench, _) = Bench::reachable();
     let conflicts = bench.writer.conflicts().clone();
     assert_eq!((0, None), (conflicts.count(), conflicts.take()));
-    // Neither a repetition of a conflict nor an announcement without a change counts as a conflict.
+    // Repeated conflicts and announcements without a change don't count as conflicts.
     bench.hear(HOST, MAC, GRATUITOUS);
     bench.hear(Address::V4(0x0a00_0009), OTHER, Heard::Solicitation);
     assert_eq!(0, conflicts.count());
@@ -403,7 +403,7 @@ fn one_mac_cannot_say_to_be_more_neighbours_than_hosts_have_addresses() {
         bench.hear(address(number), OTHER, Heard::Solicitation);
     }
     assert_eq!(64, bench.writer.len());
-    // Other neighbours are still learned, and so are hosts that answer a request.
+    // The table still learns neighbours with other MACs, and hosts that answer a request.
     bench.hear(address(501), MAC, Heard::Solicitation);
     assert!(matches!(bench.resolve(address(499)), Resolution::Pending(_)));
     bench.hear(address(499), OTHER, REPLY);

@@ -1,4 +1,4 @@
-//! Tests of offers from several origins, the selection among them, and recursive gateways.
+//! Tests of offers from several origins, of route selection, and of recursive gateways.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn to(interface: u16, gateway: &str) -> NextHop {
     NextHop::Gateway { interface, address }
 }
 
-/// Sink with the contents of the forwarding table, and the number of changes.
+/// Sink that stores the published routes and counts changes.
 #[derive(Default)]
 struct Table {
     routes: BTreeMap<Prefix, Vec<(NextHop, u8)>>,
@@ -230,7 +230,7 @@ fn gateway_behind_other_routes_is_found_and_followed() {
         .offer("172.17.0.0/16", Origin::Static, 1, &[via("10.0.0.2")])
         .unwrap();
     assert_eq!(Some(vec![(to(0, "10.0.0.2"), 1)]), world.to("203.0.113.0/24"));
-    // A more specific route to the route's gateway is added.
+    // Add a more specific route to the gateway of the tested route.
     world
         .offer("172.17.0.1/32", Origin::Fpm, 110, &[on(1, "192.0.2.9")])
         .unwrap();
@@ -403,7 +403,7 @@ fn replay_keeps_what_is_offered_again_and_takes_the_rest_back_when_it_ends() {
     for to in &all[..4] {
         world.offer(to, Origin::Fpm, 20, &hops).unwrap();
     }
-    // The daemon disconnects, and connects again: routes that it has not repeated remain stale.
+    // The daemon reconnects. Routes that the daemon has not repeated remain stale.
     world.rib.begin_replay(Origin::Fpm);
     for to in &all[..3] {
         world.offer(to, Origin::Fpm, 20, &hops).unwrap();

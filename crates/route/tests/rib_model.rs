@@ -1,4 +1,4 @@
-//! Tests of the RIB against a model that has a list of offers and recomputes everything.
+//! Tests of the RIB against a model. The model has a list of offers, and recomputes all routes after each change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use sluice_route::rib::{
 };
 use sluice_route::{Address, DropKind, NextHop, Prefix};
 
-/// Next hops of a resolved set with their fractions of the traffic.
+/// Next hops of a resolved set, each with its fraction of the traffic.
 type Shares = BTreeMap<NextHop, f64>;
 
 #[derive(Default)]

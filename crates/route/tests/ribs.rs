@@ -1,4 +1,4 @@
-//! Tests of routes of several routers and origins in the forwarding table.
+//! Tests of the FIB with routes of several routers and origins.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn to(gateway: &str) -> NextHop {
     NextHop::Gateway { interface: 0, address }
 }
 
-/// 10.0.0.1/24 on interface 0, and these static routes.
+/// Routes of a router with 10.0.0.1/24 on interface 0 and these static routes.
 fn routes(configured: &[(&str, &str)]) -> RouteSet {
     let interface = Interface {
         index: 0,
@@ -100,7 +100,7 @@ fn learned_routes_stay_when_another_configuration_is_applied() {
     assert!(world.apply(&[routes(&[("10.8.0.0/16", "10.0.0.8")]), routes(&[])]));
     assert_eq!(Some(to("10.0.0.9")), world.to(0, "10.9.0.0/16"));
     assert_eq!(Some(to("10.0.0.8")), world.to(0, "10.8.0.0/16"));
-    // The configured route was removed, and the learned route replaces it.
+    // After the removal of the configured route, the learned route is used.
     assert_eq!(Some(to("10.0.0.9")), world.to(0, "10.7.0.0/16"));
     assert_eq!(Some(NextHop::Local(0)), world.to(0, "10.0.0.1/32"));
     assert_eq!(Some(NextHop::Attached(0)), world.to(0, "10.0.0.0/24"));
@@ -170,7 +170,7 @@ fn interface_that_goes_down_takes_its_routes_along() {
     assert_eq!(None, world.to(0, "10.7.0.0/16"));
 }
 
-/// 10.0.0.1/24 on interface 0, 10.1.0.1/24 on interface 1, and these routes.
+/// Routes of a router with 10.0.0.1/24 on interface 0, 10.1.0.1/24 on interface 1, and these configured routes.
 fn ways(ways: &[Route]) -> Result<RouteSet, RouteError> {
     let link = |(index, own): (u16, &str)| Interface {
         index,
@@ -196,7 +196,7 @@ impl World {
         assert!(self.apply(&[ways(routes).unwrap()]));
     }
 
-    /// Next hops of a route, each with the number of its buckets.
+    /// Next hops of a route, each with its number of hash buckets.
     fn shares(&self, to: &str) -> Vec<(NextHop, usize)> {
         let Some(index) = self.fib.get(0, prefix(to)) else {
             return Vec::new();
@@ -256,7 +256,7 @@ fn floating_route_is_used_while_the_one_before_it_leads_nowhere() {
     world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.writer);
     assert_eq!(Some(NextHop::Drop(DropKind::Blackhole)), world.to(0, "10.9.0.0/16"));
     world.ribs.set_link((0, 1, true), &mut world.fib, &mut world.writer);
-    // The daemon's route has a distance between those of the configured routes.
+    // The daemon's route has a distance between the distances of the two configured routes.
     assert!(world.learn(0, "10.9.0.0/16", &[("10.1.0.7", 1)]));
     assert_eq!(Some(on(1, "10.1.0.7")), world.to(0, "10.9.0.0/16"));
 }
@@ -304,7 +304,7 @@ fn recursive_route_follows_the_routes_to_its_gateway_and_never_the_default_route
     assert_eq!(Some(on(1, "10.1.0.9")), world.to(0, "10.9.0.0/16"));
     world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.writer);
     assert_eq!(None, world.to(0, "10.9.0.0/16"));
-    // A learned route to the gateway makes the gateway reachable, too.
+    // A learned route to the gateway also makes the gateway reachable.
     assert!(world.learn(0, "172.16.0.1/32", &[("10.0.0.7", 1)]));
     assert_eq!(Some(on(0, "10.0.0.7")), world.to(0, "10.9.0.0/16"));
 }

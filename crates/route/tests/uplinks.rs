@@ -1,5 +1,5 @@
-//! Tests of the selection of an uplink for a host's flows: it follows the weights, an uplink that is down is never
-//! selected, and its loss does not move flows of other uplinks.
+//! Tests of the selection of an uplink for a host's flows. The selection follows the weights and ignores uplinks that
+//! are down. The loss of an uplink does not move flows of other uplinks.
 
 use std::sync::Arc;
 
@@ -133,7 +133,8 @@ proptest! {
                 if was_up && !up && old != Some(uplink) {
                     prop_assert_eq!(old, new);
                 }
-                // An uplink that comes up again takes over hosts from other uplinks. No host moves between the others.
+                // An uplink that comes up again takes over hosts from other uplinks. No host moves between two other
+                // uplinks.
                 if !was_up && up && had_any && new != Some(uplink) {
                     prop_assert!(new == old, "{:?} became {:?}", old, new);
                 }

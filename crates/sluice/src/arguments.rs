@@ -80,9 +80,9 @@ pub enum Command {
 
     /// Bind a network card to a driver for DPDK, or list the cards of this machine
     ///
-    /// Unbinds the card from its kernel driver, so that its kernel interface disappears, and binds it to vfio-pci on a machine with an
-    /// IOMMU, to uio_pci_generic on others. Loads the kernel modules. If the new driver refuses the card, it is bound to its former
-    /// driver again. Needs root and no daemon.
+    /// Unbinds the card from its kernel driver, so that its kernel interface disappears, and binds the card to vfio-pci if the machine
+    /// has an IOMMU, otherwise to uio_pci_generic. Loads the kernel modules. If the new driver refuses the card, the card is bound to
+    /// its former driver again. Needs root, and must run before the daemon starts.
     Bind(Bind),
 
     /// Bind a network card to its kernel driver again
@@ -99,8 +99,8 @@ pub enum Command {
 
     /// Change the running daemon to another configuration
     ///
-    /// The daemon applies the difference as one commit and keeps all sessions that the new configuration allows. If a part of it can't
-    /// be applied, the daemon changes nothing.
+    /// The daemon applies the difference as one commit and keeps all sessions that the new configuration allows. If a part of the
+    /// difference can't be applied, the daemon changes nothing.
     Apply {
         /// Configuration file.
         file: PathBuf,
@@ -164,13 +164,13 @@ pub enum Command {
     #[command(subcommand)]
     Set(SetEdit),
 
-    /// Print each node that the next matching packets pass, and what it did
+    /// Print each node that the next matching packets pass, and the action of the node
     Trace(Trace),
 
     /// Capture packets of an interface, or dropped packets, as pcapng
     Capture(Capture),
 
-    /// Compile the patterns on standard input; the daemon runs it in a process of its own to free the memory afterwards
+    /// Compile the patterns on standard input; the daemon runs this command as a separate process to free the memory afterwards
     #[command(hide = true)]
     CompileSignatures {
         /// Output file for the compiled patterns.
@@ -200,10 +200,10 @@ pub struct Bind {
     /// PCI address of the card, as 0000:3b:00.0 or 3b:00.0. Without it, all network cards are listed.
     #[arg(value_name = "PCI", value_parser = card)]
     pub card: Option<PciAddress>,
-    /// Kernel driver to bind, in place of the one chosen for this machine.
+    /// Kernel driver to bind, in place of the driver chosen for this machine.
     #[arg(long, value_name = "NAME", value_parser = DRIVERS, requires = "card")]
     pub driver: Option<String>,
-    /// Bind the card even if this machine is managed over it or a process uses it.
+    /// Bind the card even if this machine is managed through the card, or a process uses the card.
     #[arg(long, requires = "card")]
     pub force: bool,
     /// Write a udev rule that binds the card after each boot and when it is plugged in again.
@@ -292,13 +292,13 @@ pub struct Replay {
     /// captures get an Ethernet header; bytes beyond the snap length are filled with zeros.
     #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file, required = true)]
     pub inputs: Vec<InterfaceFile>,
-    /// Capture file for the packets that an interface sends; without it they are discarded.
+    /// Capture file for the packets that an interface sends. Without this option, these packets are discarded.
     #[arg(long = "out", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
     pub outputs: Vec<InterfaceFile>,
     /// Write inspection records to this file, in place of the log of the configuration; an existing file is overwritten.
     #[arg(long, value_name = "FILE")]
     pub eve: Option<PathBuf>,
-    /// Number of workers, in place of the configured ones; it does not change the output.
+    /// Number of workers, in place of the configured number. The output does not depend on the number of workers.
     #[arg(long, value_name = "NUMBER")]
     pub workers: Option<u16>,
     /// Print the counters as JSON.
@@ -333,7 +333,7 @@ pub struct Inspect {
     /// Skip packets with a wrong TCP, UDP or ICMP checksum.
     #[arg(long)]
     pub checksums: bool,
-    /// Maximum number of flows inspected at the same time; each takes about 10 KiB.
+    /// Maximum number of flows inspected at the same time; each flow needs about 10 KiB.
     #[arg(long, value_name = "NUMBER", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=1 << 22))]
     pub flows: u32,
     /// List all refused rules, not only the first ten.
@@ -356,7 +356,7 @@ fn dialect(text: &str) -> Result<SignatureDialect, String> {
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.trim_start_matches('$').split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
-        _ => Err("write the variable's name, `=`, and what it stands for".into()),
+        _ => Err("write the variable's name, `=`, and its value".into()),
     }
 }
 
@@ -381,7 +381,7 @@ pub struct Plan {
         conflicts_with = "inputs"
     )]
     pub live: Option<Duration>,
-    /// Cores to use, as 0-3,8 [default: those of `workers`, or all that this process may use].
+    /// Cores to use, as 0-3,8 [default: those of `workers`, or all cores that this process may use].
     #[arg(long, value_name = "LIST", value_parser = cores)]
     pub cores: Option<Cores>,
     /// Print the number of cores for a load: bits per second and a traffic profile (sfr) or a frame size in bytes, as "10G sfr" or

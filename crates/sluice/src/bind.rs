@@ -33,10 +33,13 @@ pub fn bind(arguments: &Bind, output: &mut dyn Write) -> Result<(), CommandError
     changed(&done, output)?;
     let path = done.rule.path.display();
     match done.rule.is_saved {
-        true => writeln!(output, "{path} binds it after each boot, and when it comes back")?,
+        true => writeln!(
+            output,
+            "{path} binds the card after each boot, and when the card is plugged in again"
+        )?,
         false => write!(
             output,
-            "It is bound until the next boot. With --save, this goes to {path}:\n{}",
+            "The card is bound until the next boot. With --save, the following rule is written to {path}:\n{}",
             done.rule.text
         )?,
     }

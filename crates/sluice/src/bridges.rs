@@ -14,7 +14,7 @@ use Align::{Left, Right};
 impl ShowList for operation::Bridges {
     type Options = NoOptions;
 
-    /// Print the bridges, and then the packets that they have forwarded although a drop reason applied.
+    /// Print the bridges, followed by the packets that the bridges have forwarded although a drop reason applied.
     fn text(
         client: &mut Client,
         request: &Self::Request,

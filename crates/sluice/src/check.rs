@@ -23,8 +23,8 @@ use Align::{Left, Right};
 /// Check a configuration, and print what the daemon would run with it.
 ///
 /// # Errors
-/// The file can't be read or is invalid, or a device can't be opened. In the last case, everything else is printed
-/// first.
+/// The file can't be read or is invalid, or a device can't be opened. If a device can't be opened, all other results
+/// are printed before the error.
 pub fn check(file: &Path, json: bool, partial: bool, output: &mut dyn Write) -> Result<(), CommandError> {
     let loaded = load(file)?;
     let diagnosis = |faults| CommandError::Configuration(place(&loaded.name, &loaded.text, faults));
@@ -102,7 +102,7 @@ fn as_text(
         let sites = grouped(sites.into());
         writeln!(
             output,
-            "  {interface}: promiscuous, for the virtual MACs of {sites} sites"
+            "  {interface}: in promiscuous mode for the virtual MAC addresses of {sites} sites"
         )?;
     }
     workers(config, output)?;
@@ -126,7 +126,7 @@ fn as_text(
         Bytes(sum + plan.bytes() as u64),
         Bytes(loaded.machine.memory)
     )?;
-    // If the memory is not available, this is reported as an error elsewhere.
+    // If the memory is not available, another part of the check reports an error.
     if let Ok(memory) = buffer_memory(config, ports, &plan) {
         writeln!(
             output,
@@ -162,7 +162,7 @@ fn as_text(
 fn one_host(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
     let share = host_share(config);
     let [four, six] = [share.sessions_ipv4, share.sessions_ipv6].map(grouped);
-    writeln!(output, "\nOne host can have {four} IPv4 and {six} IPv6 sessions")?;
+    writeln!(output, "\nA single host can have {four} IPv4 and {six} IPv6 sessions")?;
     let mut columns = Columns::new(&[
         ("  OF POOL", Left),
         ("SESSIONS", Right),
@@ -180,13 +180,13 @@ fn one_host(config: &Config, output: &mut dyn Write) -> Result<(), CommandError>
     Ok(())
 }
 
-/// The ports that would be opened, as far as this is known in advance.
+/// Plan of the ports, as far as it can be determined without opening devices.
 fn planned(config: &Config, ports: &[Outlook]) -> PortsPlan {
     let stages = Stages::new(config.stages.clone());
     plan(config, ports, &stages, config.document.system.assists())
 }
 
-/// Print the drivers to which cards are bound. Nothing is printed without cards.
+/// Print the drivers to which cards are bound. Without cards, prints nothing.
 fn cards(ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
     let mut columns = Columns::new(&[
         ("CARD", Left),
@@ -222,12 +222,13 @@ fn cards(ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> 
 fn free_hugepages() -> String {
     let sizes: Vec<_> = hugepages().iter().map(ToString::to_string).collect();
     match sizes.is_empty() {
-        true => "this kernel has none".into(),
+        true => "this kernel supports none".into(),
         false => sizes.join(", "),
     }
 }
 
-/// Interfaces in promiscuous mode. Each has the number of sites whose virtual MACs require this mode.
+/// Names of the interfaces in promiscuous mode. For each, also the number of sites with virtual MACs, which require
+/// this mode.
 fn promiscuous(config: &Config) -> impl Iterator<Item = (&str, u32)> {
     let subscribers = config.subscribers.iter();
     subscribers.flat_map(|subscribers| {

@@ -21,7 +21,8 @@ use tokio::runtime::{Builder, Runtime};
 pub enum ClientError {
     /// No daemon listens at the socket.
     #[error(
-        "no daemon answers at {}: {error}\nstart one with `sluice run -c FILE`, or name its socket with --socket",
+        "no daemon answers at {}: {error}\nstart a daemon with `sluice run -c FILE`, or give the socket of a running \
+         daemon with --socket",
         path.display()
     )]
     Absent {
@@ -31,7 +32,8 @@ pub enum ClientError {
         error: io::Error,
     },
     /// This user has no permission to use the socket.
-    #[error("{} is for its owner alone: run this as the user that runs the daemon, mostly root", path.display())]
+    #[error("only the owner of {} may use the socket: run this command as the user that runs the daemon (usually \
+         root)", path.display())]
     Forbidden {
         /// Path of the socket.
         path: PathBuf,
@@ -43,7 +45,7 @@ pub enum ClientError {
     #[error("the daemon closed the connection: {0}")]
     Broken(#[from] hyper::Error),
     /// The response can't be decoded, probably because the daemon has a different version.
-    #[error("the daemon's answer can't be read ({0}); is it of another version than this command?")]
+    #[error("the daemon's answer can't be read ({0}); do the versions of daemon and command differ?")]
     Unreadable(String),
     /// A connection can't be created in this process.
     #[error("the connection failed: {0}")]

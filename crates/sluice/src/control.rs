@@ -53,9 +53,12 @@ pub fn apply(
                 }
             }
             match (changes.is_empty(), dry_run) {
-                (true, _) => writeln!(output, "nothing differs from what runs")?,
+                (true, _) => writeln!(
+                    output,
+                    "the configuration does not differ from the running configuration"
+                )?,
                 (false, true) => writeln!(output, "this would be commit {generation}; nothing was changed")?,
-                (false, false) => writeln!(output, "commit {generation} runs")?,
+                (false, false) => writeln!(output, "commit {generation} is active")?,
             }
             Ok(())
         }

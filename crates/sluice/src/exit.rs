@@ -32,19 +32,22 @@ pub enum CommandError {
     #[error("{0}")]
     Refused(String),
     /// The running daemon can't apply the configuration without a restart.
-    #[error("the running daemon can't change to this configuration; restart it with the new one:\n{0}")]
+    #[error(
+        "the running daemon can't change to this configuration; restart the daemon with the new \
+         configuration:\n{0}"
+    )]
     NeedsRestart(String),
     /// The file to import is not a listing of a supported format.
     #[error(transparent)]
     Listing(#[from] sluice_daemon::config::import::ImportError),
-    /// Lines of a listing that were not imported. Empty if unconverted lines are reported elsewhere.
+    /// Lines of a listing that were not imported. Empty if the output of the command already lists these lines.
     #[error("{}", .0.join("\n"))]
     Leftovers(Vec<String>),
     /// The card can't be bound.
     #[error(transparent)]
     Bind(#[from] sluice_daemon::bind::BindError),
     /// Removal of all entries requires `--all`.
-    #[error("no filter: add --all to remove all {0}")]
+    #[error("no filter is given: add --all to remove all {0}")]
     AllUnsaid(&'static str),
     /// Error of the daemon crate, for example of a replay.
     #[error(transparent)]
@@ -55,7 +58,7 @@ impl CommandError {
     /// Exit status of the process.
     pub fn status(&self) -> u8 {
         match self {
-            // The reader of the output has closed it, which is not an error.
+            // A closed reading end of the output is not an error.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Client(ClientError::Absent { .. }) => 5,
             Self::Configuration(_) | Self::Refused(_) => 3,

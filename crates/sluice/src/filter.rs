@@ -79,8 +79,8 @@ pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<
             built_anew,
         } => {
             let (count, all) = (grouped(count), grouped(rules_in_all));
-            let how = if built_anew { "; the matcher was built anew" } else { "" };
-            Ok(writeln!(output, "{count} {done}, {all} rules in all{how}")?)
+            let how = if built_anew { "; the matcher was rebuilt" } else { "" };
+            Ok(writeln!(output, "{count} {done}, {all} rules in total{how}")?)
         }
     }
 }
@@ -114,7 +114,7 @@ fn list(filter: &PacketFilter, output: &mut dyn Write) -> Result<(), CommandErro
         grouped(hits.packets),
         grouped(hits.bytes),
         hits.ago(),
-        "what no rule decides about".into(),
+        "packets that no rule decides".into(),
     ]);
     table.flush(output)?;
     let [four, six] = filter.combinations;
@@ -125,7 +125,7 @@ fn list(filter: &PacketFilter, output: &mut dyn Write) -> Result<(), CommandErro
     };
     writeln!(
         output,
-        "\n{} rules, {} IPv4 and {} IPv6 combinations in {} KiB; `{}` asks about {asked}",
+        "\n{} rules, {} IPv4 and {} IPv6 combinations in {} KiB; `{}` evaluates {asked}",
         grouped(filter.rules_in_all),
         grouped(four),
         grouped(six),
@@ -138,7 +138,7 @@ fn list(filter: &PacketFilter, output: &mut dyn Write) -> Result<(), CommandErro
     if filter.log_lost > 0 {
         writeln!(
             output,
-            "{} packets were not logged: too many waited",
+            "{} packets were not logged, because the queue of log entries was full",
             grouped(filter.log_lost)
         )?;
     }
@@ -154,7 +154,7 @@ fn explain(filter: &PacketFilter, decision: &Decision, output: &mut dyn Write) -
     for rule in &decision.before {
         writeln!(
             output,
-            "  rule {} ({}) matches, and goes on: {}",
+            "  rule {} ({}) matches, and evaluation continues: {}",
             rule.number,
             named(rule),
             rule.conditions()
@@ -170,12 +170,12 @@ fn explain(filter: &PacketFilter, decision: &Decision, output: &mut dyn Write) -
         )?,
         None if outgoing == GATEWAY => writeln!(
             output,
-            "  none of {} rules matches and decides: what is addressed to the gateway passes",
+            "  none of {} rules decides: packets to the gateway pass",
             grouped(filter.rules_in_all)
         )?,
         None => writeln!(
             output,
-            "  none of {} rules matches and decides: the default does",
+            "  none of {} rules decides: the default applies",
             grouped(filter.rules_in_all)
         )?,
     }

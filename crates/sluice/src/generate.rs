@@ -30,7 +30,7 @@ fn typed() -> clap::Command {
         .subcommands(typed.cloned())
 }
 
-/// Write the manual page, or write those of all commands to a directory.
+/// Write the manual page of `sluice`, or write the manual pages of all commands to a directory.
 ///
 /// # Errors
 /// Returns the errors of the output or of the directory.

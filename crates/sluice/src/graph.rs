@@ -71,7 +71,11 @@ fn write_text(graph: &Graph, output: &mut dyn Write) -> Result<(), CommandError>
     }
     columns.flush(output)?;
     if graph.copies_lost > 0 {
-        writeln!(output, "copies that were not sent: {}", grouped(graph.copies_lost))?;
+        writeln!(
+            output,
+            "mirrored packets that were not sent: {}",
+            grouped(graph.copies_lost)
+        )?;
     }
     Ok(())
 }
@@ -89,7 +93,7 @@ fn done(work: Option<NodeWork>) -> String {
     }
 }
 
-/// The graph in the format of graphviz: the nodes, and for each chain a box with its steps.
+/// Format the graph for Graphviz: the nodes, and a box for each chain with the steps of the chain.
 pub fn dot(graph: &Graph) -> String {
     let mut text = String::from("digraph sluice {\n    rankdir = LR\n    node [shape = box]\n");
     let shape = |name: &str| match name {
@@ -116,7 +120,7 @@ pub fn dot(graph: &Graph) -> String {
     text + "}\n"
 }
 
-/// Targets of a chain: other chains, and the nodes after its end.
+/// Targets of a chain: other chains, and the nodes that follow the end of the chain.
 fn leads(chain: &GraphChain, name: &str) -> String {
     let mut text = String::new();
     if chain.name == "input" {
@@ -226,7 +230,7 @@ campus  input  classify to-port \"@voice\"  voice    1,234  74,040
 campus  input  to                         rest         -       -
 campus  voice  forward                    -        1,234  74,040
 campus  rest   sessions, forward          -            5     300
-copies that were not sent: 2
+mirrored packets that were not sent: 2
 ";
         assert_eq!(expected, String::from_utf8(output).unwrap());
     }

@@ -11,11 +11,11 @@ use sluice_daemon::config::import::{self, Imported, Leftover, Source};
 use crate::arguments::Import;
 use crate::exit::CommandError;
 
-/// Print the configuration that the listings are converted to.
+/// Convert the listings to a configuration, and print the configuration.
 ///
 /// # Errors
-/// A file can't be read or written, or is not a listing, or some lines can't be imported. In the last case, everything
-/// else is written first.
+/// A file can't be read or written, or is not a listing, or some lines can't be imported. If some lines can't be
+/// imported, all other lines are written before the error.
 pub fn import(arguments: &Import, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut files = Vec::new();
     for path in &arguments.files {

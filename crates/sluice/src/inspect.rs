@@ -88,7 +88,7 @@ fn line(alert: &Alert) -> String {
     )
 }
 
-/// Lines about the packets that were inspected, and about those that were not.
+/// Summary lines about inspected packets and about packets that were not inspected.
 fn summarised(summary: &InspectSummary, all: bool) -> Vec<String> {
     let rules = &summary.rules;
     let mut lines = vec![
@@ -100,7 +100,7 @@ fn summarised(summary: &InspectSummary, all: bool) -> Vec<String> {
             grouped(summary.alerts)
         ),
         format!(
-            "{} rules in force, {} refused",
+            "{} rules active, {} refused",
             grouped(rules.loaded as u64),
             grouped(rules.refused.len() as u64)
         ),
@@ -116,7 +116,7 @@ fn summarised(summary: &InspectSummary, all: bool) -> Vec<String> {
     }
     if rules.refused.len() > listed {
         lines.push(format!(
-            "  and {} others: --refused lists them",
+            "  and {} other rules: --refused lists all refused rules",
             grouped((rules.refused.len() - listed) as u64)
         ));
     }
@@ -131,7 +131,7 @@ fn summarised(summary: &InspectSummary, all: bool) -> Vec<String> {
     lines.extend(truncated(summary.truncated, summary.truncated_headers));
     if summary.too_long > 0 {
         lines.push(format!(
-            "{} frames were left out: they are longer than a frame can be",
+            "{} frames were skipped, because they exceed the maximum length of a frame",
             grouped(summary.too_long)
         ));
     }
@@ -141,7 +141,7 @@ fn summarised(summary: &InspectSummary, all: bool) -> Vec<String> {
     let seconds = summary.took.as_secs_f64();
     if summary.packets > 0 && seconds > 0.0 {
         lines.push(format!(
-            "{seconds:.3} s for the packets: {:.0} Mb/s",
+            "the packets were processed in {seconds:.3} s: {:.0} Mb/s",
             summary.bytes as f64 * 8.0 / seconds / 1e6
         ));
     }

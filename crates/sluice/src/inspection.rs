@@ -18,7 +18,7 @@ impl ShowAnswer for operation::Inspection {
     fn text(status: &InspectionStatus, _: &NoOptions, output: &mut dyn Write) -> Result<(), CommandError> {
         let mut columns = Columns::new(&[("INSPECTION", Left), ("", Right), ("", Left)]);
         let mut row = |name: &str, number, unit: &str| columns.row([name.to_owned(), grouped(number), unit.to_owned()]);
-        row("rules in force", status.signatures, "");
+        row("rules active", status.signatures, "");
         row("rules refused", status.refused.len() as u64, "");
         row("search database", status.search_bytes, "bytes");
         let search = &status.search;
@@ -100,7 +100,7 @@ mod tests {
         operation::Inspection::text(&status, &NoOptions {}, &mut output).expect("output in memory");
         let expected = "\
 INSPECTION
-rules in force       1,000
+rules active         1,000
 rules refused            0
 search database          0  bytes
   compiled in            0  ms

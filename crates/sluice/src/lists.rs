@@ -1,4 +1,4 @@
-//! `sluice show interfaces`, `show sessions` and `show drops`: their output in addition to tables, and sessions in the
+//! Output of `sluice show interfaces`, `show sessions` and `show drops` that is not a table, such as sessions in the
 //! format of `conntrack -L`.
 
 use std::io::Write;
@@ -15,7 +15,7 @@ impl ShowList for operation::Interfaces {
     type Options = NoOptions;
     const ALIASES: &[&str] = &["links"];
 
-    /// Print the table, and then the capabilities of cards and their receive steering.
+    /// Print the table, followed by the capabilities and the receive steering of cards.
     fn text(
         client: &mut Client,
         request: &Self::Request,

@@ -17,8 +17,8 @@ use crate::exit::CommandError;
 /// Interval at which progress is shown even if no packet arrives.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Capture for some time. The running daemon captures if it answers; otherwise the traffic of kernel interfaces is
-/// captured.
+/// Capture for some time. If a running daemon answers, the daemon captures. If no daemon answers, this process captures
+/// on kernel interfaces.
 ///
 /// # Errors
 /// No packets arrive, or this process lacks the permission to capture.
@@ -88,7 +88,7 @@ fn failed(error: LiveError) -> CommandError {
     DaemonError::Plan(Box::new(PlanError::Live(error))).into()
 }
 
-/// A progress line on the terminal. The line is not shown without a terminal.
+/// A progress line on the terminal. Without a terminal, no line is shown.
 struct Progress {
     time: Duration,
     terminal: bool,

@@ -113,14 +113,14 @@ impl ShowAnswer for operation::Nat {
         if nat.quarantine_overflows != 0 {
             writeln!(
                 output,
-                "{} ports did not wait: the table was full",
+                "{} ports were not quarantined, because the table of quarantined ports was full",
                 grouped(nat.quarantine_overflows)
             )?;
         }
         if nat.borrowed_blocks != 0 {
             writeln!(
                 output,
-                "{} blocks of 64 ports are with shards whose own are used up",
+                "{} blocks of 64 ports were moved to shards that had no free ports of their own",
                 grouped(nat.borrowed_blocks)
             )?;
         }
@@ -133,7 +133,7 @@ impl ShowAnswer for operation::Nat {
             Table::write(&nat.rules, output)?;
             let more = nat.rules_in_all - nat.rules.len() as u64;
             if more > 0 {
-                writeln!(output, "and {} more: --rules", grouped(more))?;
+                writeln!(output, "and {} more rules: see --rules", grouped(more))?;
             }
         }
         if !nat.hosts.is_empty() {
@@ -144,11 +144,11 @@ impl ShowAnswer for operation::Nat {
     }
 }
 
-/// Several lists that are printed one after another: as tables, omitting empty lists, or as one JSON object.
+/// Several lists that are printed one after another, either as tables without empty lists, or as one JSON object.
 struct Lists<'a> {
     output: &'a mut dyn Write,
     json: bool,
-    /// Text that separates the next list, and text that separates the next entry.
+    /// Separator before the next list, and separator before the next entry.
     before: [&'static str; 2],
 }
 

@@ -11,7 +11,7 @@ use crate::arguments::{Capture, Trace};
 use crate::client::{Client, ClientError};
 use crate::exit::CommandError;
 
-/// Print how each of the next packets is processed by the nodes.
+/// For each of the next packets, print how the nodes process the packet.
 ///
 /// # Errors
 /// Returns the errors of the connection and of the output.
@@ -29,7 +29,7 @@ pub fn trace(socket: &Path, trace: &Trace, output: &mut dyn Write) -> Result<(),
                 write_record(&record, output)?;
             }
         }
-        // Flush after each packet, so that the user sees it immediately.
+        // Flush after each packet, so that the user sees the packet immediately.
         Ok::<_, CommandError>(output.flush()?)
     })
 }

@@ -59,7 +59,7 @@ fn costs(plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     let traffic = &plan.traffic;
     writeln!(
         output,
-        "Traffic: {}, {:.0} bytes a frame, {} sessions",
+        "Traffic: {}, {:.0} bytes per frame, {} sessions",
         traffic.name,
         traffic.bytes,
         grouped(traffic.sessions)
@@ -70,13 +70,13 @@ fn costs(plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     if let Some(packets) = traffic.packets_per_session {
         writeln!(
             output,
-            "  {packets:.1} packets a session, whose opening takes {:.0} cycles",
+            "  {packets:.1} packets per session; the creation of a session takes {:.0} cycles",
             traffic.opening
         )?;
     }
     writeln!(
         output,
-        "Machine: cores {}, {:.2} GHz; {} queue{} a device, {} shards\n",
+        "Machine: cores {}, {:.2} GHz; {} queue{} per device, {} shards\n",
         planner::list(&plan.cores),
         plan.frequency as f64 / 1e9,
         plan.queues,
@@ -113,7 +113,8 @@ fn received(seen: &Seen, plan: &Plan, output: &mut dyn Write) -> Result<(), Comm
     let share = 100.0 * seen.packets_per_second / plan.choice.packets_per_second;
     writeln!(
         output,
-        "  {} packets in {:.1} s: {} a second, {:.2} Mb/s, {:.0} bytes a frame, {share:.2} % of what the choice carries",
+        "  {} packets in {:.1} s: {} per second, {:.2} Mb/s, {:.0} bytes per frame, {share:.2} % of the capacity of \
+         the recommended placement",
         grouped(seen.packets),
         seen.seconds,
         grouped(seen.packets_per_second.round() as u64),
@@ -130,18 +131,25 @@ fn received(seen: &Seen, plan: &Plan, output: &mut dyn Write) -> Result<(), Comm
         } = interface;
         let (packets, mean) = (grouped(*packets), *bytes as f64 / *packets as f64);
         let kept = grouped(*kept);
-        writeln!(output, "  {name}: {packets} of {mean:.0} bytes, {kept} measured with")?;
+        writeln!(
+            output,
+            "  {name}: {packets} packets with {mean:.0} bytes on average, of which {kept} are used for \
+             the measurement"
+        )?;
     }
     if seen.joined > 0 {
         let joined = grouped(seen.joined);
         writeln!(
             output,
-            "  {joined} frames that the kernel had joined are cut to as much as the links carry"
+            "  {joined} frames that the kernel had merged are cut to the MTU of the links"
         )?;
     }
     if seen.too_long > 0 {
         let left = grouped(seen.too_long);
-        writeln!(output, "  {left} frames are left out: longer than the links carry")?;
+        writeln!(
+            output,
+            "  {left} frames are skipped, because they exceed the MTU of the links"
+        )?;
     }
     Ok(())
 }
@@ -169,25 +177,30 @@ fn candidates(plan: &Plan, most: usize, output: &mut dyn Write) -> Result<(), Co
     table.flush(output)?;
     let more = plan.candidates.len().saturating_sub(most);
     if more > 0 {
-        writeln!(output, "and {} slower ones: --candidates", grouped(more as u64))?;
+        writeln!(
+            output,
+            "and {} slower placements: see --candidates",
+            grouped(more as u64)
+        )?;
     }
     Ok(())
 }
 
 fn answer(answer: &Answer, plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     let sessions = answer.sessions_per_second.map_or(String::new(), |sessions| {
-        format!(", {} new sessions a second", grouped(sessions as u64))
+        format!(", {} new sessions per second", grouped(sessions as u64))
     });
     write!(
         output,
-        "\n{} is {} million packets a second{sessions}: ",
+        "\n{} corresponds to {} million packets per second{sessions}: ",
         answer.load,
         millions(answer.packets_per_second)
     )?;
     let (Some(cores), Some(placement)) = (answer.cores, &answer.placement) else {
         writeln!(
             output,
-            "no number of such cores carries it with {} queue(s) a device, {} shards and {:.0} % of the packets in one of them.",
+            "no number of such cores can process this load with {} queue(s) per device, {} shards and {:.0} % of the \
+             packets in a single shard.",
             plan.queues,
             plan.shards,
             100.0 * plan.traffic.busiest_shard
@@ -212,7 +225,7 @@ fn answer(answer: &Answer, plan: &Plan, output: &mut dyn Write) -> Result<(), Co
     if answer.beyond {
         writeln!(
             output,
-            "  That is more than cores {}: those beyond are taken to be of their kind.",
+            "  This is more than the cores {}: further cores are assumed to be of the same kind.",
             planner::list(&plan.cores)
         )?;
     }

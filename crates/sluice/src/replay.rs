@@ -78,7 +78,7 @@ fn as_text(summary: &Summary, output: &mut dyn Write) -> Result<(), CommandError
     for interface in summary.interfaces.iter().filter(|interface| interface.any_mac) {
         writeln!(
             output,
-            "{}: no mac is configured, so frames were taken whatever their destination address",
+            "{}: no `mac` is configured, so frames with any destination address were accepted",
             interface.name
         )?;
     }
@@ -86,7 +86,8 @@ fn as_text(summary: &Summary, output: &mut dyn Write) -> Result<(), CommandError
         let (interface, address, mac) = (&neighbour.interface, neighbour.address, &neighbour.mac);
         writeln!(
             output,
-            "{interface}: {address} was made up to be at {mac}: nobody answers in a capture"
+            "{interface}: {address} was assigned the invented MAC address {mac}, because a capture can't answer ARP \
+             requests"
         )?;
     }
     if let Some(eve) = summary.eve {
@@ -94,7 +95,7 @@ fn as_text(summary: &Summary, output: &mut dyn Write) -> Result<(), CommandError
             0 => String::new(),
             lost => format!(", {} lost: raise `messages` in [inspection]", grouped(lost)),
         };
-        writeln!(output, "Records of inspection: {}{lost}", grouped(eve.written))?;
+        writeln!(output, "Inspection records: {}{lost}", grouped(eve.written))?;
     }
     if let Some(line) = truncated(summary.truncated_capture, summary.truncated_headers) {
         writeln!(output, "{line}")?;
@@ -102,31 +103,29 @@ fn as_text(summary: &Summary, output: &mut dyn Write) -> Result<(), CommandError
     if summary.too_long > 0 {
         writeln!(
             output,
-            "{} frames were left out: they are longer than a frame can be",
+            "{} frames were skipped, because they exceed the maximum length of a frame",
             grouped(summary.too_long)
         )?;
     }
     if !summary.balanced {
-        writeln!(
-            output,
-            "The counters do not balance: a fault of the program, please report it"
-        )?;
+        writeln!(output, "The counters do not balance, which is a bug: please report it")?;
     }
     Ok(())
 }
 
-/// Message about frames that the snap length of a capture has truncated. `None` if there are none.
+/// Message about frames that the snap length of a capture has truncated. `None` if no frame was truncated.
 pub fn truncated(frames: u64, headless: u64) -> Option<String> {
     let left_out = match headless {
         0 => String::new(),
         headless => format!(
-            "; {} of them were left out, a header of theirs is missing",
+            "; {} of these frames were skipped, because a header is incomplete",
             grouped(headless)
         ),
     };
     (frames > 0).then(|| {
         format!(
-            "Truncated capture: a snap length cut {} frames, and zeros stand for what is missing{left_out}",
+            "Truncated capture: the snap length cut {} frames, and the missing bytes were replaced with \
+             zeros{left_out}",
             grouped(frames)
         )
     })

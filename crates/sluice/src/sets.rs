@@ -53,7 +53,7 @@ pub fn edit(socket: &Path, edit: &SetEdit, output: &mut dyn Write) -> Result<(),
         return pretty(&answer, output);
     }
     let (changed, count) = (grouped(answer.changed), grouped(answer.count));
-    Ok(writeln!(output, "{changed} {done}, {count} elements in all")?)
+    Ok(writeln!(output, "{changed} {done}, {count} elements in total")?)
 }
 
 fn list(sets: &Sets, is_one: bool, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {

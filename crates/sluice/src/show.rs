@@ -1,5 +1,6 @@
-//! `sluice show`: has a command for each operation of the API that declares one. This file generates options, help,
-//! tables and JSON from the declarations. Other output is implemented in the file of each command.
+//! `sluice show`: has a command for each operation of the API that declares a command. This file generates options,
+//! help, tables and JSON from the declarations. Output that is neither a table nor JSON is implemented in the file of
+//! each command.
 
 use std::fmt;
 use std::io::Write;
@@ -29,8 +30,8 @@ pub trait Typed: fmt::Debug {
 }
 
 /// Text output of an operation that has a single answer.
-pub(crate) trait ShowAnswer: Answered<Request: Args + fmt::Debug> + fmt::Debug {
-    /// Options that the command has in addition to those of the request.
+pub trait ShowAnswer: Answered<Request: Args + fmt::Debug> + fmt::Debug {
+    /// Options that the command has in addition to the options of the request.
     type Options: Args + fmt::Debug;
 
     /// Print the answer.
@@ -39,9 +40,9 @@ pub(crate) trait ShowAnswer: Answered<Request: Args + fmt::Debug> + fmt::Debug {
 
 /// Text output of an operation that returns a list.
 pub(crate) trait ShowList: Listed<Request: Args + fmt::Debug> + fmt::Debug {
-    /// Options that the command has in addition to those of the request.
+    /// Options that the command has in addition to the options of the request.
     type Options: Args + fmt::Debug;
-    /// Other names of the command.
+    /// Alternative names of the command.
     const ALIASES: &[&str] = &[];
 
     /// Print the list, with at most `limit` entries if a limit is given.

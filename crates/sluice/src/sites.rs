@@ -22,7 +22,7 @@ impl ShowAnswer for operation::Dhcp {
             "terminals".into(),
             format!("{} of {}", grouped(terminals), grouped(most)),
         ]);
-        columns.row(["leases left out".into(), grouped(status.left_out)]);
+        columns.row(["leases ignored".into(), grouped(status.left_out)]);
         counted(&mut columns, &status.counters);
         for server in &status.servers {
             let file = match (&server.error, server.there, server.watched) {

@@ -103,7 +103,7 @@ async fn apply(Json(request): Json<ApplyRequest>) -> Json<ApplyAnswer> {
             changes: vec![change("routes", None)],
             advice: Vec::new(),
             rules: Some(AppliedRules {
-                said: "9 of 10 signatures are in force".into(),
+                said: "9 of 10 signatures are active".into(),
                 refused: vec![RefusedSignature {
                     file: "lab.rules".into(),
                     line: 7,

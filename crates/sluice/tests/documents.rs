@@ -21,7 +21,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns the fenced block of a document whose first line begins with `fence`. `number` counts these blocks from 0.
+/// Returns a fenced block of a document. `number` counts, from 0, the blocks with a first line that begins with
+/// `fence`.
 fn block(document: &str, fence: &str, number: usize) -> String {
     let opening = format!("```{fence}\n");
     let mut blocks = document.split(opening.as_str()).skip(1);
@@ -359,7 +360,11 @@ fn cards_guide_explains_every_fault_in_its_own_words() {
         free: 0,
         sizes: Vec::new(),
     };
-    told.push(hugepages.to_string().replace("this kernel has none", "0 MiB are free"));
+    told.push(
+        hugepages
+            .to_string()
+            .replace("this kernel supports none", "0 MiB are free"),
+    );
     for text in told {
         let what = text.split(": ").next().unwrap_or_default();
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Tests text from the network and from files that contains terminal control characters, in all output of the program.
+//! Tests that the program escapes terminal control characters in all of its output, if text from the network or from
+//! files contains them.
 
 use crate::serving;
 use axum::http::StatusCode;
@@ -13,7 +14,7 @@ use sluice_config::text::is_hidden;
 /// C0 controls with newline and tab, DEL, C1 controls, marks of text direction and of lines, and fillers.
 const HOSTILE: &str = "a\u{1b}[2J\u{7}\nforged\trow\r\0\u{7f}\u{9b}31m\u{85}\u{61c}\u{200e}\u{202e}\u{2066}\u{2028}\u{2029}\u{feff}\u{e0041}z";
 
-/// The same text after it is escaped.
+/// The hostile text after escaping.
 const SHOWN: &str = r"a\u001b[2J\u0007\u000aforged\u0009row\u000d\u0000\u007f\u009b31m\u0085\u061c\u200e\u202e\u2066\u2028\u2029\ufeff\udb40\udc41z";
 
 /// Run a command. Returns the command's standard output and standard error.

@@ -70,7 +70,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A connection with a request in two segments, whose client has the higher address; and a DNS query.
+/// A TCP connection with a request in two segments, and a DNS query. The client of the TCP connection has the higher
+/// address.
 fn traffic() -> Vec<Vec<u8>> {
     let segment = |from: &str, to: &str, flags: u8, (sequence, acknowledgment): (u32, u32), payload: &[u8]| {
         let frame = packet::tcp4(from, to).flags(flags).numbers(sequence, acknowledgment);
@@ -115,7 +116,7 @@ fn alerts_are_printed_as_lines_in_the_order_of_the_capture_and_summarised() {
     for expected in [
         "7 packets",
         "2 flows; 3 alerts",
-        "3 rules in force, 1 refused",
+        "3 rules active, 1 refused",
         "some.rules:4: no_such_option",
     ] {
         assert!(said.contains(expected), "{said}");

@@ -10,7 +10,7 @@ use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, check, parse};
 use sluice_engine::packet::reason::Reason;
 
-/// Number of requirements in each RFC, given by the heading of its table and the letters of its requirements.
+/// Requirements of each RFC: the heading of the RFC's table in the document, and the numbers of all requirements.
 const REQUIREMENTS: [(&str, &str); 5] = [
     (
         "RFC 4787",
@@ -93,7 +93,7 @@ protocol = "tcp"
 port = 80
 "#;
 
-/// Text that is put before an example of a pool to make it a valid configuration.
+/// Text that is inserted before an example of a pool, so that both form a valid configuration.
 const INTERFACES: &str = r#"
 [interfaces.inside]
 device = "null:"
@@ -153,7 +153,7 @@ fn runs(path: &str, name: &str) -> bool {
     let Some((before, _)) = text.split_once(&format!("fn {name}(")) else {
         return false;
     };
-    // The attributes of a test are between the end of the item before it and the test itself.
+    // The attributes of a test are between the end of the preceding item and the test.
     let attributes = before.rsplit(['}', ';']).next().unwrap_or_default();
     attributes.contains("#[test]") && !attributes.contains("#[ignore")
 }

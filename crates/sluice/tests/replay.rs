@@ -87,7 +87,7 @@ impl Folder {
         std::iter::from_fn(|| Some(reader.next_packet()?.unwrap().data.into_owned())).collect()
     }
 
-    /// Returns the error message of a replay, which must fail.
+    /// Run a replay that must fail. Returns the error message.
     fn refusal(&self, status: i32, arguments: &[&str]) -> String {
         let output = self.replay(arguments);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -220,7 +220,7 @@ fn real_captures_give_the_same_bytes_with_any_number_of_workers() {
             ]);
             if !output.status.success() {
                 let said = String::from_utf8(output.stderr).unwrap();
-                assert!(said.contains("its link type is"), "{}: {said}", file.display());
+                assert!(said.contains("the link type"), "{}: {said}", file.display());
                 break;
             }
             assert_eq!(true, json(&output)["balanced"], "{}", file.display());
@@ -251,7 +251,7 @@ fn capture_of_a_foreign_link_or_no_capture_is_refused() {
     folder.capture("wifi.pcap", DataLink::IEEE802_11, &traffic());
     let said = folder.refusal(1, &["--in", "inside=wifi.pcap"]);
     assert!(
-        said.contains("wifi.pcap, in its header: its link type is IEEE802_11 (105): Ethernet, raw IP"),
+        said.contains("wifi.pcap, in its header: the link type IEEE802_11 (105) is not supported: Ethernet, raw IP"),
         "{said}"
     );
     let said = folder.refusal(1, &["--in", "inside=sluice.toml"]);
@@ -364,7 +364,7 @@ fn rules() -> String {
         .collect()
 }
 
-/// The written records, without those of type `stats`.
+/// The written records, except records of type `stats`.
 fn records(text: &str) -> Vec<serde_json::Value> {
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines
@@ -409,7 +409,7 @@ fn records_go_to_the_file_that_is_named_and_are_refused_where_nothing_is_inspect
     fs::write(folder.path("named.json"), "older\n").unwrap();
     let output = folder.replay(&["--in", "inside=in.pcap", "--eve", "named.json"]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("Records of inspection: "), "{said}");
+    assert!(said.contains("Inspection records: "), "{said}");
     assert!(!folder.path("eve.json").exists());
     assert!(!records(&fs::read_to_string(folder.path("named.json")).unwrap()).is_empty());
     let plain = Folder::new(CONFIGURATION);
@@ -427,7 +427,7 @@ fn interface_that_is_not_configured_or_a_vlan_is_refused() {
     folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
     let said = folder.refusal(1, &["--in", "insid=in.pcap"]);
     assert!(
-        said.contains("no interface is called `insid`: there are inside, outside"),
+        said.contains("there is no interface `insid`: the interfaces are inside, outside"),
         "{said}"
     );
     let said = folder.refusal(1, &["--in", "guests=in.pcap"]);

@@ -239,7 +239,7 @@ fn interface_of_virtual_macs_is_told_to_be_promiscuous() {
     std::fs::write(&path, SITES).unwrap();
     let text = sluice(&["check", path.to_str().unwrap()]);
     assert!(
-        text.contains("  outside: promiscuous, for the virtual MACs of 2,000 sites\n"),
+        text.contains("  outside: in promiscuous mode for the virtual MAC addresses of 2,000 sites\n"),
         "{text}"
     );
     let table = |name: &str| text.lines().find(|line| line.starts_with(name)).map(str::to_owned);

@@ -1,5 +1,5 @@
-//! Measures the time of one change to a full routing table, without readers and while another core looks up addresses,
-//! and how much these lookups slow down.
+//! Measures the time of one change to a full routing table, without readers and with lookups on another core. Also
+//! measures how much changes slow down the lookups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
-//! Records which regions have changed in each of the last generations. With a quick test, most earlier decisions need
-//! no revalidation.
+//! Record of the address regions that have changed in each of the last generations. A quick test of this record shows
+//! that most earlier decisions need no revalidation.
 
 use std::sync::Arc;
 
-/// Number of generations whose changes are kept.
+/// Number of generations for which changes are kept.
 const GENERATIONS: usize = 8;
 
 /// Number of bits in the set. Adjacent regions have different bits.
@@ -36,14 +36,14 @@ fn place(region: u64) -> usize {
 }
 
 impl ChangedRegions {
-    /// Adds all regions whose numbers equal `region` except for the last `free` bits.
+    /// Adds all regions with numbers that equal `region` except for the last `free` bits.
     pub fn mark(&mut self, region: u64, free: u32) {
         self.any = true;
         if free >= BITS {
             self.everywhere = true;
             return;
         }
-        // One word of the set contains the regions whose numbers differ only in the last six bits.
+        // Regions with numbers that differ only in the last six bits share one word of the set.
         let within = 1u64 << free.min(6);
         let some = u64::MAX >> (64 - within);
         for step in (0..1u64 << free).step_by(64) {
@@ -52,7 +52,7 @@ impl ChangedRegions {
         }
     }
 
-    /// Whether a region may have changed. The result false is exact; true may be caused by another region.
+    /// Whether a region may have changed. False is exact; true may be caused by another region.
     #[inline(always)]
     pub fn contains(&self, region: u64) -> bool {
         let place = place(region);
@@ -95,7 +95,7 @@ impl<T> Default for Changes<T> {
 }
 
 impl<T: Accumulate> Changes<T> {
-    /// Returns the changes after one more generation, in which `changed` was modified.
+    /// Returns the changes after another generation with the changes `changed`.
     pub fn followed_by(&self, changed: T) -> Self {
         let older = self.0.iter().take(GENERATIONS - 1).map(|since| {
             let mut since = since.clone();
@@ -108,15 +108,15 @@ impl<T: Accumulate> Changes<T> {
         Self(std::iter::once(Arc::new(changed)).chain(older).collect())
     }
 
-    /// Changes since `generations` generations ago (at least one); `None` if they are no longer kept.
+    /// Changes in the last `generations` generations (at least one); `None` if these changes are no longer kept.
     #[inline(always)]
     pub fn since(&self, generations: u32) -> Option<&T> {
         self.0.get((generations as usize).wrapping_sub(1)).map(|since| &**since)
     }
 }
 
-/// Whether a decision that was made this many generations ago should be marked as revalidated before its changes are
-/// discarded. Marking is delayed until then, because it writes a cache line.
+/// Whether a decision of this age should be marked as revalidated, because the record will soon discard the changes
+/// since the decision. Earlier marking would only write more cache lines.
 #[inline(always)]
 pub fn is_long_ago(generations: u32) -> bool {
     generations as usize >= GENERATIONS / 2

@@ -1,8 +1,8 @@
 //! A compact index that maps a hash to the number of a record, with 32 bits per entry.
 //!
-//! A bucket is one cache line. A bucket contains fifteen entries, the number of its overflow entries (entries that
-//! belong to it but are stored in a following bucket), and their maximum distance. The bits of an entry that are not
-//! needed for the record number contain bits of the hash, so that a lookup rejects nearly all wrong entries without
+//! A bucket is one cache line. A bucket contains fifteen entries, the number of its overflow entries, and their maximum
+//! distance. An overflow entry belongs to this bucket but is stored in a following bucket. The remaining bits of an
+//! entry, beside the record number, are a tag of hash bits. Thus a lookup rejects nearly all wrong entries without
 //! reading their records. Several kinds of keys may share one index. The caller provides a keyed hash.
 
 use bytemuck::{Pod, Zeroable};
@@ -15,21 +15,21 @@ use crate::simd::words::equal;
 const BUCKET_ENTRIES: usize = 15;
 /// Average number of entries per bucket if the index is full.
 const LOAD: usize = 11;
-/// Maximum distance in buckets between an entry and its home bucket. In an index with millions of entries, few are more
-/// than ten buckets away.
+/// Maximum distance in buckets between an entry and its home bucket. In an index with millions of entries, few entries
+/// are more than ten buckets away from home.
 const MAX_PROBES: usize = 64;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Bucket {
     entries: [u32; BUCKET_ENTRIES],
-    /// Number of overflow entries: they belong to this bucket but are stored in a following one.
+    /// Number of overflow entries, which belong to this bucket but are stored in a following bucket.
     away: u16,
     /// Maximum distance of the overflow entries, in buckets.
     far: u16,
 }
 
-/// No free entry is within the maximum distance. The index is too full, or the hash is not keyed.
+/// No entry within the maximum distance is free, because the index is too full or the hash is not keyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hash buckets of a key are full")]
 pub struct IndexFull;
@@ -63,7 +63,7 @@ impl<'m> CompactIndex<'m> {
         prefetch_all_at(self.buckets, self.home(hash));
     }
 
-    /// Probable result of [`CompactIndex::find`]: the number in the first entry of the home bucket whose tag matches.
+    /// Probable result of [`CompactIndex::find`]: the number in the home bucket's first entry with a matching tag.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         let bucket = self.buckets.get(self.home(hash))?;
@@ -71,7 +71,7 @@ impl<'m> CompactIndex<'m> {
         Some((bucket.entries[place] & self.numbers) - 1)
     }
 
-    /// The record number that has this hash and for which `is_it` returns true.
+    /// The record number with this hash that satisfies the predicate `is_it`.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let (home, tag) = (self.home(hash), self.tag(hash));
@@ -159,14 +159,14 @@ impl<'m> CompactIndex<'m> {
         }
     }
 
-    /// Tag of a hash. The tag is never 0, so that it does not match free entries.
+    /// Tag of a hash. The tag is never 0, because 0 marks free entries.
     #[inline(always)]
     fn tag(&self, hash: u64) -> u32 {
         let tag = (hash >> 32) as u32 & !self.numbers;
         if tag == 0 { self.numbers.wrapping_add(1) } else { tag }
     }
 
-    /// Positions in a bucket whose entries have this tag.
+    /// Positions of the entries in a bucket that have this tag.
     #[inline(always)]
     fn tagged(&self, bucket: &Bucket, tag: u32) -> impl Iterator<Item = usize> {
         bucket.places(!self.numbers, tag)
@@ -174,7 +174,7 @@ impl<'m> CompactIndex<'m> {
 }
 
 impl Bucket {
-    /// Positions whose entries equal `wanted` in the bits of `mask`.
+    /// Positions of the entries that equal `wanted` in the bits of `mask`.
     #[inline(always)]
     fn places(&self, mask: u32, wanted: u32) -> impl Iterator<Item = usize> + use<> {
         let mut found = equal(bytemuck::cast_ref(self), mask, wanted) & ((1 << BUCKET_ENTRIES) - 1);
@@ -249,7 +249,7 @@ mod tests {
             let mut memory = vec![Line::ZERO; lines];
             let mut index = CompactIndex::new(&mut memory, 64);
             let mut model = BTreeSet::new();
-            // The hash has only a few different values, so that buckets overflow and tags are equal.
+            // The hash has only a few different values, so many entries have equal buckets and tags.
             let hash = |number: u32| mixed(u64::from(number % 7)) & !0xffff_0000_0000_0000;
             for (adds, number) in steps {
                 if adds && !model.contains(&number) {

@@ -1,8 +1,8 @@
 //! Keyed hashes of flow keys.
 //!
-//! Attackers can choose the keys of flows. Therefore the hash has a secret seed and is not linear: it applies AES
-//! rounds to the tuple. The hash distributes evenly even those keys that collide under CRC32 or Toeplitz with any seed.
-//! With the same seed, every little-endian processor computes the same values, with or without AES instructions.
+//! The hash has a secret seed and is not linear, because attackers can choose flow keys. It applies AES rounds to the
+//! tuple. Keys that collide under CRC32 or Toeplitz with any seed are distributed evenly. For one seed, every
+//! little-endian processor computes identical hashes, with or without AES instructions.
 
 use crate::simd::aes::{Unit, software};
 use sluice_wire::key::{FlowKey4, FlowKey6};
@@ -19,7 +19,7 @@ pub struct Hasher {
 }
 
 impl std::fmt::Debug for Hasher {
-    /// The round keys are secret: anyone who knows them can choose colliding flows.
+    /// Does not print the round keys, which are secret: colliding flows can be computed from them.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hasher")
             .field("unit", &self.unit)
@@ -36,7 +36,7 @@ impl Hasher {
         }
     }
 
-    /// Creates a hasher that uses no AES instructions. Such a hasher is slower and computes the same values.
+    /// Creates a hasher without AES instructions, which is slower and computes identical hashes.
     pub fn in_software(seed: [u64; 2]) -> Self {
         Hasher {
             keys: Self::expand(seed),
@@ -50,7 +50,7 @@ impl Hasher {
         let seed: [u32; 4] = bytemuck::cast(seed);
         let mut keys = [[0; 4]; 5];
         for (number, key) in (1u32..).zip(&mut keys) {
-            // Digits of pi break the symmetry of zero seeds and repeated columns.
+            // XOR digits of pi, so that zero seeds and repeated columns don't result in symmetric keys.
             let mut state = software::xor(seed, [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344 ^ number]);
             for _ in 0..4 {
                 state = software::round(state, seed);
@@ -60,32 +60,32 @@ impl Hasher {
         Keys(keys)
     }
 
-    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shorter length applies.
+    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shortest length applies.
     #[inline]
     pub fn hash4(&self, keys: &[FlowKey4], out: &mut [u64]) {
         self.unit.hash4(&self.keys, keys, out);
     }
 
-    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shorter length applies.
+    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shortest length applies.
     #[inline]
     pub fn hash6(&self, keys: &[FlowKey6], out: &mut [u64]) {
         self.unit.hash6(&self.keys, keys, out);
     }
 
     /// Sets `out[k]` to the hash of `blocks[k]`, for small keys other than flow keys. If the slices differ in length,
-    /// the shorter length applies.
+    /// the shortest length applies.
     #[inline]
     pub fn blocks(&self, blocks: &[[u64; 2]], out: &mut [u64]) {
         self.unit.blocks(&self.keys, blocks, out);
     }
 
-    /// Hash of one block. The value is the same as in a batch; the latency is lower.
+    /// Hash of one block, equal to the hash in a batch, with lower latency.
     #[inline(always)]
     pub fn block(&self, block: [u64; 2]) -> u64 {
         self.unit.block(&self.keys, block)
     }
 
-    /// Sets `out[k]` to the hash of `blocks[k]`. If the slices differ in length, the shorter length applies.
+    /// Sets `out[k]` to the hash of `blocks[k]`. If the slices differ in length, the shortest length applies.
     #[inline]
     pub fn double_blocks(&self, blocks: &[[u64; 4]], out: &mut [u64]) {
         self.unit.double_blocks(&self.keys, blocks, out);

@@ -5,9 +5,9 @@
 //! - [`compact::CompactIndex`] finds the records of a [`slab::Slab`].
 //! - [`prefix`] finds routes, and [`qns`] finds translation rules.
 //! - [`arena`] is append-only storage.
-//! - [`reserve`] holds parts that several tables share.
+//! - [`reserve`] contains table parts that several tables share.
 //! - [`publish`] passes new snapshots to workers.
-//! - [`changes`] determines which earlier decisions are affected by a new generation.
+//! - [`changes`] determines whether a new generation affects an earlier decision.
 //!
 //! Unsafe code is limited to [`prefetch`], [`pages`], `simd` and `arena`.
 #![deny(unsafe_code)]

@@ -16,7 +16,7 @@ impl Line {
     pub const ZERO: Line = Line([0; 8]);
 }
 
-/// Number of lines that are needed for `bytes` bytes.
+/// Number of cache lines for `bytes` bytes.
 pub const fn lines_of(bytes: usize) -> usize {
     bytes.div_ceil(LINE)
 }

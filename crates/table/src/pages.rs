@@ -1,19 +1,19 @@
-//! Huge pages for large tables. Random accesses then need fewer TLB entries.
+//! Huge pages for large tables, so that random accesses need fewer TLB entries.
 #![allow(unsafe_code)]
 
 /// Size of a huge page in bytes.
 const HUGE: usize = 2 << 20;
 
-/// Requests huge pages (`MADV_HUGEPAGE`) for the part of `memory` that consists of whole huge pages. The memory must
-/// not have been accessed before.
+/// Requests huge pages (`MADV_HUGEPAGE`) for all whole huge pages within `memory`. Must be called before the first
+/// access to the memory.
 pub fn prefer_huge<T>(memory: &[T]) {
     let range = memory.as_ptr_range();
     let start = (range.start as usize).next_multiple_of(HUGE);
     let end = range.end as usize / HUGE * HUGE;
     if start < end && !cfg!(miri) {
-        // SAFETY: the range lies in borrowed memory; the kind of pages does not affect its contents.
+        // SAFETY: the range lies in borrowed memory, and the page size does not affect the contents of memory.
         let _ = unsafe {
-            // Errors are ignored, because a kernel without huge pages uses pages of normal size.
+            // Ignore errors, because a kernel without huge pages uses pages of normal size.
             rustix::mm::madvise(
                 std::ptr::without_provenance_mut(start),
                 end - start,

@@ -1,5 +1,5 @@
-//! Prefetching of cache lines. A prefetch never faults, whatever its address is. On processors without a prefetch
-//! instruction these functions do nothing.
+//! Prefetching of cache lines. A prefetch never faults for any address. On processors without a prefetch instruction,
+//! these functions have no effect.
 #![allow(unsafe_code)]
 
 /// Prefetches the first line of `value` for reading.
@@ -32,8 +32,8 @@ pub fn prefetch_read_at<T>(slice: &[T], index: usize) {
     read(slice.as_ptr().wrapping_add(index).cast());
 }
 
-/// Prefetches the first line of `slice[index]` into the second-level cache, where a core can have far more outstanding
-/// prefetches than in the first level. An index out of range is harmless.
+/// Prefetches the first line of `slice[index]` into the second-level cache, for which a core supports far more
+/// outstanding prefetches than for the first level. An index out of range is harmless.
 #[inline(always)]
 pub fn prefetch_far_at<T>(slice: &[T], index: usize) {
     far(slice.as_ptr().wrapping_add(index).cast());

@@ -1,11 +1,11 @@
-//! A reserve of parts that several tables share. A table takes a part when it needs one, and returns it later, without
-//! locks.
+//! A reserve of parts that several tables share. A full table takes a part from the reserve and later returns the part,
+//! without locks.
 
 use core::fmt;
 
 use crossbeam_queue::ArrayQueue;
 
-/// Parts that no table uses at the moment. All parts are equivalent.
+/// Parts that no table currently uses. All parts are equivalent.
 pub struct Reserve<T> {
     parts: ArrayQueue<T>,
 }
@@ -18,13 +18,13 @@ impl<T> Reserve<T> {
         }
         let queue = ArrayQueue::new(parts.len());
         for part in parts {
-            // The capacity of the queue is the number of parts, so this succeeds.
+            // The push succeeds, because the capacity of the queue is the number of parts.
             let _ = queue.push(part);
         }
         Some(Self { parts: queue })
     }
 
-    /// Takes a part from the reserve; `None` if it is empty.
+    /// Takes a part from the reserve; `None` if the reserve is empty.
     pub fn allocate(&self) -> Option<T> {
         self.parts.pop()
     }
@@ -34,7 +34,7 @@ impl<T> Reserve<T> {
         let _ = self.parts.push(part);
     }
 
-    /// Number of parts in the reserve at the moment.
+    /// Current number of parts in the reserve.
     pub fn available(&self) -> usize {
         self.parts.len()
     }

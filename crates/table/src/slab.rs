@@ -5,15 +5,15 @@ use bytemuck::Pod;
 use crate::memory::Line;
 use crate::prefetch::prefetch_all_at;
 
-/// A record that, while it is free, can store the number of another record.
+/// A record type that can store the number of another record in a free record.
 pub trait Linked: Pod {
-    /// The number that was stored by [`Linked::set_link`].
+    /// The record number that [`Linked::set_link`] has stored.
     fn link(&self) -> u32;
     /// Stores a record number in a free record.
     fn set_link(&mut self, link: u32);
 }
 
-/// Allocator of records, which are identified by numbers.
+/// Allocator of numbered records.
 #[derive(Debug)]
 pub struct Slab<'m, R> {
     records: &'m mut [R],
@@ -30,7 +30,7 @@ impl<'m, R: Linked> Slab<'m, R> {
         (records * size_of::<R>()).div_ceil(size_of::<Line>())
     }
 
-    /// Creates a slab of free records: as many as `memory` holds, but at most `records`.
+    /// Creates a slab of free records. The number of records is `records`, or fewer if `memory` is too small.
     pub fn new(memory: &'m mut [Line], records: usize) -> Self {
         memory.fill(Line::ZERO);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(memory);

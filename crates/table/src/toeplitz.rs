@@ -1,12 +1,12 @@
-//! Software implementation of the Toeplitz hash, with which NICs select a receive queue (defined by Microsoft's RSS).
+//! Software implementation of the Toeplitz hash, by which NICs select a receive queue (Microsoft's RSS).
 //!
-//! Every bit of the hash is the parity of the input under a window of the key. The hash is linear over bits. Therefore
-//! one can compute the value of a field that yields a desired hash, and choose keys for which some input bits have no
-//! influence. Linearity also means that anyone who knows the key can choose the queue of packets. The hash is used to
-//! distribute packets to cores, but never for tables.
+//! Every bit of the hash is the parity of the input under a window of the key, so the hash is linear over bits.
+//! Therefore the field value for a desired hash can be computed, and keys can exclude the influence of some input bits.
+//! Linearity also lets anyone with the key choose the queue of packets. The hash distributes packets to cores, but is
+//! never used for tables.
 //!
-//! The input is that of a NIC: source address, destination address, source port and destination port as in the packet,
-//! without the fields that are not selected. Bit 0 is the first bit of the first byte.
+//! The input equals a NIC's input: the selected fields among source address, destination address, source port and
+//! destination port, as in the packet. Bit 0 is the first bit of the first byte.
 
 mod draw;
 
@@ -25,7 +25,7 @@ pub const MAX_BITS: u32 = 10;
 pub struct Key([u8; KEY_BYTES]);
 
 impl fmt::Debug for Key {
-    /// The key is secret: anyone who knows it can choose the queue of packets.
+    /// Does not print the key, which is secret: anyone with the key can choose the queue of packets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").finish_non_exhaustive()
     }
@@ -63,19 +63,20 @@ impl Key {
         self.0.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 != 0)
     }
 
-    /// Set bit `at` of the key.
+    /// Sets bit `at` of the key.
     pub(crate) fn set(&mut self, at: usize, bit: bool) {
         let Some(byte) = self.0.get_mut(at / 8) else { return };
         let mask = 1 << (7 - at % 8);
         *byte = if bit { *byte | mask } else { *byte & !mask };
     }
 
-    /// The 64 bits of the key from bit `at` on, most significant bit first; 0 beyond the end of the key.
+    /// The 64 key bits that start at bit `at`, most significant bit first. Bits beyond the end of the key are 0.
     pub fn window(&self, at: usize) -> u64 {
         (at..at + 64).fold(0, |word, at| word << 1 | u64::from(self.bit(at)))
     }
 
-    /// Hash of an input of at most 48 bytes, as a NIC reports it. The hash is computed bit by bit.
+    /// Hash of an input of at most 48 bytes, equal to the hash that a NIC reports. The function computes the hash bit
+    /// by bit.
     pub fn hash(&self, input: &[u8]) -> u32 {
         let bits = input.iter().enumerate().flat_map(|(place, byte)| {
             (0..8)
@@ -94,7 +95,7 @@ pub struct ParityRows<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> fmt::Debug for ParityRows<WORDS> {
-    /// The rows contain the key, which is secret.
+    /// Does not print the rows, which contain the secret key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rows").field("bits", &self.bits).finish_non_exhaustive()
     }
@@ -125,20 +126,20 @@ impl<const WORDS: usize> ParityRows<WORDS> {
         hash
     }
 
-    /// Number of hash bits that are computed.
+    /// Number of computed hash bits.
     #[inline(always)]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 }
 
-/// Computes the low bits of the hash of four bytes, such as an IPv4 address, with one table lookup per byte. Used for
-/// each packet.
+/// Computes the low bits of the hash of four bytes, such as an IPv4 address, with one table lookup per byte. The fast
+/// path uses these tables for each packet.
 #[derive(Clone)]
 pub struct ByteTables(Box<[[u16; 256]; 4]>);
 
 impl fmt::Debug for ByteTables {
-    /// The tables contain the key, which is secret.
+    /// Does not print the tables, which contain the secret key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bytes").finish_non_exhaustive()
     }
@@ -154,7 +155,7 @@ impl ByteTables {
         })))
     }
 
-    /// Low bits of the hash of four bytes. The first byte is the most significant one.
+    /// Low bits of the hash of four bytes. The first byte is the most significant byte.
     #[inline(always)]
     pub fn of(&self, input: u32) -> u16 {
         let [first, second, third, fourth] = input.to_be_bytes();

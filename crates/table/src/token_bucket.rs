@@ -1,16 +1,16 @@
-//! Token buckets (RFC 2697, 2698). A bucket is filled with a constant rate of tokens up to a burst size. The caller
+//! Token buckets (RFC 2697, 2698). Tokens are added to a bucket at a constant rate, up to the burst size. The caller
 //! passes the time in nanoseconds.
 //!
-//! A [`TokenBucket`] has one owner and computes exactly. If many buckets have the same rate, or workers share a bucket,
-//! the state of a bucket is one word, the time at which the bucket will be full. [`TokenRate`] contains the rate and
-//! the arithmetic, and a [`SharedTokenBucket`] contains both the rate and the word.
+//! A [`TokenBucket`] has one owner and computes exactly. For many buckets with one rate, and for buckets that workers
+//! share, the state of a bucket is one word: the time at which the bucket will be full. [`TokenRate`] contains the rate
+//! and the arithmetic. A [`SharedTokenBucket`] contains a rate and a word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A token bucket with one owner, which gets `rate` tokens per second up to `burst` tokens. The level is counted in
-/// tokens times 10^9, so that nothing is rounded.
+/// A token bucket with one owner. The bucket gets `rate` tokens per second, up to `burst` tokens. The level is counted
+/// in tokens times 10^9, which avoids rounding.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     rate: u64,
@@ -21,7 +21,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Creates a full bucket. With `rate` 0 it is never refilled. `burst` is limited to 18 billion tokens.
+    /// Creates a full bucket. A bucket with `rate` 0 is never refilled. `burst` is limited to 18 billion tokens.
     pub const fn new(rate: u64, burst: u64, now: u64) -> Self {
         let burst = burst.saturating_mul(SECOND);
         Self {
@@ -40,13 +40,15 @@ impl TokenBucket {
         }
     }
 
-    /// Takes one token. Returns false if there is none. If the time decreases, no tokens are added.
+    /// Takes one token. Returns false if no token is available. No tokens are added while the time is before an earlier
+    /// `now`.
     #[inline]
     pub fn take(&mut self, now: u64) -> bool {
         self.take_many(1, now)
     }
 
-    /// Takes `tokens` tokens, such as the bytes of a packet. If there are fewer, takes none and returns false.
+    /// Takes `tokens` tokens, such as the bytes of a packet. Returns false, without effect, if fewer tokens are
+    /// available.
     #[inline]
     pub fn take_many(&mut self, tokens: u64, now: u64) -> bool {
         self.level = self.level(now);
@@ -64,7 +66,7 @@ impl TokenBucket {
         self.level(now) >= SECOND
     }
 
-    /// The time from which on the bucket has a token: `now` if it has one, and `u64::MAX` if `rate` is 0.
+    /// Time at which the next token is available: `now` if the bucket has a token, `u64::MAX` if `rate` is 0.
     pub fn next_token(&self, now: u64) -> u64 {
         match SECOND.saturating_sub(self.level(now)) {
             0 => now,
@@ -82,38 +84,38 @@ impl TokenBucket {
     }
 }
 
-/// Number of binary digits after the point in a bucket's word, which counts nanoseconds. The duration of a packet at
-/// 100 Gbit/s is represented with an error of at most 1 %.
+/// Number of fractional bits in a bucket's word, which counts nanoseconds. The duration of a packet at 100 Gbit/s has
+/// an error of at most 1 %.
 const WORD_DIGITS: u32 = 5;
 
-/// Number of additional binary digits in the duration of a token. The additional digits make rates in bits as exact as
+/// Number of additional fractional bits in the duration of a token. The additional bits make rates in bits as exact as
 /// rates in packets.
 const TOKEN_DIGITS: u32 = 29;
 
-/// Added to a duration before the additional digits are removed, so that the result is rounded up.
+/// Summand for a duration before the removal of the additional bits, which rounds the duration up.
 const ROUND_UP: u64 = (1 << TOKEN_DIGITS) - 1;
 
-/// Maximum duration that a bucket can accumulate or owe: two years. A word that lies further ahead is considered to be
-/// in the past, because words wrap around after 18 years.
+/// Maximum duration that a bucket can accumulate or owe: two years. A word further in the future counts as a past time,
+/// because words wrap around after 18 years.
 const MAX_TIME: u64 = 1 << 61;
 
-/// Rate and burst of token buckets whose state is one word: the time at which the bucket will be full (the theoretical
-/// arrival time of the generic cell rate algorithm, ITU-T I.371). A bucket with the word 0 is full.
+/// Rate and burst of token buckets with a one-word state. The word is the time at which the bucket will be full (the
+/// theoretical arrival time of the generic cell rate algorithm, ITU-T I.371). A bucket with the word 0 is full.
 ///
-/// Durations are rounded up to 1/32 nanosecond each time tokens are taken, so that the rate is never exceeded. The
-/// clock may start at any value and may wrap around. If the time decreases, tokens are missing until the clock reaches
-/// its former value.
+/// Each duration of taken tokens is rounded up to 1/32 nanosecond, so that the rate is never exceeded. The clock may
+/// start at any value and may wrap around. If the clock is set back, tokens are missing until the clock reaches its
+/// former value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenRate {
-    /// Duration of one token, in nanoseconds with all binary digits after the point.
+    /// Duration of one token, in nanoseconds with all fractional bits.
     token: u64,
-    /// Duration of the burst, in nanoseconds with the binary digits of a word.
+    /// Duration of the burst, in nanoseconds with the fractional bits of a word.
     depth: u64,
 }
 
 impl TokenRate {
-    /// Creates a rate for tokens that are taken one by one. A burst of `burst` packets passes. With `per_second` 0, no
-    /// packet passes.
+    /// Creates a rate for tokens that are taken one by one. A full bucket passes a burst of `burst` packets. A
+    /// `per_second` of 0 passes no packets.
     #[inline]
     pub const fn new(per_second: u64, burst: u64) -> Self {
         let rate = Self::without_burst(per_second);
@@ -134,7 +136,7 @@ impl TokenRate {
         }
     }
 
-    /// Creates a rate whose burst is the number of tokens in `nanoseconds`, but at least `min_burst` tokens.
+    /// Creates a rate with a burst of the tokens of `nanoseconds`, but at least `min_burst` tokens.
     pub const fn with_burst_time(per_second: u64, nanoseconds: u64, min_burst: u64) -> Self {
         let whole = per_second as u128 * nanoseconds as u128 / SECOND as u128;
         let whole = if whole > u64::MAX as u128 {
@@ -165,13 +167,13 @@ impl TokenRate {
         Self { depth, ..self }
     }
 
-    /// The word after one token was taken; `None` if there is none.
+    /// The word after one token is taken; `None` if no token is available.
     #[inline]
     pub const fn take(&self, full_at: u64, now: u64) -> Option<u64> {
         self.take_time(full_at, self.time_of_one(), now)
     }
 
-    /// The word after `tokens` tokens were taken; `None` if there are fewer.
+    /// The word after `tokens` tokens are taken; `None` if fewer tokens are available.
     #[inline]
     pub const fn take_many(&self, full_at: u64, tokens: u64, now: u64) -> Option<u64> {
         self.take_time(full_at, self.time(tokens), now)
@@ -188,8 +190,8 @@ impl TokenRate {
         }
     }
 
-    /// The word after `tokens` tokens were taken, even if there are fewer. Missing tokens become a debt, which is
-    /// repaid before further tokens are available.
+    /// The word after `tokens` tokens are taken, even if fewer tokens are available. Missing tokens become a debt. New
+    /// tokens repay the debt before they are available.
     #[inline]
     pub const fn charge(&self, full_at: u64, tokens: u64, now: u64) -> u64 {
         let now = now.wrapping_mul(1 << WORD_DIGITS);
@@ -219,7 +221,7 @@ impl TokenRate {
         debt(full_at, now.wrapping_mul(1 << WORD_DIGITS)) == 0
     }
 
-    /// Takes one token from a bucket whose word is shared by workers. Returns false if there is none.
+    /// Takes one token from a bucket with a word that workers share. Returns false if no token is available.
     #[inline]
     pub fn take_shared(&self, full_at: &AtomicU64, now: u64) -> bool {
         full_at
@@ -227,7 +229,7 @@ impl TokenRate {
             .is_ok()
     }
 
-    /// Duration of `tokens` tokens, in nanoseconds with the binary digits of a word.
+    /// Duration of `tokens` tokens, in nanoseconds with the fractional bits of a word.
     #[inline]
     const fn time(&self, tokens: u64) -> u64 {
         let time = tokens as u128 * self.token as u128 + ROUND_UP as u128;
@@ -237,7 +239,7 @@ impl TokenRate {
         }
     }
 
-    /// Duration of one token, in nanoseconds with the binary digits of a word.
+    /// Duration of one token, in nanoseconds with the fractional bits of a word.
     #[inline]
     const fn time_of_one(&self) -> u64 {
         (self.token + ROUND_UP) >> TOKEN_DIGITS
@@ -281,13 +283,13 @@ impl SharedTokenBucket {
         self.rate
     }
 
-    /// Takes one token. Returns false if there is none.
+    /// Takes one token. Returns false if no token is available.
     #[inline]
     pub fn take(&self, now: u64) -> bool {
         self.rate.take_shared(&self.full_at, now)
     }
 
-    /// Takes `tokens` tokens. If there are fewer, takes none and returns false.
+    /// Takes `tokens` tokens. Returns false, without effect, if fewer tokens are available.
     #[inline]
     pub fn take_many(&self, tokens: u64, now: u64) -> bool {
         self.full_at
@@ -297,14 +299,14 @@ impl SharedTokenBucket {
             .is_ok()
     }
 
-    /// Number of whole tokens in the bucket. If several workers read the number simultaneously, each may take all
-    /// tokens with [`SharedTokenBucket::charge`]; the resulting debt is repaid later.
+    /// Number of whole tokens in the bucket. Several workers may read the number simultaneously and each take all
+    /// tokens with [`SharedTokenBucket::charge`]. New tokens then repay the resulting debt.
     #[inline]
     pub fn tokens(&self, now: u64) -> u64 {
         self.rate.tokens(self.full_at.load(Ordering::Relaxed), now)
     }
 
-    /// Takes `tokens` tokens, even if there are fewer.
+    /// Takes `tokens` tokens, even if fewer tokens are available.
     #[inline]
     pub fn charge(&self, tokens: u64, now: u64) {
         let _ = self

@@ -1,14 +1,14 @@
 //! The timer wheel reports records of a flow table that may have timed out.
 //!
-//! The wheel neither sorts nor scans records. Records are linked into lists, one for each span of time. For each
-//! packet, the fast path only stores the time in the record. When the span of a record begins, the wheel queries a
-//! callback, which lets the record expire or rearms it. A record may be queried early: records with distant timeouts are in
-//! long spans, and move to shorter spans when they are rearmed. A record is never queried late: `advance` queries all
-//! records that are due, as far as its budget permits, and continues in the next call.
+//! The wheel neither sorts nor scans records. Records are linked into lists, one list for each time span. For each
+//! packet, the fast path only stores the time in the record. When the time span of a record starts, the wheel calls a
+//! callback, which lets the record expire or rearms it. A callback may be early: records with distant timeouts are in
+//! long time spans, and move to shorter time spans when they are rearmed. A callback is never late: `advance` processes
+//! all due records, and continues in the next call when its budget is used up.
 //!
-//! Time is counted in ticks. The caller chooses their duration; 10 to 100 ms are suitable for timeouts from one second
-//! to several days. The wheel has three levels of 64 spans, which are 1, 64 and 4,096 ticks long. Records that are due
-//! later are queried every 258,048 ticks.
+//! Time is counted in ticks. The caller chooses the duration of a tick; 10 to 100 ms are suitable for timeouts from one
+//! second to several days. The wheel has three levels of 64 time spans, with 1, 64 and 4,096 ticks. Records beyond the
+//! last time span are rearmed every 258,048 ticks.
 
 use crate::flow::{FlowTable, Links, Previous, Record, RecordIndex};
 
@@ -16,13 +16,13 @@ use crate::flow::{FlowTable, Links, Previous, Record, RecordIndex};
 pub type Tick = u64;
 
 const LEVELS: usize = 3;
-/// Number of bits of a span number in one level.
+/// Number of bits in the number of a time span within its level.
 const BITS: u32 = 6;
 const SPANS: usize = 1 << BITS;
-/// Number of lists in a span, and so the number of records that can be fetched from memory simultaneously.
+/// Number of lists in a time span, and thus number of records that can be fetched from memory simultaneously.
 const CHAINS: usize = 8;
 
-/// Maximum number of records that are unlinked together.
+/// Maximum number of records unlinked in one step.
 const TAKEN: usize = 64;
 
 /// Result of the callback for a record.
@@ -30,16 +30,16 @@ const TAKEN: usize = 64;
 pub enum TimerAction {
     /// The record is no longer scheduled. The caller removes it from the table after `advance`.
     Expire,
-    /// Query the record again at this tick, or at the next tick if that is later.
+    /// Call the callback again at this tick, or at the next tick if this tick has passed.
     Rearm(Tick),
 }
 
 /// Progress of [`Wheel::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of records queried.
+    /// Number of callbacks for records.
     pub checked: u32,
-    /// Whether all due records were queried.
+    /// Whether all due records were processed.
     pub caught_up: bool,
 }
 
@@ -48,12 +48,12 @@ pub struct Progress {
 pub struct Wheel {
     /// Index of the first record in each list, in the format of [`Links`].
     heads: [[[u32; CHAINS]; SPANS]; LEVELS],
-    /// Bitmap of the spans that have records, for each level.
+    /// Bitmap of the time spans with records, for each level.
     occupied: [u64; LEVELS],
-    /// All spans that began before this tick are empty. Spans that begin at this tick may have records.
+    /// Time spans that started before this tick have no records. Time spans that start at this tick may have records.
     current: Tick,
     scheduled: u32,
-    /// List of a span to which the next record is added.
+    /// Number of the list within a time span to which the next record is added.
     turn: usize,
 }
 
@@ -100,8 +100,8 @@ impl Wheel {
         self.scheduled == 0
     }
 
-    /// Schedules a record to be queried at tick `due`. Replaces an earlier schedule of the record. Returns false if the
-    /// record is not in use.
+    /// Schedules a callback for a record at tick `due`. Replaces an earlier schedule of the record. Returns false if
+    /// the record is not in use.
     pub fn schedule<R: Record>(&mut self, table: &mut FlowTable<'_, R>, index: RecordIndex, due: Tick) -> bool {
         if !table.get(index).is_some_and(|record| record.links().is_live()) {
             return false;
@@ -111,7 +111,7 @@ impl Wheel {
         true
     }
 
-    /// Cancels the schedule of a record. Returns false if it was not scheduled.
+    /// Cancels the schedule of a record. Returns false if the record was not scheduled.
     pub fn cancel<R: Record>(&mut self, table: &mut FlowTable<'_, R>, index: RecordIndex) -> bool {
         let Some(record) = table.get_mut(index) else {
             return false;
@@ -154,8 +154,8 @@ impl Wheel {
         table.remove(index, forward_hash, reverse_hash)
     }
 
-    /// Queries the records that are due at tick `now`, at most `budget` of them; the next call continues with the rest.
-    /// During the callback `ask` the record is not scheduled.
+    /// Calls the callback `ask` for at most `budget` records that are due at tick `now`. The next call continues with
+    /// further due records. A record is not scheduled during its callback.
     pub fn advance<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,
@@ -197,7 +197,7 @@ impl Wheel {
         }
     }
 
-    /// A span that begins at the current tick and has records.
+    /// A time span with records that starts at the current tick.
     fn begun(&self) -> Option<Span> {
         for level in 0..LEVELS {
             let number = (self.current >> (BITS * level as u32)) as usize % SPANS;
@@ -208,7 +208,7 @@ impl Wheel {
         None
     }
 
-    /// Tick at which the next span with records begins. Spans that begin at the current tick must be empty.
+    /// Start tick of the next time span with records. Time spans that start at the current tick must be empty.
     fn next_begin(&self) -> Option<Tick> {
         let begins = (0..LEVELS).filter(|&level| self.occupied[level] != 0).map(|level| {
             let shift = BITS * level as u32;
@@ -221,7 +221,8 @@ impl Wheel {
         begins.min()
     }
 
-    /// Span for a tick after the current one: in the finest level that extends so far, otherwise the last span.
+    /// Time span for a tick after the current tick: in the finest level that covers this tick, or else the last time
+    /// span.
     fn span(&self, due: Tick) -> Span {
         for level in 0..LEVELS {
             let shift = BITS * level as u32;
@@ -260,7 +261,8 @@ impl Wheel {
         let heads = &mut self.heads[span.level][span.number];
         heads[chain] = Links::pack(first);
         let bit = 1 << span.number;
-        // The heads are loaded one by one, because one wide load would wait until the preceding store has reached the cache.
+        // Load the list heads one by one, because a wide load would wait until the preceding store has reached the
+        // cache.
         if first.is_some() {
             self.occupied[span.level] |= bit;
         } else if (1..CHAINS).all(|k| heads[(chain + k) % CHAINS] == 0) {
@@ -268,9 +270,9 @@ impl Wheel {
         }
     }
 
-    /// Unlinks up to `most` records from the lists of a span, as far as `taken` has space. Returns their number. The
-    /// second record of a list is known only after the first was loaded, so the first records of all lists are fetched
-    /// together.
+    /// Unlinks up to `most` records from the lists of a time span, as far as `taken` has space. Returns the number of
+    /// unlinked records. The first records of all lists are fetched together, because the second record of a list is
+    /// unknown until its first record is loaded.
     fn take<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,

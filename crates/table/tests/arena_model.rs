@@ -7,7 +7,7 @@ mod sync {
     pub use loom::sync::Mutex;
     pub use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-    /// A memory cell whose accesses the model checker examines for data races.
+    /// A memory cell that the model checker examines for data races.
     pub struct Cell<T>(loom::cell::UnsafeCell<T>);
 
     impl<T> Cell<T> {

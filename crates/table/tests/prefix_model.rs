@@ -78,8 +78,8 @@ fn reused_block_is_never_read_by_a_reader_of_its_former_life() {
             assert_eq!(Some(1), reader.lookup(0, 0x0a00_0000));
             readers.offline(0);
         });
-        // The first modification retires the root's block. The second reuses its memory for a smaller block, if the
-        // reader has passed a quiescent point.
+        // The first modification retires the root's block. The second modification reuses this memory for a smaller
+        // block, if the reader has passed a quiescent point.
         table.insert(0, 0x1400_0000, 8, 2).unwrap();
         table.reclaim();
         table.insert(0, 0x1e80_0000, 9, 3).unwrap();
@@ -93,7 +93,7 @@ fn reused_block_is_never_read_by_a_reader_of_its_former_life() {
 fn sleeping_reader_that_wakes_sees_no_retired_block() {
     explored(2, || {
         let quiescence = Arc::new(Quiescence::new(1));
-        // One word represents a published block, and another the block's contents.
+        // One word represents a published block, and another word represents the contents of the block.
         let published = Arc::new(sync::AtomicU32::new(1));
         let content = Arc::new(sync::AtomicU32::new(7));
         let (reads, old, reader) = (published.clone(), content.clone(), quiescence.clone());

@@ -1,4 +1,4 @@
-//! Tests of prefix tables: the results equal those of a list with linear search.
+//! Tests of prefix tables against a list with linear search.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ struct Edit<A> {
 }
 
 fn edits<A: Address>(address: impl Strategy<Value = A>) -> impl Strategy<Value = Vec<Edit<A>>> {
-    // Few different values and clustered lengths, so that routes nest, merge and are removed again.
+    // Generate few different values and clustered lengths, so that routes nest, merge and are removed again.
     let length = prop_oneof![0..=A::BITS, Just(0), Just(A::BITS), Just(8), Just(16), Just(24)];
     let value = prop_oneof![3 => (0u32..4).prop_map(Some), 1 => Just(Some(0x7f_ffff)), 2 => Just(None)];
     let edit = (address, length, value).prop_map(|(address, length, value)| Edit {
@@ -41,7 +41,7 @@ fn edits<A: Address>(address: impl Strategy<Value = A>) -> impl Strategy<Value =
     proptest::collection::vec(edit, 1..120)
 }
 
-/// Addresses whose bytes have few different values, so that prefixes share bits.
+/// Addresses with few different byte values, so that prefixes share bits.
 fn address4() -> impl Strategy<Value = u32> {
     prop_oneof![
         proptest::array::uniform4(prop_oneof![Just(0u8), Just(1), Just(10), Just(128), Just(255)])
@@ -200,7 +200,7 @@ fn lookups_during_changes_see_old_or_new_routes() {
                     for _ in 0..64 {
                         address = address.wrapping_mul(0x9e37_79b9).wrapping_add(0x7f4a_7c15);
                         let inside = 0x0a00_0000 | address >> 8;
-                        // The value of a longer route is the third byte of its prefix plus 2.
+                        // The value of a route longer than the default route is the third byte of its prefix plus 2.
                         let found = view.lookup(0, inside);
                         let own = (inside >> 8 & 0xff) + 2;
                         assert!(found == Some(1) || found == Some(own), "{inside:x}: {found:?}");
@@ -231,7 +231,8 @@ fn lookups_during_changes_see_old_or_new_routes() {
 fn routes_of_one_router_are_no_others() {
     let quiescence = Arc::new(Quiescence::new(0));
     let mut table = PrefixTable::<u32>::with(quiescence, 300, 8);
-    // Router 7 gets an array over the first 16 bits, but its adjacent routers do not. Router 9 has only a default route.
+    // Router 7 gets an array over the first 16 bits, and its adjacent routers get no such array. Router 9 has only a
+    // default route.
     for net in 0..20u32 {
         table.insert(7, 0x0a00_0000 | net << 8, 24, net).unwrap();
     }

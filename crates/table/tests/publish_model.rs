@@ -7,7 +7,7 @@ mod sync {
     pub use loom::sync::Arc;
     pub use loom::sync::atomic::{AtomicU64, Ordering};
 
-    /// Replacement of the library's atomic exchange.
+    /// Replacement of `arc_swap` for the model checker.
     #[derive(Debug)]
     pub struct Root<T>(loom::sync::Mutex<Arc<T>>);
 
@@ -31,7 +31,7 @@ mod protocol;
 use loom::thread;
 use protocol::Publisher;
 
-/// A snapshot that may be freed only by the thread that created it.
+/// A snapshot that only its creating thread may free.
 struct Snapshot {
     number: u64,
     maker: thread::ThreadId,
@@ -50,7 +50,7 @@ impl Drop for Snapshot {
     }
 }
 
-/// Explores every interleaving with at most this number of preemptions.
+/// Explores every interleaving of a model with at most `preemptions` preemptions.
 fn explored(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

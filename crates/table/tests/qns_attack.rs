@@ -1,4 +1,4 @@
-//! Tests that a lookup among rules that collide under linear hashes reads no more lines than among other rules.
+//! Tests of lookups with rules that collide under linear hashes: a lookup reads no more lines than with other rules.
 
 #![cfg(not(miri))]
 
@@ -41,7 +41,8 @@ fn rules_that_collide_under_crc32_and_toeplitz_are_found_in_few_lines() {
         for (word, key) in (0..).zip(&keys) {
             let (found, lines) = reader.lookup_counted(&asked(key, key.port.unwrap()));
             assert_eq!(Some(word), found.map(|found| found.value.word));
-            // The maximum is two lines of bitmaps, and five lines of a bucket with ten entries. The mean is one entry per bucket.
+            // The maximum is two lines of bitmaps plus five lines of a bucket with ten entries. The mean is one entry
+            // per bucket.
             assert!(lines <= 2 + 5, "{lines} lines");
             let (_, lines) = reader.lookup_counted(&asked(key, 1));
             assert!(lines <= 2 + 5, "{lines} lines");

@@ -56,7 +56,7 @@ fn table<A: key::Address>(buckets: u32) -> QnsTable<A> {
     QnsTable::with_thresholds([1, 2], [usize::MAX; 2], buckets)
 }
 
-/// A prefix of 8 bits. The hashes of its rules have the two low bits `ending`.
+/// A prefix of 8 bits, selected so that the hashes of its rules end in the two bits `ending`.
 fn prefix(table: &QnsTable<u32>, ending: u64) -> u32 {
     let reader = table.reader();
     let hash = |prefix: &u32| reader.shared.hasher.block(key::block_of(&rule(*prefix, 8, None)));
@@ -111,7 +111,8 @@ fn reader_during_insertion_sees_the_old_or_the_new_rule() {
     });
 }
 
-/// The second of three buckets is split next: rules whose hashes end in 3 are moved, and those that end in 1 remain.
+/// The second of three buckets is split next: rules with hashes that end in 3 are moved, and rules with hashes that end
+/// in 1 remain.
 fn grown(ending: u64, look: fn(&reader::QnsReader<u32>, Query<u32>) -> Option<u64>) {
     explored(3, move || {
         let mut table = table::<u32>(3);
@@ -157,7 +158,7 @@ fn batch_during_growth_sees_the_rules_that_move() {
     grown(3, batch);
 }
 
-/// The first of three rules in a bucket is removed. The third rule is moved from an overflow line to the free slot.
+/// Removes the first of three rules in a bucket. The table moves the third rule from an overflow line to the free slot.
 fn removed(preemptions: usize, afterwards: fn(&mut QnsTable<u32>)) {
     explored(preemptions, move || {
         let mut table = table::<u32>(3);

@@ -1,4 +1,4 @@
-//! A clock that advances only when a test advances it.
+//! A virtual clock, which only tests advance.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -17,7 +17,7 @@ const EVERYTHING: [Checksums; 5] = [
     Checksums::LeftToOffload,
 ];
 
-/// Tunnel headers: a parsed header lies within the bytes, and setting its ECN bits changes nothing else.
+/// Checks tunnel headers: a parsed header is within the bytes, and setting its ECN bits changes no other bits.
 fn tunnels(bytes: &[u8]) {
     assert!(tunnel::gre::read(bytes).is_none_or(|read| read.length <= bytes.len()));
     assert!(tunnel::vxlan::read(bytes).is_none_or(|identifier| identifier < 1 << tunnel::vxlan::BITS));
@@ -31,7 +31,7 @@ fn tunnels(bytes: &[u8]) {
     }
 }
 
-/// If the fast check accepts a packet, its result equals that of the full check.
+/// If the fast check accepts a packet, the results of the fast check and the full check are equal.
 fn passing(bytes: &[u8], layers: &Layers, checksums: Checksums, mac: &[u8; 6]) {
     let tags = usize::from(layers.tags);
     let headless = Policy {
@@ -57,7 +57,7 @@ fn passing(bytes: &[u8], layers: &Layers, checksums: Checksums, mac: &[u8; 6]) {
     assert_eq!(None, transit4(bytes, tags, checksums, &other), "not ours");
 }
 
-/// Call every function of `wire` with arbitrary bytes. None may panic, and the results must be consistent.
+/// Call every function of `wire` with arbitrary bytes. No function may panic, and the results must be consistent.
 pub fn wire(bytes: &[u8]) {
     views(bytes);
     tunnels(bytes);
@@ -151,7 +151,7 @@ fn mismatched(bytes: &[u8], layers: &Layers) {
     }
 }
 
-/// If a tag is added to a packet, its layers are the same, four bytes later.
+/// Adding a tag to a packet only moves its layers by four bytes.
 fn tagged(bytes: &[u8], layers: &Layers) {
     let (mut room, mut window) = crate::packet::room(bytes);
     let mut packet = Packet::new(&mut room, &mut window);
@@ -243,14 +243,14 @@ fn answers(bytes: &[u8], layers: &Layers) {
             (layers.source_port, layers.destination_port),
             (made.destination_port, made.source_port)
         );
-        // The options or extensions of the request are copied to the reply without another check.
+        // The options or extensions of the request are copied to the reply without a further check.
         if !layers.flags.has(Flags::OPTIONS) {
             valid(&answer);
         }
     }
 }
 
-/// Calls the views on the bytes themselves, and the setters on a copy.
+/// Calls the accessors on the original bytes, and the setters on a copy.
 fn views(bytes: &[u8]) {
     let mut copy = bytes.to_vec();
     if let Some(mut view) = Ethernet::new(&mut copy[..]) {

@@ -1,4 +1,4 @@
-//! Checks the layers of a crate: a module may use only its own layer and lower ones.
+//! Checks the layers of a crate. A module may use only its own layer and lower layers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 /// The modules of a crate, sorted into layers.
 #[derive(Clone, Copy, Debug)]
 pub struct Layers<'a> {
-    /// Top-level modules by layer, the lowest first.
+    /// Top-level modules by layer, with the lowest layer first.
     pub layers: &'a [&'a [&'a str]],
-    /// Top-level modules outside of the layers: `lib`, and those that every layer may use.
+    /// Top-level modules outside of the layers: `lib`, and the modules that every layer may use.
     pub beside: &'a [&'a str],
     /// Files that use a higher layer, with the modules of that layer that they use.
     pub exceptions: &'a [(&'a str, &'a [&'a str])],
-    /// Minimum number of source files. If fewer are found, the directory is not that of the crate.
+    /// Minimum number of source files. A smaller number indicates the wrong directory.
     pub files: usize,
 }
 
 impl Layers<'_> {
     /// Check every source file of the crate in the directory `manifest`. Unit tests are not checked.
     ///
-    /// # Panics
-    /// A module is in no layer, a file uses a higher layer without being an exception, or an exception is not needed.
+    /// # Panics Panics if a module is in no layer, a file uses a higher layer without being an exception, or an
+    /// exception is not needed.
     pub fn check(&self, manifest: &str) {
         let root = Path::new(manifest).join("src");
         let mut files = Vec::new();

@@ -1,5 +1,5 @@
-//! All counters of a system under test. The counters are compared as a whole, so that unexpected changes fail a test just as
-//! missing ones do.
+//! All counters of a system under test. The counters are compared as a whole, so that a test fails on unexpected
+//! changes and on missing changes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,13 +15,13 @@ impl<N: Into<String>> FromIterator<(N, u64)> for Ledger {
 }
 
 impl Ledger {
-    /// Value of a counter. 0 if no counter has this name.
+    /// Value of a counter; 0 if no counter has this name.
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// The differences between `now` and this ledger after `changes` are applied, one per line. Empty if there are none. A
-    /// missing counter counts as 0.
+    /// The differences between `now` and this ledger after `changes` are applied, one per line. The text is empty if
+    /// there are no differences. A missing counter counts as 0.
     pub fn differences(&self, now: &Ledger, changes: &[(&str, i64)]) -> String {
         let mut expected = self.clone();
         for (name, change) in changes {

@@ -1,5 +1,5 @@
-//! Test support: packets built by an independent library, strategies for them, a virtual clock, a ledger of counters, captures
-//! of failures, and directories with the layout of a machine's file system that describes network cards.
+//! Test support: packets built by an independent library, strategies for them, a virtual clock, a ledger of counters,
+//! captures of failures, and simulated file systems of machines with network cards.
 #![forbid(unsafe_code)]
 
 pub mod capture;

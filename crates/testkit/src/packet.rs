@@ -70,7 +70,7 @@ pub enum Transport {
     Icmp4(Icmpv4Type),
     /// ICMPv6.
     Icmp6(Icmpv6Type),
-    /// No transport header: the payload follows the IP header.
+    /// No transport header, so the payload follows the IP header.
     Raw(IpNumber),
 }
 
@@ -81,7 +81,7 @@ pub struct Frame {
     pub source_mac: [u8; 6],
     /// Destination MAC address.
     pub destination_mac: [u8; 6],
-    /// VLAN tags, beginning with the outermost: TPID and control information.
+    /// VLAN tags with TPID and control information, starting with the outermost tag.
     pub tags: Vec<(u16, u16)>,
     /// IP header. The lengths, protocol and checksum are computed.
     pub network: Network,
@@ -288,7 +288,7 @@ impl Frame {
         self
     }
 
-    /// Add another tag inside of the existing ones, with its protocol (0x8100 or 0x88a8) and VLAN.
+    /// Add another tag inside of the existing tags, with its protocol (0x8100 or 0x88a8) and VLAN.
     #[must_use]
     pub fn tag(mut self, protocol: u16, vlan: u16) -> Self {
         self.tags.push((protocol, vlan));

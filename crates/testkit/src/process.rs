@@ -19,7 +19,7 @@ pub fn name(test: &str) -> String {
 ///
 /// # Panics
 ///
-/// If the test fails in the new process, or no test has this name.
+/// Panics if the test fails in the new process, or if no test has this name.
 pub fn again(mut command: Command, name: &str) {
     let output = command
         .arg(std::env::current_exe().expect("the path of this test"))

@@ -71,7 +71,7 @@ fn transport6() -> impl Strategy<Value = Transport> {
 fn extensions() -> impl Strategy<Value = Ipv6Extensions> {
     let raw = || {
         prop::option::of(prop::sample::select(vec![6usize, 14, 22])).prop_map(|length| {
-            // A single padding option, which fills all of the space for options.
+            // A single padding option fills the whole space for options.
             length.map(|length| {
                 let mut options = vec![0; length];
                 (options[0], options[1]) = (1, length as u8 - 2);
@@ -82,7 +82,7 @@ fn extensions() -> impl Strategy<Value = Ipv6Extensions> {
     let auth = prop::option::of(any::<(u32, u32, [u8; 12])>()).prop_map(|auth| {
         auth.map(|(spi, seq, icv)| IpAuthHeader::new(IpNumber(59), spi, seq, &icv).expect("a length that fits"))
     });
-    // No segments are left, so the destination address is the final one.
+    // No segments are left, so the destination address is the final address.
     let routing = prop::option::of(Just(())).prop_map(|present| {
         present.map(|()| Ipv6RawExtHeader::new_raw(IpNumber(59), &[2, 0, 0, 0, 0, 0]).expect("a length that fits"))
     });
@@ -164,7 +164,7 @@ pub fn frame() -> impl Strategy<Value = Frame> {
         })
 }
 
-/// A valid fragment. The flag is `true` for a first fragment, and `false` for a later one.
+/// A valid fragment. The flag is `true` for a first fragment, and `false` for a later fragment.
 pub fn fragment() -> impl Strategy<Value = (bool, Frame)> {
     (frame(), any::<bool>(), any::<bool>(), 3..1000u16, any::<u32>()).prop_map(
         |(mut frame, first, more, offset, id)| {
@@ -193,7 +193,7 @@ pub fn fragment() -> impl Strategy<Value = (bool, Frame)> {
     )
 }
 
-/// The bytes of a damaged frame: bytes were overwritten, removed, or added.
+/// The bytes of a damaged frame, in which bytes were overwritten, removed, or added.
 pub fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let whole = prop_oneof![3 => frame(), 1 => fragment().prop_map(|(_, frame)| frame)];
     let edits = vec((any::<Index>(), any::<u8>()), 0..6);

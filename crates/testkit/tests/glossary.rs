@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Abandoned identifiers. In the crates below, other words have replaced them.
+/// Identifiers that the crates below no longer use.
 const ABANDONED: &[&str] = &[
     "Aim",
     "Asked",

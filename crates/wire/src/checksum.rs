@@ -1,6 +1,6 @@
 //! The internet checksum (RFC 1071) and its incremental update (RFC 1624, equation 3).
 
-/// Fold a one's-complement sum of 16-bit words.
+/// Folds a one's-complement sum to 16 bits.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -9,8 +9,8 @@ fn fold(sum: u64) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// Folded one's-complement sum of the bytes as big-endian 16-bit words; an odd last byte is padded with zero. The sum
-/// over data that includes its own correct checksum is 0xffff.
+/// Folded one's-complement sum of the bytes as big-endian 16-bit words. An odd last byte is padded with zero. Data with
+/// a correct checksum field has the sum 0xffff.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u16 {
     let (words, tail) = bytes.as_chunks::<8>();
@@ -32,13 +32,14 @@ pub fn sum(bytes: &[u8]) -> u16 {
     if let [last] = tail {
         odd += u16::from_ne_bytes([*last, 0]) as u64;
     }
-    // A one's-complement sum can be computed in any byte order. Only its result is byte-swapped accordingly.
+    // Native words are summed, and the sum is byte-swapped, because one's-complement sums are independent of byte
+    // order.
     u16::from_be(fold(
         (even & 0xffff_ffff) + (even >> 32) + (odd & 0xffff_ffff) + (odd >> 32),
     ))
 }
 
-/// Internet checksum of bytes. The checksum field must be zero.
+/// Internet checksum of bytes. The checksum field in the bytes must be zero.
 #[inline]
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
@@ -70,21 +71,21 @@ pub fn pseudo6(source: u128, destination: u128, protocol: u8, length: u16) -> u1
 pub struct Delta(pub u16);
 
 impl Delta {
-    /// Add the effect of replacing the 16-bit word `old` by `new`.
+    /// Adds the effect of replacing the 16-bit word `old` by `new`.
     #[inline(always)]
     #[must_use]
     pub fn word(self, old: u16, new: u16) -> Self {
         Self(fold(self.0 as u64 + (!old) as u64 + new as u64))
     }
 
-    /// Add the effect of replacing the 32-bit word `old` by `new`, aligned to 16 bits.
+    /// Adds the effect of replacing the 32-bit word `old` by `new`. The word must be at an even offset.
     #[inline(always)]
     #[must_use]
     pub fn double(self, old: u32, new: u32) -> Self {
         Self(fold(self.0 as u64 + (!old) as u64 + new as u64))
     }
 
-    /// Add the effect of replacing the 64-bit word `old` by `new`, aligned to 16 bits.
+    /// Adds the effect of replacing the 64-bit word `old` by `new`. The word must be at an even offset.
     #[inline(always)]
     #[must_use]
     pub fn quad(self, old: u64, new: u64) -> Self {
@@ -92,7 +93,7 @@ impl Delta {
             .double(old as u32, new as u32)
     }
 
-    /// The change that cancels this one.
+    /// The change that cancels this change.
     #[inline(always)]
     #[must_use]
     pub fn inverse(self) -> Self {
@@ -106,7 +107,8 @@ impl Delta {
         Self(add(self.0, other.0))
     }
 
-    /// Apply the change to a checksum field (RFC 1624: HC' = ~(~HC + ~m + m')). An incorrect checksum stays incorrect.
+    /// Applies the change to a checksum field (RFC 1624: HC' = ~(~HC + ~m + m')). An incorrect checksum stays
+    /// incorrect.
     #[inline(always)]
     #[must_use]
     pub fn apply(self, field: u16) -> u16 {

@@ -1,4 +1,4 @@
-//! ICMP echo requests that the gateway itself sends, and their replies (RFC 792; RFC 4443, section 4).
+//! ICMP echo requests from the gateway itself, and replies to these requests (RFC 792; RFC 4443, section 4).
 
 use crate::ethernet::{self, Link, ethertype};
 use crate::ipv4::{self, protocol};
@@ -12,20 +12,20 @@ const DATA: usize = 8;
 /// Length of a message in bytes.
 const LENGTH: usize = 8 + DATA;
 
-/// Fields that are equal in an echo request and its reply.
+/// Fields with equal values in an echo request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// Identifier of the echo messages.
     pub identifier: u16,
     /// Sequence number of the echo messages.
     pub sequence: u16,
-    /// Data of the request, which the reply repeats.
+    /// Data of the request. The reply repeats the data.
     pub data: u64,
 }
 
 impl Echo {
-    /// Read the fields of an echo reply. `None` if the frame is not an unfragmented echo reply with exactly 8
-    /// bytes of data.
+    /// Reads the fields of an echo reply. `None` if the frame is not an unfragmented echo reply with exactly 8 bytes of
+    /// data.
     pub fn replied(frame: &[u8], layers: &Layers) -> Option<Self> {
         let message = layers.payload(frame);
         let reply = match (layers.class, layers.protocol) {
@@ -41,7 +41,7 @@ impl Echo {
         })
     }
 
-    /// Write the request to the zeroed `message`; `pseudo` is the sum of the pseudo-header, or 0 for IPv4.
+    /// Writes the request to the zeroed `message`. `pseudo` is the sum of the pseudo-header, or 0 for IPv4.
     fn write(self, message: &mut [u8], kind: u8, pseudo: u16) {
         icmp::KIND.write(message, kind);
         icmp::IDENTIFIER.write(message, self.identifier);
@@ -52,7 +52,8 @@ impl Echo {
         icmp::CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
     }
 
-    /// Make `packet` an echo request between two IPv4 addresses; false, without effect, if the buffer is too small.
+    /// Writes an echo request between two IPv4 addresses to `packet`. Returns false, without effect, if the buffer is
+    /// too small.
     pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
@@ -70,7 +71,8 @@ impl Echo {
         true
     }
 
-    /// Make `packet` an echo request between two IPv6 addresses; false, without effect, if the buffer is too small.
+    /// Writes an echo request between two IPv6 addresses to `packet`. Returns false, without effect, if the buffer is
+    /// too small.
     pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {

@@ -26,7 +26,7 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// An 802.1ad service tag.
     pub const SERVICE_VLAN: u16 = 0x88a8;
-    /// EtherTypes of service tags that were used before 802.1ad.
+    /// EtherTypes of service tags from before 802.1ad.
     pub const QINQ: [u16; 2] = [0x9100, 0x9200];
     /// EtherTypes of tags and headers that may carry IP but are not parsed: MPLS (RFC 5332), PPPoE sessions (RFC 2516),
     /// PPP, service tags before 802.1ad, MACsec, provider backbone bridges, 802.1BR and VN tags, Ethernet in Ethernet,
@@ -39,8 +39,8 @@ pub mod ethertype {
 /// Maximum value of the length field in an 802.3 frame. Larger values are EtherTypes.
 const MAX_802_3: u16 = 1500;
 
-/// Whether `body`, the data after an EtherType behind any VLAN tags, may contain IP inside a header that is not parsed:
-/// one of [`ethertype::ENCAPSULATIONS`], or LLC (RFC 1042).
+/// Whether `body` may contain IP inside a header that is not parsed: one of [`ethertype::ENCAPSULATIONS`], or LLC (RFC
+/// 1042). `body` is the data after the EtherType `kind`, without VLAN tags.
 pub fn hides_ip(kind: u16, body: &[u8]) -> bool {
     if kind > MAX_802_3 {
         return ethertype::ENCAPSULATIONS.contains(&kind);
@@ -48,7 +48,7 @@ pub fn hides_ip(kind: u16, body: &[u8]) -> bool {
     match body {
         // LLC with the service access point (SAP) of IP.
         [0x06, 0x06, ..] => true,
-        // LLC/SNAP with the organisation code for EtherTypes (RFC 1042), or with the one for bridge tunnels (802.1H).
+        // LLC/SNAP with the organisation code for EtherTypes (RFC 1042) or for bridge tunnels (802.1H).
         [0xaa, 0xaa, 0x03, 0, 0, 0 | 0xf8, high, low, ..] => {
             let kind = u16::from_be_bytes([*high, *low]);
             matches!(kind, ethertype::IPV4 | ethertype::IPV6)
@@ -81,7 +81,7 @@ pub fn multicast6(group: u128) -> Mac {
 }
 
 impl<B: AsMut<[u8]> + AsRef<[u8]>> Ethernet<B> {
-    /// Set both MAC addresses of a frame that is forwarded.
+    /// Sets source and destination MAC address of a forwarded frame.
     #[inline(always)]
     pub fn set_addresses(&mut self, destination: Mac, source: Mac) {
         self.set_destination(destination);
@@ -98,8 +98,8 @@ pub struct Link {
     pub destination: Mac,
 }
 
-/// Make `packet` an untagged frame with `length` zeroed bytes after its Ethernet header, and return these bytes;
-/// `None`, without effect, if the buffer is too small. [`crate::vlan::push`] adds VLAN tags.
+/// Writes an untagged Ethernet header and `length` zero bytes to `packet`, and returns the zero bytes. `None`, without
+/// effect, if the buffer is too small. [`crate::vlan::push`] adds VLAN tags.
 pub fn begin<'p>(packet: &'p mut Packet<'_>, link: Link, ethertype: u16, length: usize) -> Option<&'p mut [u8]> {
     if !packet.set_len(LENGTH + length) {
         return None;

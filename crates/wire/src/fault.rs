@@ -1,11 +1,11 @@
-//! Faults of packets. Each is declared once with its counter name and help text.
+//! Faults of packets. Each fault is declared once, with a counter name and a help text.
 
 use crate::named;
 
 named! {
     /// Why a packet must not be forwarded. Each fault is a separate drop reason.
     pub enum Fault {
-        ShortFrame "short-frame" "The frame ends before its Ethernet header or tags do.";
+        ShortFrame "short-frame" "The frame ends within its Ethernet header or VLAN tags.";
         LongFrame "long-frame" "The frame is longer than 65,535 bytes.";
         TooManyTags "too-many-tags" "The frame carries more than two VLAN tags.";
         BadArp "bad-arp" "The ARP message is truncated, or not for IPv4 over Ethernet.";
@@ -15,26 +15,30 @@ named! {
         BadTotalLength "bad-total-length" "The IP length is shorter than the header, or longer than the frame.";
         BadOptions "bad-options" "An IPv4 option or IPv6 extension header exceeds the header's length.";
         SourceRoute "source-route" "The packet has a source route (RFC 7126, RFC 5095).";
-        MisplacedExtension "misplaced-extension" "An IPv6 hop-by-hop header is not the first, or there are two fragment headers.";
-        ShortTransport "short-transport" "The datagram ends before its TCP, UDP or ICMP header does.";
+        MisplacedExtension "misplaced-extension" "An IPv6 hop-by-hop header is not the first header, or the packet \
+             has two fragment headers.";
+        ShortTransport "short-transport" "The datagram ends within its TCP, UDP or ICMP header.";
         BadUdpLength "bad-udp-length" "The UDP length, or the checksum coverage of UDP-Lite, is below 8 or beyond the datagram's end.";
         BadTcpOffset "bad-tcp-offset" "The TCP header length is below 20 or beyond the datagram's end.";
         BadHeaderChecksum "bad-header-checksum" "The IPv4 header checksum is wrong.";
         BadTransportChecksum "bad-transport-checksum" "The TCP, UDP, ICMP or ICMPv6 checksum is wrong.";
-        OffloadOnFragment "offload-on-fragment" "A local sender left the checksum of a fragment to offload, where it can't be completed.";
+        OffloadOnFragment "offload-on-fragment" "A local sender left a checksum to offload, but the packet is a \
+             fragment, for which the checksum can't be completed.";
         MartianSource "martian-source" "The source address is multicast, broadcast, loopback, unspecified or reserved.";
         MartianDestination "martian-destination" "The destination address is loopback, unspecified or reserved.";
-        Land "land" "Source and destination address are the same.";
-        TinyFragment "tiny-fragment" "The first fragment does not hold the whole transport header (RFC 1858, RFC 7112).";
+        Land "land" "The source and the destination address are equal.";
+        TinyFragment "tiny-fragment" "The first fragment does not contain the whole transport header (RFC 1858, RFC \
+             7112).";
         HeaderOverlap "header-overlap" "A TCP fragment at offset 8 would overwrite the transport header (RFC 1858).";
         FragmentTooLong "fragment-too-long" "The fragment ends beyond the longest possible datagram.";
-        BadFragmentLength "bad-fragment-length" "A fragment that is not the last is empty or no multiple of 8 bytes long.";
+        BadFragmentLength "bad-fragment-length" "A fragment other than the last is empty, or its length is not a \
+             multiple of 8 bytes.";
         SynFin "syn-fin" "A TCP segment has both SYN and FIN.";
         SynReset "syn-reset" "A TCP segment has both SYN and RST.";
         NoFlags "no-flags" "A TCP segment has no flag at all.";
         NotAnError "not-an-error" "The packet is not an ICMP error.";
-        ShortQuote "short-quote" "The ICMP error quotes less than a header and 8 bytes.";
-        QuotedFragment "quoted-fragment" "The ICMP error quotes a fragment without ports.";
+        ShortQuote "short-quote" "The ICMP error quotes less than an IP header and 8 bytes.";
+        QuotedFragment "quoted-fragment" "The ICMP error quotes a later fragment, which has no ports.";
         QuotedError "quoted-error" "The ICMP error quotes an ICMP error (RFC 1122, 3.2.2).";
         QuotedChecksum "quoted-checksum" "The IPv4 header that an ICMP error quotes has a wrong checksum (RFC 5508, REQ-3).";
     }

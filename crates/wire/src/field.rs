@@ -1,5 +1,5 @@
-//! Header fields: an offset and a number type. A read beyond the end of the header returns zero, and a write there has
-//! no effect, so no accessor of this crate can panic.
+//! Header fields: an offset and a number type. A read beyond the end of the header returns zero, and a write beyond the
+//! end has no effect. Thus no accessor of this crate can panic.
 
 /// A big-endian number at a fixed offset of a header.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ macro_rules! number {
                 }
             }
 
-            /// Write the field; no effect if the header is too short.
+            /// Writes the field. No effect if the header is too short.
             #[inline(always)]
             pub fn write(self, header: &mut [u8], value: $type) {
                 if let Some(bytes) = header
@@ -77,7 +77,7 @@ macro_rules! header {
         $(#[doc = $doc] pub const $constant: $crate::field::Field<$type> = $crate::field::Field::at($offset);)*
 
         impl<B: AsRef<[u8]>> $name<B> {
-            /// A view of bytes that start with the header; `None` if they are shorter than the fixed part.
+            /// A view of bytes that start with the header; `None` for fewer bytes than the fixed part.
             #[inline(always)]
             pub fn new(bytes: B) -> Option<Self> {
                 if bytes.as_ref().len() < LENGTH { None } else { Some(Self(bytes)) }

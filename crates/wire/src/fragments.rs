@@ -7,7 +7,7 @@ use crate::packet::Packet;
 /// Maximum length of IPv4 options in bytes.
 const OPTIONS: usize = 40;
 
-/// Fragmentation of one IPv4 datagram, which may itself be a fragment.
+/// Fragmentation of one IPv4 datagram or fragment.
 #[derive(Clone, Debug)]
 pub struct Fragments<'f> {
     frame: &'f [u8],
@@ -15,14 +15,14 @@ pub struct Fragments<'f> {
     /// Number of payload bytes in the first fragment.
     first: usize,
     later: usize,
-    /// The options that later fragments carry, padded to 32-bit words.
+    /// IPv4 options of later fragments, padded to 32-bit words.
     copied: [u8; OPTIONS],
     copied_length: usize,
 }
 
 impl<'f> Fragments<'f> {
-    /// Fragment the datagram of `frame` so that no fragment exceeds `mtu`. `None` if it is not IPv4, or if `mtu` leaves
-    /// less than 8 bytes for payload. The caller must check whether the datagram may be fragmented (see
+    /// Fragments the datagram of `frame` so that no fragment exceeds `mtu`. `None` if the datagram is not IPv4, or if
+    /// `mtu` leaves less than 8 bytes for payload. The caller must check whether the datagram may be fragmented (see
     /// [`Ipv4::dont_fragment`]).
     pub fn new(frame: &'f [u8], layers: &Layers, mtu: u16) -> Option<Self> {
         if layers.class != Class::Ipv4 {
@@ -59,8 +59,8 @@ impl<'f> Fragments<'f> {
             .div_ceil(self.later)
     }
 
-    /// Make `packet` the `k`-th fragment, with the frame's Ethernet header and VLAN tags; false, without effect, if the
-    /// fragment does not exist or the buffer is too small.
+    /// Writes the `k`-th fragment, with the frame's Ethernet header and VLAN tags, to `packet`. Returns false, without
+    /// effect, if the fragment does not exist or the buffer is too small.
     pub fn emit(&self, k: usize, packet: &mut Packet<'_>) -> bool {
         let datagram = self.layers.datagram(self.frame);
         let payload = self.layers.payload(self.frame);
@@ -112,7 +112,7 @@ impl<'f> Fragments<'f> {
     }
 }
 
-/// The options that must be copied to every fragment, padded with zero to 32-bit words, and their length in bytes.
+/// The options that must be copied to every fragment (padded with zeros to 32-bit words), and the number of bytes.
 fn copied_options(options: &[u8]) -> ([u8; OPTIONS], usize) {
     let mut copied = [0; OPTIONS];
     let mut length = 0;

@@ -52,8 +52,8 @@ pub mod unreachable {
     pub const PROHIBITED: u8 = 13;
 }
 
-/// Class of an ICMP message type: error, query, reply to a query (RFC 5508, section 2), or none of these. The obsolete
-/// information requests are in none of these classes (RFC 5508, REQ-10c; RFC 6918).
+/// Flags of an ICMP message type: error, query, or reply to a query (RFC 5508, section 2). Other types have no flags,
+/// including the obsolete information requests (RFC 5508, REQ-10c; RFC 6918).
 #[inline]
 pub fn flags(kind: u8) -> Flags {
     match kind {
@@ -112,7 +112,7 @@ impl Error {
         }
     }
 
-    /// The datagram exceeds the next hop's MTU but must not be fragmented (RFC 1191).
+    /// The datagram exceeds the next hop's MTU and has the don't-fragment flag (RFC 1191).
     pub const fn fragmentation_needed(mtu: u16) -> Error {
         Error {
             kind: kind::UNREACHABLE,
@@ -125,8 +125,8 @@ impl Error {
 /// Maximum length in bytes of an IPv4 datagram that carries an ICMP error (RFC 1812, section 4.3.2.3).
 pub const MAX_ERROR: usize = 576;
 
-/// Whether an ICMP error may be sent for an IPv4 packet (RFC 1812, section 4.3.2.7). No error must be sent for an ICMP
-/// error, a fragment other than the first, a packet to a group address, or a packet whose source is not a single host.
+/// Whether an ICMP error may be sent for an IPv4 packet (RFC 1812, section 4.3.2.7). An ICMP error must not be sent for
+/// an ICMP error, a later fragment, a packet to a group address, or a packet with a source that is not a single host.
 pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
     let datagram = layers.datagram(frame);
     let (source, destination) = (ipv4::SOURCE.read(datagram), ipv4::DESTINATION.read(datagram));
@@ -140,8 +140,8 @@ pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
         && !matches!(source >> 24, 0 | 127)
 }
 
-/// Make `packet` an ICMP error from `source` to `destination` that quotes `datagram`, with a maximum total length of
-/// 576 bytes; false, without effect, if the buffer is too small.
+/// Writes an ICMP error from `source` to `destination` to `packet`. The error quotes `datagram`, up to a total length
+/// of 576 bytes. Returns false, without effect, if the buffer is too small.
 pub fn emit_error(
     packet: &mut Packet<'_>,
     link: Link,
@@ -179,8 +179,8 @@ pub fn emit_error(
     true
 }
 
-/// Whether a packet is an echo request or a fragment of one. In `layers` of a later fragment, virtual reassembly must
-/// have set the port fields, because such a fragment has no ICMP header.
+/// Whether a packet is an echo request or a fragment of an echo request. A later fragment has no ICMP header, so
+/// virtual reassembly must have set the port fields in its `layers`.
 pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
     let told = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
     layers.class == Class::Ipv4
@@ -191,8 +191,8 @@ pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
         }
 }
 
-/// Turn an echo request, or a fragment of one, into a reply from `source`, in place; false, without effect, for other
-/// packets. The caller sets the Ethernet header.
+/// Converts an echo request or its fragment into an echo reply from `source`, in place. Returns false, without effect,
+/// for other packets. The caller sets the Ethernet header.
 pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u32) -> bool {
     if !is_echo_request(frame, layers) {
         return false;

@@ -58,7 +58,7 @@ pub mod unreachable {
     pub const PORT: u8 = 4;
 }
 
-/// Class of an ICMPv6 message type: error, echo request, echo reply, or none of these.
+/// Flags of an ICMPv6 message type: error, echo request, or echo reply. Other types have no flags.
 #[inline]
 pub fn flags(kind: u8) -> Flags {
     match kind {
@@ -97,10 +97,11 @@ pub const fn packet_too_big(mtu: u32) -> Error {
 /// Maximum length in bytes of an IPv6 packet that carries an ICMP error: the minimum MTU (RFC 4443, section 2.4 c).
 pub const LONGEST_ERROR: usize = 1280;
 
-/// Whether an ICMPv6 error may be sent for an IPv6 packet (RFC 4443, section 2.4 e). No error must be sent for an
-/// ICMPv6 error or a redirect, for a packet whose source is not a single host, or for a packet to a group address
-/// unless `too_big` is set. Unlike in IPv4 (RFC 1812, section 4.3.2.7), it may be sent for a fragment other than the
-/// first; errors and redirects are never fragmented (RFC 4443, section 2.4 c; RFC 6980).
+/// Whether an ICMPv6 error may be sent for an IPv6 packet (RFC 4443, section 2.4 e). An ICMPv6 error must not be sent
+/// for an ICMPv6 error, a redirect, or a packet with a source that is not a single host. For a packet to a group
+/// address, only the error "packet too big" (`too_big`) may be sent. Unlike in IPv4 (RFC 1812, section 4.3.2.7), an
+/// error may be sent for a later fragment, because errors and redirects are never fragmented (RFC 4443, section 2.4 c;
+/// RFC 6980).
 pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
     let datagram = layers.datagram(frame);
     let source = ipv6::SOURCE.read(datagram);
@@ -115,9 +116,9 @@ pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
         && source >> 120 != 0xff
 }
 
-/// Make `packet` an ICMPv6 message of `length` bytes, zeroed except for type and code. Returns the message, and the sum
-/// of its pseudo-header for [`finish`], which the caller calls when the message is complete. `None`, without effect, if
-/// the buffer is too small.
+/// Writes an ICMPv6 message of `length` bytes, zeroed except for type and code, to `packet`. Returns the message and
+/// the sum of its pseudo-header. The caller completes the message, and passes message and sum to [`finish`]. `None`,
+/// without effect, if the buffer is too small.
 pub(crate) fn begin<'p>(
     packet: &'p mut Packet<'_>,
     link: Link,
@@ -142,13 +143,13 @@ pub(crate) fn begin<'p>(
     ))
 }
 
-/// Write the checksum of a message whose checksum field is zero.
+/// Writes the checksum of a complete message. The checksum field must be zero before.
 pub(crate) fn finish(message: &mut [u8], pseudo: u16) {
     CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
 }
 
-/// Make `packet` an ICMPv6 error from `source` to `destination` that quotes `datagram`, with a maximum total length of
-/// 1,280 bytes; false, without effect, if the buffer is too small.
+/// Writes an ICMPv6 error from `source` to `destination` to `packet`. The error quotes `datagram`, up to a total length
+/// of 1,280 bytes. Returns false, without effect, if the buffer is too small.
 pub fn emit_error(
     packet: &mut Packet<'_>,
     link: Link,
@@ -172,8 +173,8 @@ pub fn emit_error(
     true
 }
 
-/// Whether a packet is an echo request or a fragment of one. In `layers` of a later fragment, virtual reassembly must
-/// have set the port fields, because such a fragment has no ICMPv6 header.
+/// Whether a packet is an echo request or a fragment of an echo request. A later fragment has no ICMPv6 header, so
+/// virtual reassembly must have set the port fields in its `layers`.
 pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
     let told = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
     layers.class == Class::Ipv6
@@ -184,8 +185,8 @@ pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
         }
 }
 
-/// Turn an echo request into a reply from `source`, in place; false, without effect, for other packets. The caller sets
-/// the Ethernet header.
+/// Converts an echo request into an echo reply from `source`, in place. Returns false, without effect, for other
+/// packets. The caller sets the Ethernet header.
 pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u128) -> bool {
     if !is_echo_request(frame, layers) {
         return false;

@@ -65,20 +65,20 @@ pub mod option {
 }
 
 impl<B: AsRef<[u8]>> Ipv4<B> {
-    /// Header length in bytes according to the header: 0 to 60.
+    /// Header length in bytes from the IHL field: 0 to 60.
     #[inline(always)]
     pub fn header_length(&self) -> usize {
         ((self.version_length() & 0x0f) as usize) << 2
     }
 
-    /// Whether the don't-fragment flag is set, so that routers must not fragment the datagram.
+    /// Whether the don't-fragment flag is set.
     #[inline(always)]
     pub fn dont_fragment(&self) -> bool {
         self.fragment() & DONT_FRAGMENT != 0
     }
 
-    /// Whether the datagram is atomic: it is not fragmented and must not be fragmented, so its IP ID has no meaning
-    /// (RFC 6864, section 4).
+    /// Whether the datagram is atomic: not a fragment, with the don't-fragment flag. The IP ID of an atomic datagram
+    /// has no meaning (RFC 6864, section 4).
     #[inline(always)]
     pub fn is_atomic(&self) -> bool {
         self.fragment() & (DONT_FRAGMENT | MORE_FRAGMENTS | FRAGMENT_OFFSET) == DONT_FRAGMENT
@@ -105,7 +105,7 @@ impl<B: AsRef<[u8]>> Ipv4<B> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
-    /// Compute the header checksum and write it.
+    /// Computes and writes the header checksum.
     pub fn fill_checksum(&mut self) {
         self.set_checksum(0);
         let length = self.header_length();
@@ -113,7 +113,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
         self.set_checksum(value.unwrap_or_default());
     }
 
-    /// Set the IP ID and update the header checksum; an incorrect checksum stays incorrect.
+    /// Sets the IP ID and updates the header checksum. An incorrect checksum stays incorrect.
     pub fn set_identification_checked(&mut self, identification: u16) {
         let delta = checksum::Delta::default().word(self.identification(), identification);
         let field = delta.apply(self.checksum());
@@ -121,7 +121,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
         self.set_checksum(field);
     }
 
-    /// Decrement the TTL and update the header checksum. A TTL of 0 is not changed.
+    /// Decrements the TTL and updates the header checksum. A TTL of 0 is not changed.
     #[inline(always)]
     pub fn decrement_ttl(&mut self) {
         let ttl = self.ttl();
@@ -137,18 +137,19 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
     }
 }
 
-/// Decrement the TTL of a header, which must not be 0, and update the checksum (RFC 1624).
+/// Decrements the TTL of a header and updates the checksum (RFC 1624). The TTL must not be 0.
 #[inline(always)]
 pub fn decrement_header_ttl(header: &mut [u8; LENGTH]) {
     header[8] = header[8].wrapping_sub(1);
-    // Decrementing the TTL subtracts 256 from the 16-bit word of TTL and protocol, and therefore adds 256 to the complement of the sum. The bytes are
-    // added in memory order, because one's-complement sums do not depend on byte order.
+    // A decrement subtracts 256 from the word of TTL and protocol, and thus adds 256 to the checksum. Bytes are added
+    // in memory order, because one's-complement sums are independent of byte order.
     let field = u32::from(u16::from_ne_bytes([header[10], header[11]])) + u32::from(0x0100u16.to_be());
     let field = (field + u32::from(field >= 0xffff)) as u16;
     header[10..12].copy_from_slice(&field.to_ne_bytes());
 }
 
-/// Check that every option lies within the option list and, if source routes are refused, that none is a source route.
+/// Checks that every option lies within the option list. Also checks that no option is a source route, if
+/// `refuse_source_routes` is set.
 pub fn check_options(options: &[u8], refuse_source_routes: bool) -> Result<(), Fault> {
     let mut rest = options;
     while let Some((&kind, tail)) = rest.split_first() {

@@ -81,14 +81,13 @@ pub struct Chain {
     pub names_protocol: usize,
     /// Offset of the fragment header, if present.
     pub fragment: Option<usize>,
-    /// Segments left in a routing header. If greater than 0, the destination address is not the final destination.
+    /// Segments left in a routing header. For a value above 0, the destination address is not the final destination.
     pub segments_left: u8,
 }
 
-/// Parse the extension headers of a datagram that starts with its IPv6 header. In a fragment other than the first,
-/// parsing ends after the fragment header. The number of headers is not limited, because hosts do not limit it either
-/// (RFC 8200, section 4). Each header has at least 8 bytes, so parsing takes at most one step for 8 bytes of the
-/// datagram.
+/// Parses the extension headers of a datagram that starts with its IPv6 header. In a later fragment, parsing ends after
+/// the fragment header. The number of headers is unlimited, because hosts accept any number (RFC 8200, section 4).
+/// Parsing takes at most one step per 8 bytes of the datagram, because each header has at least 8 bytes.
 pub fn walk(datagram: &[u8]) -> Result<Chain, Fault> {
     let mut chain = Chain {
         protocol: NEXT_HEADER.read(datagram),
@@ -158,7 +157,7 @@ pub fn walk(datagram: &[u8]) -> Result<Chain, Fault> {
     }
 }
 
-/// Decrement the hop limit of a header, which must not be 0.
+/// Decrements the hop limit of a header. The hop limit must not be 0.
 #[inline(always)]
 pub fn decrement_header_hop_limit(header: &mut [u8; LENGTH]) {
     header[HOP_LIMIT.offset] = header[HOP_LIMIT.offset].wrapping_sub(1);

@@ -1,10 +1,10 @@
-//! Flow keys: the 5-tuple and a context, one key per direction.
+//! Flow keys: 5-tuple and context. A flow has one key per direction.
 //!
 //! Addresses and ports are stored as numbers in host byte order.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Virtual router, bridge or subscriber site that a key belongs to.
+/// Context of a key: number of a virtual router, bridge or subscriber site.
 pub type Context = u32;
 
 /// Direction of a packet in a session.
@@ -13,7 +13,7 @@ pub type Context = u32;
 pub enum Direction {
     /// Direction of the session's first packet.
     Forward = 0,
-    /// Direction of packets that answer the session's first packet.
+    /// Direction of the replies.
     Reverse = 1,
 }
 
@@ -28,8 +28,8 @@ impl Direction {
     }
 }
 
-/// IPv4 addresses, ports and context: 16 bytes, compared as two words. In ICMP queries, the identifier is used as the
-/// port of the requesting host, and the sum of the identifier and the request's type as the other port.
+/// IPv4 addresses, ports and context: 16 bytes, compared as two words. For an ICMP query, the port of the requesting
+/// host is the identifier. The other port is the sum of the identifier and the request's type.
 #[derive(Clone, Copy, Debug, Default, Eq, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Tuple4 {
@@ -46,7 +46,7 @@ pub struct Tuple4 {
 }
 
 impl PartialEq for Tuple4 {
-    /// Whole words are compared instead of fields, because the other tuple was just loaded from memory.
+    /// Compares whole words instead of fields, because one of the tuples was just loaded from memory.
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         bytemuck::cast::<Self, u128>(*self) == bytemuck::cast::<Self, u128>(*other)
@@ -59,7 +59,7 @@ impl std::hash::Hash for Tuple4 {
     }
 }
 
-/// IPv6 addresses, ports and context: 40 bytes. Ports of ICMPv6 queries are defined as in [`Tuple4`].
+/// IPv6 addresses, ports and context: 40 bytes. [`Tuple4`] defines the ports of ICMPv6 queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Tuple6 {
@@ -96,7 +96,7 @@ pub struct FlowKey6 {
 macro_rules! reversed {
     ($key:ident, $tuple:ident) => {
         impl $key {
-            /// Key of the opposite direction if nothing is translated.
+            /// Key of the opposite direction of an untranslated flow.
             #[inline(always)]
             pub fn reversed(&self) -> Self {
                 let t = &self.tuple;

@@ -1,5 +1,5 @@
-//! The layers of a frame: offsets of its headers, and the header fields that nodes need. A frame is parsed once, and
-//! the result takes 18 bytes.
+//! The layers of a frame: offsets of headers, and frequently used header fields. A frame is parsed once, and the result
+//! takes 18 bytes.
 
 use core::hint::select_unpredictable;
 
@@ -22,12 +22,12 @@ pub enum Class {
     Ipv6,
     /// ARP.
     Arp,
-    /// Another protocol; `l3` is its offset.
+    /// Another protocol, at the offset `l3`.
     #[default]
     Other,
 }
 
-/// Which fragment of its datagram a packet is.
+/// Fragment kind of a packet: whole datagram, first fragment or later fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fragment {
@@ -53,10 +53,10 @@ impl Flags {
     pub const BROADCAST: Flags = Flags(0x04);
     /// An ICMP or ICMPv6 error, which quotes another packet.
     pub const ICMP_ERROR: Flags = Flags(0x08);
-    /// An ICMP query, an ICMPv6 echo request, or a reply to one. The identifier of the message is used as the port of
-    /// the requesting host.
+    /// An ICMP query or its reply, or an ICMPv6 echo request or reply. The identifier serves as the port of the
+    /// requesting host.
     pub const ICMP_QUERY: Flags = Flags(0x10);
-    /// Set together with [`Flags::ICMP_QUERY`] if the message is a reply.
+    /// An ICMP reply. Always set together with [`Flags::ICMP_QUERY`].
     pub const ICMP_REPLY: Flags = Flags(0x20);
     /// An unfragmented TCP or UDP packet over IPv4 without options, or over IPv6 without extension headers.
     pub const PLAIN: Flags = Flags(0x40);
@@ -67,7 +67,7 @@ impl Flags {
         self.0 & bits.0 != 0
     }
 
-    /// Union of both sets.
+    /// Union of two sets.
     #[inline(always)]
     #[must_use]
     pub const fn with(self, bits: Flags) -> Flags {
@@ -83,14 +83,12 @@ pub struct Layers {
     /// Offset of the transport header; in a later fragment, offset of the payload. Equal to `l3` for ARP and other
     /// protocols.
     pub l4: u16,
-    /// Offset of the end of the IP datagram, which excludes Ethernet padding. For ARP and other protocols, the length
-    /// of the frame.
+    /// Offset of the end of the IP datagram, without Ethernet padding. For ARP and other protocols: length of the
+    /// frame.
     pub end: u16,
-    /// Source port of TCP, UDP or UDP-Lite; for an ICMP query the value described at [`crate::key::Tuple4`]; otherwise
-    /// 0.
+    /// Source port of TCP, UDP or UDP-Lite. For ICMP queries see [`crate::key::Tuple4`]; 0 for other protocols.
     pub source_port: u16,
-    /// Destination port of TCP, UDP or UDP-Lite; for an ICMP query the value described at [`crate::key::Tuple4`];
-    /// otherwise 0.
+    /// Destination port of TCP, UDP or UDP-Lite. For ICMP queries see [`crate::key::Tuple4`]; 0 for other protocols.
     pub destination_port: u16,
     /// Transport protocol, after extension headers.
     pub protocol: u8,
@@ -100,7 +98,7 @@ pub struct Layers {
     pub tcp_flags: u8,
     /// Protocol above Ethernet.
     pub class: Class,
-    /// Which fragment of its datagram the packet is.
+    /// Fragment kind of the packet.
     pub fragment: Fragment,
     /// Number of VLAN tags: 0 to 2.
     pub tags: u8,
@@ -110,12 +108,12 @@ pub struct Layers {
 
 const _: () = assert!(size_of::<Layers>() <= 24 && size_of::<Result<Layers, Fault>>() <= 24);
 
-/// Fast path: parse an untagged, unfragmented TCP or UDP packet over IPv4 without options. `head` is the beginning of a
-/// frame of `length` bytes. The flags for multicast and broadcast are not set.
+/// Fast path: parses an untagged, unfragmented TCP or UDP packet over IPv4 without options. `head` contains the first
+/// bytes of a frame of `length` bytes. The flags for multicast and broadcast are not set.
 #[inline(always)]
 pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
-    // EtherType, IP version and header length. The lowest byte is 0 in place of the type of service.
+    // EtherType, IP version and header length. The lowest byte is 0 instead of the type of service.
     let kind = u32::from_be_bytes([head[12], head[13], head[14], 0]);
     let total = u16::from_be_bytes([head[16], head[17]]) as usize;
     let fragment = u16::from_ne_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be();
@@ -144,9 +142,8 @@ pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     })
 }
 
-/// Parse the layers of a frame. Only those fields are checked that are needed to locate the headers;
-/// [`crate::validity::validate`] checks the rest. An untagged, unfragmented TCP or UDP packet over IPv4 without options
-/// takes the fast path.
+/// Parses the layers of a frame. Checks only the fields that determine header offsets. [`crate::validity::validate`]
+/// checks all other fields. An untagged, unfragmented TCP or UDP packet over IPv4 without options takes the fast path.
 #[inline(always)]
 pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
     if let Some(head) = frame.first_chunk()
@@ -156,7 +153,7 @@ pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
         layers.flags = layers.flags.with(destination_flags(destination));
         return Ok(layers);
     }
-    // The slow path writes to a separate variable, so that the compiler keeps the fast path's result in registers.
+    // The slow path uses a separate variable, so that the compiler keeps the fast path's result in registers.
     let mut layers = Layers::default();
     match parse_any(frame, &mut layers) {
         None => Ok(layers),
@@ -271,15 +268,14 @@ fn network6(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Set [`Flags::PLAIN`] for an unfragmented TCP or UDP packet if its IP and transport headers are adjacent.
+/// Sets [`Flags::PLAIN`] for an unfragmented TCP or UDP packet with adjacent IP and transport headers.
 fn mark_plain(layers: &mut Layers, adjacent: bool) {
     if adjacent && layers.fragment == Fragment::Whole && matches!(layers.protocol, protocol::TCP | protocol::UDP) {
         layers.flags = layers.flags.with(Flags::PLAIN);
     }
 }
 
-/// Which fragment of its datagram a packet with these extension headers is. An atomic fragment counts as a whole
-/// datagram (RFC 6946).
+/// Fragment kind of a packet with these extension headers. An atomic fragment counts as a whole datagram (RFC 6946).
 pub(crate) fn chain_fragment(datagram: &[u8], chain: &Chain) -> Fragment {
     let field = chain.fragment.map_or(0, |at| {
         ipv6::fragment::OFFSET_MORE.read(datagram.get(at..).unwrap_or_default())
@@ -320,11 +316,11 @@ fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
 }
 
 /// Ports of a transport header. TCP and UDP payloads must contain at least the ports, ICMP payloads at least 8 bytes.
-/// `None` for ICMP errors and other messages. Sets the ICMP flags.
+/// `None` for other ICMP messages, such as errors. Sets the ICMP flags.
 ///
-/// In an ICMP query, the identifier is used as the port of the requesting host, and the sum of the identifier and the
-/// request's type as the other port. In the reply both are exchanged. Thus two hosts that send requests to each other
-/// with the same identifier have separate flows.
+/// For an ICMP query, the source port is the identifier, and the destination port is the sum of the identifier and the
+/// request's type. The ports of a reply are exchanged. Thus two hosts that ping each other with equal identifiers have
+/// separate flows.
 pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(u16, u16)> {
     if matches!(protocol, protocol::TCP | protocol::UDP | protocol::UDP_LITE) {
         let head = payload.first_chunk::<4>()?;
@@ -384,8 +380,8 @@ impl Layers {
         frame.get_mut(self.l4 as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// Link, IP and transport header, mutable, of a plain packet ([`Flags::PLAIN`]) whose IP header has `N` bytes.
-    /// `None` for other packets, or if the frame has less than 20 bytes from the transport header on.
+    /// Link, IP and transport header, mutable, of a plain packet ([`Flags::PLAIN`]) with an IP header of `N` bytes.
+    /// `None` for other packets, or if fewer than 20 bytes of the frame start at the transport header.
     #[inline(always)]
     pub fn plain_mut<'f, const N: usize>(&self, frame: &'f mut [u8]) -> Option<Plain<'f, N>> {
         if !self.flags.has(Flags::PLAIN) {
@@ -401,7 +397,7 @@ impl Layers {
         })
     }
 
-    /// The `k`-th VLAN tag. Tag 0 is the outermost.
+    /// The `k`-th VLAN tag. Tag 0 is the outermost tag.
     #[inline(always)]
     pub fn tag(&self, frame: &[u8], k: usize) -> Option<Tag> {
         if k < self.tags as usize {

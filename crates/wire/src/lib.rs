@@ -3,10 +3,10 @@
 //! This crate owns no buffers: a [`Packet`] borrows the buffer that a driver provides for the duration of a burst.
 //!
 //! **Contract of every view and function in this crate.** The constructor of a view checks the length once, and returns
-//! `None` if the fixed part of the header does not fit. After construction no accessor panics for any contents: a read
-//! beyond the end returns zero, and a write there has no effect. [`layers::parse`] returns offsets within the parsed
-//! frame. The offsets can safely be used with another frame, but they may refer to unrelated or missing bytes. Numbers
-//! are in host byte order; lengths and offsets are in bytes.
+//! `None` if the bytes are shorter than the fixed part of the header. Accessors of a view never panic: a read beyond
+//! the end returns zero, and a write beyond the end has no effect. [`layers::parse`] returns offsets within the parsed
+//! frame. Using these offsets with another frame is safe, but they may refer to unrelated or missing bytes. Numbers are
+//! in host byte order. Lengths and offsets are in bytes.
 #![forbid(unsafe_code)]
 
 pub mod arp;

@@ -1,8 +1,8 @@
-//! Enums of reasons, faults and causes. Each variant is declared once, with its counter name and its help text.
+//! Enums of reasons, faults and causes. Each variant is declared once, with a counter name and a help text.
 
-/// Declares an enum. Each variant has a name, which counters, traces and documents show, and a help text for operators,
-/// which is also its documentation. Derives `Clone`, `Copy`, `Debug`, `PartialEq`, `Eq` and `Hash`; attributes add
-/// further traits.
+/// Declares an enum. Each variant has a name for counters, traces and documents. Each variant also has a help text for
+/// operators, which is its documentation. The enum derives `Clone`, `Copy`, `Debug`, `PartialEq`, `Eq` and `Hash`.
+/// Attributes can derive further traits.
 ///
 /// Variants are numbered in the order of their declaration. Two variants with the same name do not compile.
 ///

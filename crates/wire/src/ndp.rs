@@ -1,4 +1,4 @@
-//! Neighbour discovery (RFC 4861): validation of received messages, and creation of the messages that a router sends.
+//! Neighbour discovery (RFC 4861): validation of received messages, and creation of messages from a router.
 
 use crate::ethernet::Link;
 use crate::fault::Fault;
@@ -17,7 +17,7 @@ pub mod option {
     pub const TARGET_LINK: u8 = 2;
     /// A prefix of the link.
     pub const PREFIX: u8 = 3;
-    /// The packet to which a redirect refers.
+    /// The packet that caused a redirect.
     pub const REDIRECTED: u8 = 4;
     /// MTU of the link.
     pub const MTU: u8 = 5;
@@ -54,7 +54,7 @@ pub enum Message {
     },
     /// Neighbour solicitation.
     NeighbourSolicitation {
-        /// Address whose MAC is requested.
+        /// Address for which a MAC is requested.
         target: u128,
         /// Link-layer address of the sender, if included.
         source_link: Option<Mac>,
@@ -70,7 +70,7 @@ pub enum Message {
     },
 }
 
-/// Read a neighbour discovery message; `Ok(None)` for other packets.
+/// Reads a neighbour discovery message. `Ok(None)` for other packets.
 pub fn read(frame: &[u8], layers: &Layers) -> Result<Option<Message>, Fault> {
     let message = layers.payload(frame);
     let kind = icmpv6::KIND.read(message);
@@ -161,7 +161,7 @@ pub const fn link_local(mac: Mac) -> u128 {
     (0xfe80 << 112) | u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]) as u128
 }
 
-/// Write a link-layer address option at `offset`.
+/// Writes a link-layer address option at `offset`.
 fn link_option(message: &mut [u8], offset: usize, kind: u8, address: Mac) {
     if let Some(option) = message.get_mut(offset..) {
         Field::<u16>::at(0).write(option, (kind as u16) << 8 | 1);
@@ -169,10 +169,10 @@ fn link_option(message: &mut [u8], offset: usize, kind: u8, address: Mac) {
     }
 }
 
-/// Make `packet` a neighbour solicitation for `target` from `source` to `destination`. To probe reachability,
-/// `destination` is the target and `link` contains its MAC; otherwise it is the target's [`solicited_node`] group. An
-/// unspecified source means duplicate address detection; such a message contains no link-layer address. False, without
-/// effect, if the buffer is too small.
+/// Writes a neighbour solicitation for `target` from `source` to `destination` to `packet`. The destination of a
+/// reachability probe is the target, and `link` contains its MAC. The destination of other solicitations is the
+/// target's [`solicited_node`] group. A solicitation for duplicate address detection has an unspecified source and no
+/// link-layer address. Returns false, without effect, if the buffer is too small.
 pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, destination: u128, target: u128) -> bool {
     let length = if source == 0 { 24 } else { 32 };
     let head = (kind::NEIGHBOUR_SOLICITATION, 0);
@@ -187,8 +187,8 @@ pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, dest
     true
 }
 
-/// Make `packet` an advertisement of `link.source` as the MAC of `target`; false, without effect, if the buffer is too
-/// small.
+/// Writes an advertisement of `link.source` as the MAC of `target` to `packet`. Returns false, without effect, if the
+/// buffer is too small.
 pub fn emit_advertisement(
     packet: &mut Packet<'_>,
     link: Link,
@@ -219,8 +219,8 @@ pub struct Redirect {
     pub target_link: Option<Mac>,
 }
 
-/// Make `packet` a redirect that quotes `datagram` in units of 8 bytes, with a maximum total length of 1,280 bytes;
-/// false, without effect, if the buffer is too small.
+/// Writes a redirect to `packet`. The redirect quotes `datagram` in multiples of 8 bytes, up to a total length of 1,280
+/// bytes. Returns false, without effect, if the buffer is too small.
 pub fn emit_redirect(
     packet: &mut Packet<'_>,
     link: Link,
@@ -277,7 +277,7 @@ pub struct Prefix {
 /// Contents of a router advertisement (RFC 4861, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Router<'a> {
-    /// Hop limit that hosts should use; 0 leaves it unspecified.
+    /// Recommended hop limit for hosts; 0 means no recommendation.
     pub hop_limit: u8,
     /// Whether addresses are available by DHCPv6.
     pub managed: bool,
@@ -291,8 +291,8 @@ pub struct Router<'a> {
     pub prefixes: &'a [Prefix],
 }
 
-/// Make `packet` a router advertisement from `source` (link-local) to `destination`; false, without effect, if the
-/// buffer is too small.
+/// Writes a router advertisement from `source` (link-local) to `destination` to `packet`. Returns false, without
+/// effect, if the buffer is too small.
 pub fn emit_router(
     packet: &mut Packet<'_>,
     link: Link,

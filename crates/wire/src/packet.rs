@@ -1,4 +1,4 @@
-//! A borrowed packet: a window of a buffer.
+//! A borrowed packet: a frame within a larger buffer.
 
 use crate::ethernet;
 
@@ -6,7 +6,7 @@ use crate::ethernet;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Checksums {
-    /// The device has not verified the checksums. The validity check computes the checksums.
+    /// The device has not verified the checksums. The validity check must verify them.
     #[default]
     Unverified = 0,
     /// The device has verified the L3 and L4 checksums.
@@ -15,12 +15,13 @@ pub enum Checksums {
     BadL3 = 2,
     /// The device reports an incorrect L4 checksum.
     BadL4 = 3,
-    /// A local sender left the L4 checksum to checksum offload: the field contains the folded sum of the pseudo-header.
+    /// The packet of a local sender requires checksum offload: the L4 checksum field contains the folded sum of the
+    /// pseudo-header.
     LeftToOffload = 4,
 }
 
-/// Position of a frame in its buffer, and its checksum state. The owner of the buffer stores the window and may be C
-/// code, so the layout is fixed.
+/// Position of a frame in its buffer, and its checksum state. The layout is fixed, because the owner of the buffer,
+/// which may be C code, stores the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Window {
@@ -40,7 +41,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Create a packet from a buffer and a window. A window that exceeds the buffer is reduced to fit.
+    /// Creates a packet from a buffer and a window. A window that exceeds the buffer is reduced to the buffer.
     #[inline(always)]
     pub fn new(room: &'a mut [u8], window: &'a mut Window) -> Self {
         let limit = room.len().min(u16::MAX as usize) as u16;
@@ -49,8 +50,8 @@ impl<'a> Packet<'a> {
         Self { room, window }
     }
 
-    /// Create a packet from a buffer and a window. The owner of the buffer guarantees that the window lies within the
-    /// buffer; otherwise the packet is empty.
+    /// Creates a packet from a buffer and a window. The packet is empty if the window exceeds the buffer, which the
+    /// owner of the buffer should prevent.
     #[inline(always)]
     pub fn within(room: &'a mut [u8], window: &'a mut Window) -> Self {
         Self { room, window }
@@ -97,7 +98,7 @@ impl<'a> Packet<'a> {
         self.window.checksums
     }
 
-    /// Set the checksum state.
+    /// Sets the checksum state.
     #[inline(always)]
     pub fn set_checksums(&mut self, checksums: Checksums) {
         self.window.checksums = checksums;
@@ -116,7 +117,7 @@ impl<'a> Packet<'a> {
         room.saturating_sub(self.window.start as usize + self.len())
     }
 
-    /// Extend the frame by `bytes` at the front; false, without effect, if the headroom is too small.
+    /// Extends the frame by `bytes` at the front. Returns false, without effect, if the headroom is too small.
     #[inline(always)]
     pub fn grow_front(&mut self, bytes: usize) -> bool {
         if bytes > self.headroom() {
@@ -127,7 +128,7 @@ impl<'a> Packet<'a> {
         true
     }
 
-    /// Remove `bytes` at the front of the frame; false, without effect, if the frame is shorter.
+    /// Removes `bytes` at the front of the frame. Returns false, without effect, if the frame is shorter.
     #[inline(always)]
     pub fn trim_front(&mut self, bytes: usize) -> bool {
         if bytes > self.len() {
@@ -138,9 +139,9 @@ impl<'a> Packet<'a> {
         true
     }
 
-    /// Truncate the frame at the end of its datagram, `end`, because padding and trailers are meaningful only on their
-    /// link and may contain anything. A frame of minimum length keeps its length; its padding is zeroed (RFC 894, RFC
-    /// 1042).
+    /// Truncates the frame at the end of its datagram (`end`). Padding and trailers are meaningful only on their link
+    /// and must not leak to another link. A frame of minimum length keeps its length, and its padding is zeroed (RFC
+    /// 894, RFC 1042).
     #[inline(never)]
     pub fn cut_trailer(&mut self, end: usize) {
         if end >= self.len() {
@@ -149,7 +150,8 @@ impl<'a> Packet<'a> {
         let length = end.max(self.len().min(ethernet::MIN_FRAME));
         self.window.length = length as u16;
         let frame = self.bytes_mut();
-        // Fast case: most of these frames are TCP segments without data, whose padding lies in the last 8 bytes.
+        // Fast path for TCP segments without data, the most frequent frames with padding. Their padding lies in the
+        // last 8 bytes.
         if let Some(last) = frame.last_chunk_mut::<8>()
             && let kept = (end + 8).wrapping_sub(length)
             && kept < 8
@@ -160,7 +162,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Set the length by moving the end of the frame; false, without effect, if the buffer is too small.
+    /// Sets the length by moving the end of the frame. Returns false, without effect, if the buffer is too small.
     #[inline(always)]
     pub fn set_len(&mut self, length: usize) -> bool {
         if length > self.len() + self.tailroom() {

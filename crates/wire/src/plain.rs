@@ -1,7 +1,7 @@
 //! Fast path: parses and validates the most common packets in one pass.
 //!
-//! Both functions of this module accept only packets that are valid under every policy. Other packets yield `None`;
-//! [`crate::layers::parse`] and [`crate::validity::validate`] handle them.
+//! The functions of this module accept only packets that are valid under every policy. The result is `None` for other
+//! packets, which need [`crate::layers::parse`] and [`crate::validity::validate`].
 
 use core::hint::select_unpredictable;
 
@@ -14,8 +14,8 @@ use crate::layers::{self, Class, Flags, Fragment, Layers};
 use crate::packet::Checksums;
 use crate::validity::{self, Validity};
 
-/// Parse an unfragmented TCP or UDP packet over IPv4 without options, addressed to `mac`, after `tags` VLAN tags. The
-/// VLAN tags are not checked.
+/// Parses an unfragmented TCP or UDP packet over IPv4 without options. The frame is addressed to `mac` and has `tags`
+/// VLAN tags, which are not checked.
 #[inline(always)]
 pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
     let (frame, ours) = behind(frame, tags, mac)?;
@@ -29,8 +29,8 @@ pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Opt
     good.then(|| shifted(layers, tags))
 }
 
-/// The frame without its VLAN tags, and whether it is addressed to `mac`. The first 12 bytes of the result must not
-/// be read as MAC addresses. The length of the result fits the offsets in `Layers`.
+/// The frame without its VLAN tags, and whether it is addressed to `mac`. The first 12 bytes of the returned frame are
+/// not its MAC addresses. The frame's length fits the 16-bit offsets in `Layers`.
 #[inline(always)]
 fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool)> {
     let ours = frame.first_chunk()? == mac;
@@ -38,7 +38,7 @@ fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool
     frame.get(4 * tags..frame.len().min(longest)).map(|frame| (frame, ours))
 }
 
-/// Add the length of the VLAN tags to the offsets of layers.
+/// Adds the length of the VLAN tags to the offsets of layers.
 #[inline(always)]
 fn shifted(layers: Layers, tags: usize) -> Layers {
     let bytes = 4 * tags as u16;
@@ -51,11 +51,10 @@ fn shifted(layers: Layers, tags: usize) -> Layers {
     }
 }
 
-/// Check whether a packet needs only routing. Returns its destination, and whether the frame has bytes after the
-/// datagram. The packet follows `tags` VLAN tags, is not fragmented, is addressed to `mac`, is IPv4 without options,
-/// has a unicast destination, has at least 20 bytes after the IP header, and has a TTL that permits another hop. The
-/// function checks neither the VLAN tags nor the payload, except for the payload's checksum if the device has not
-/// verified it.
+/// Checks whether a packet needs only routing. Returns the destination, and whether the frame has bytes after the
+/// datagram. The frame must be addressed to `mac`. The packet must be unfragmented IPv4 without options, with a unicast
+/// destination, at least 20 bytes after the IP header, and a TTL above 1. The function does not check the `tags` VLAN
+/// tags. It checks only the checksum of the payload, if the device has not verified it.
 #[inline(always)]
 pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<(u32, bool)> {
     let link = u64::from_le_bytes(*frame.first_chunk()?);
@@ -87,8 +86,8 @@ pub fn transit4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> O
     passes.then_some((destination, ethernet::LENGTH + total != frame.len()))
 }
 
-/// Whether the checksums of an unfragmented IPv4 packet without options are correct. ICMP checksums are checked
-/// elsewhere.
+/// Whether the checksums of an unfragmented IPv4 packet without options are correct. ICMP checksums are not checked
+/// here.
 #[inline(never)]
 fn has_valid_checksums(frame: &[u8]) -> bool {
     let network = frame
@@ -110,8 +109,8 @@ fn has_valid_checksums(frame: &[u8]) -> bool {
     }
 }
 
-/// Parse an unfragmented TCP or UDP packet over IPv6 without extension headers, addressed to `mac`, after `tags` VLAN
-/// tags. The VLAN tags are not checked.
+/// Parses an unfragmented TCP or UDP packet over IPv6 without extension headers. The frame is addressed to `mac` and
+/// has `tags` VLAN tags, which are not checked.
 #[inline(always)]
 pub fn plain6(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv6::LENGTH;

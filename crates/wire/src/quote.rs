@@ -9,9 +9,9 @@ use crate::layers::{Class, Flags, Fragment, Layers, chain_fragment, ports};
 /// A quoted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
-    /// Layers of the quoted packet, as offsets within the enclosing frame. `end` is the end of the quoted bytes,
+    /// Layers of the quoted packet, with offsets in the enclosing frame. `end` is the end of the quoted bytes, which is
     /// usually before the end of the original datagram. At least 8 bytes follow `l4`. The flags for ICMP queries are
-    /// set as for a packet.
+    /// set.
     pub layers: Layers,
 }
 
@@ -29,20 +29,20 @@ impl Quoted {
     }
 }
 
-/// Locate the packet quoted by an ICMP or ICMPv6 error (RFC 5508, section 4; RFC 4443, section 2.4).
+/// Locates the packet quoted by an ICMP or ICMPv6 error (RFC 5508, section 4; RFC 4443, section 2.4).
 #[inline]
 pub fn quoted(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
     quoted_with(frame, layers, 8)
 }
 
-/// Like [`quoted`], but sufficient only to identify the flow: possibly only the ports of TCP or UDP follow `l4`. Some
-/// hosts quote less than the 8 bytes that RFC 792 requires, because they include IP options in the count.
+/// Like [`quoted`], but requires only the ports of TCP or UDP after `l4`, which are sufficient to identify the flow.
+/// Some hosts quote less than the 8 bytes that RFC 792 requires, because these hosts include IP options in the count.
 #[inline]
 pub fn quoted_flow(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
     quoted_with(frame, layers, 4)
 }
 
-/// `ports_end` is the required number of transport header bytes for TCP and UDP. Other protocols require 8.
+/// `ports_end` is the required number of transport header bytes for TCP and UDP. Other protocols require 8 bytes.
 fn quoted_with(frame: &[u8], layers: &Layers, ports_end: usize) -> Result<Quoted, Fault> {
     if !layers.flags.has(Flags::ICMP_ERROR) || layers.fragment != Fragment::Whole {
         return Err(Fault::NotAnError);

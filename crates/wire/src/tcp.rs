@@ -50,7 +50,7 @@ pub mod option {
 }
 
 impl<B: AsRef<[u8]>> Tcp<B> {
-    /// Header length in bytes according to the header: 0 to 60.
+    /// Header length in bytes from the data offset field: 0 to 60.
     #[inline(always)]
     pub fn header_length(&self) -> usize {
         ((self.data_offset() >> 4) as usize) << 2
@@ -85,8 +85,8 @@ impl<B: AsRef<[u8]>> Tcp<B> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
-    /// Limit the MSS option of a SYN to `max` and update the checksum; an incorrect checksum stays incorrect. False,
-    /// without effect, if the option is missing or its value does not exceed `max`.
+    /// Limits the MSS option of a SYN to `max` and updates the checksum. An incorrect checksum stays incorrect. Returns
+    /// false, without effect, if the option is missing or its value does not exceed `max`.
     pub fn clamp_mss(&mut self, max: u16) -> bool {
         let Some(at) = self.mss_offset() else {
             return false;
@@ -97,7 +97,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
             return false;
         }
         size.write(self.bytes_mut(), max);
-        // At an odd offset the value spans two 16-bit words of the sum, with its bytes swapped.
+        // A value at an odd offset spans two 16-bit words of the checksum, so its bytes count swapped.
         let delta = match at % 2 {
             0 => Delta::default().word(offered, max),
             _ => Delta::default().word(offered.swap_bytes(), max.swap_bytes()),
@@ -107,8 +107,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
         true
     }
 }
-/// Contents of a reset (RFC 9293, sections 3.5.1 and 3.10.7.1) that answers a segment. The source of the reset is the
-/// destination of that segment.
+/// Contents of a reset (RFC 9293, sections 3.5.1 and 3.10.7.1) in reply to a segment. The source of the reset is the
+/// destination of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reset {
     /// Source port and destination port.
@@ -119,8 +119,8 @@ pub struct Reset {
 }
 
 impl Reset {
-    /// The reset that answers a segment of a datagram with `length` payload bytes; `None` if the segment is itself a
-    /// reset or its header is truncated.
+    /// The reset in reply to a segment with `length` bytes of TCP header and data. `None` if the segment is a reset or
+    /// has a truncated header.
     pub fn to(segment: &[u8], length: usize) -> Option<Self> {
         let header = Tcp::new(segment.get(..LENGTH)?)?;
         let flags = header.flags();
@@ -148,9 +148,9 @@ impl Reset {
         })
     }
 
-    /// Replace a data segment by a reset, which is forwarded to the segment's destination instead. The reset closes the
-    /// connection as if the original sender had reset it, and contains none of the data. False, without effect, if the
-    /// segment does not belong to an established connection.
+    /// Replaces a data segment by a reset without data, which is forwarded to the segment's destination. For the
+    /// destination, the original sender has reset the connection. Returns false, without effect, if the segment does
+    /// not belong to an established connection.
     pub fn replace(packet: &mut Packet<'_>, layers: &Layers) -> bool {
         let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
         let Some(header) = packet.bytes().get(l4..).and_then(Tcp::new) else {
@@ -192,7 +192,7 @@ impl Reset {
         true
     }
 
-    /// Write the reset to the beginning of the zeroed `message`; `pseudo` is the sum of the pseudo-header.
+    /// Writes the reset to the start of the zeroed `message`. `pseudo` is the sum of the pseudo-header.
     fn write(self, message: &mut [u8], pseudo: u16) {
         SOURCE_PORT.write(message, self.ports.0);
         DESTINATION_PORT.write(message, self.ports.1);
@@ -203,7 +203,8 @@ impl Reset {
         CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
     }
 
-    /// Make `packet` a reset between two IPv4 addresses; false, without effect, if the buffer is too small.
+    /// Writes a reset between two IPv4 addresses to `packet`. Returns false, without effect, if the buffer is too
+    /// small.
     pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
@@ -222,7 +223,8 @@ impl Reset {
         true
     }
 
-    /// Make `packet` a reset between two IPv6 addresses; false, without effect, if the buffer is too small.
+    /// Writes a reset between two IPv6 addresses to `packet`. Returns false, without effect, if the buffer is too
+    /// small.
     pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
         let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {

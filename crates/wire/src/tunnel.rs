@@ -23,14 +23,14 @@ pub mod vxlan {
     /// The port assigned by IANA.
     pub const PORT: u16 = 4789;
 
-    /// Network identifier (VNI) of a VXLAN header; `None` if the header has none. Reserved bits are ignored.
+    /// Network identifier (VNI) of a VXLAN header; `None` without a valid VNI. Reserved bits are ignored.
     #[inline]
     pub fn read(header: &[u8]) -> Option<u32> {
         let header = Vxlan::new(header)?;
         (header.flags() & HAS_NETWORK != 0).then(|| header.network() >> 8)
     }
 
-    /// Write a VXLAN header with this network identifier (VNI).
+    /// Writes a VXLAN header with this network identifier (VNI).
     #[inline]
     pub fn write(header: &mut [u8], identifier: u32) {
         FLAGS.write(header, HAS_NETWORK);
@@ -70,9 +70,9 @@ pub mod gre {
         pub length: usize,
     }
 
-    /// Parse the GRE header at the beginning of `payload`, the payload of the outer packet. `None` if the header is
-    /// truncated, its checksum is incorrect, or it has an unsupported feature: sequence numbers, source routes, another
-    /// version, or reserved bits.
+    /// Parses the GRE header at the start of `payload`, the payload of the outer packet. `None` if the header is
+    /// truncated, or if its checksum is incorrect. Also `None` for unsupported headers: with sequence numbers, source
+    /// routes, another version, or reserved bits.
     #[inline]
     pub fn read(payload: &[u8]) -> Option<Read> {
         let header = Gre::new(payload)?;
@@ -96,9 +96,9 @@ pub mod gre {
         })
     }
 
-    /// Whether the datagram of a frame is a GRE keepalive: a GRE packet of protocol type 0 with this key, whose
-    /// destination is the tunnel endpoint that sent it. A router sends the keepalive inside a tunnel packet, and the
-    /// peer returns it by normal forwarding.
+    /// Whether the datagram of a frame is a GRE keepalive: a GRE packet with protocol type 0 and this key. A keepalive
+    /// is addressed to its own sender. The sender encapsulates the keepalive in a tunnel packet, and the peer returns
+    /// it by normal forwarding.
     pub fn is_keepalive(frame: &[u8], layers: &Layers, key: Option<u32>) -> bool {
         layers.protocol == protocol::GRE
             && layers.fragment == Fragment::Whole
@@ -108,7 +108,7 @@ pub mod gre {
     /// Protocol type of a keepalive, which has no payload.
     pub const KEEPALIVE: u16 = 0;
 
-    /// Write a GRE header. `header` must have space for the key if there is one.
+    /// Writes a GRE header. `header` must have space for the key, if `key` is set.
     #[inline]
     pub fn write(header: &mut [u8], inside: u16, key: Option<u32>) {
         FLAGS.write(header, if key.is_some() { HAS_KEY } else { 0 });
@@ -125,8 +125,8 @@ pub const CONGESTION: u8 = 3;
 /// ECN value: congestion experienced.
 pub const EXPERIENCED: u8 = 3;
 
-/// ECN value of the inner packet after decapsulation (RFC 6040, section 4.2). `None` if the packet must be dropped,
-/// because congestion was marked but its sender does not support ECN.
+/// ECN value of the inner packet after decapsulation (RFC 6040, section 4.2). `None` if the packet must be dropped: the
+/// outer header has a congestion mark, but the inner packet does not support ECN.
 #[inline]
 pub fn combine(outer: u8, inner: u8) -> Option<u8> {
     match (outer & CONGESTION, inner & CONGESTION) {
@@ -138,7 +138,7 @@ pub fn combine(outer: u8, inner: u8) -> Option<u8> {
     }
 }
 
-/// Type of service or traffic class of a datagram with the EtherType `kind`; 0 if it is not IP.
+/// Type of service or traffic class of a datagram with the EtherType `kind`; 0 for a datagram that is not IP.
 #[inline]
 pub fn service(kind: u16, datagram: &[u8]) -> u8 {
     match kind {
@@ -148,8 +148,8 @@ pub fn service(kind: u16, datagram: &[u8]) -> u8 {
     }
 }
 
-/// Set the ECN value of a decapsulated datagram with the EtherType `kind`; `outer` is the type of service of the outer
-/// header. False if the datagram must be dropped.
+/// Sets the ECN value of a decapsulated datagram with the EtherType `kind`. `outer` is the type of service of the outer
+/// header. Returns false if the datagram must be dropped.
 #[inline]
 pub fn copy_ecn(kind: u16, datagram: &mut [u8], outer: u8) -> bool {
     let inner = service(kind, datagram);

@@ -11,9 +11,9 @@ header! {
     "Checksum over pseudo-header, header and data; over IPv4, 0 where the sender made none." checksum: u16 = CHECKSUM @ 6, set_checksum;
 }
 
-/// Number of bytes covered by the checksum of a UDP-Lite packet. The coverage field replaces the length field of UDP; 0
-/// means the whole packet.
-/// `None` if the coverage is less than the header or exceeds the packet (RFC 3828, section 3.1).
+/// Number of bytes covered by the checksum of a UDP-Lite packet. The coverage field replaces the length field of UDP. A
+/// coverage of 0 means the whole packet. `None` if the coverage is less than the header or exceeds the packet (RFC
+/// 3828, section 3.1).
 #[inline]
 pub fn coverage(packet: &[u8]) -> Option<usize> {
     let covered = match DATAGRAM_LENGTH.read(packet) {

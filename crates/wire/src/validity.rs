@@ -1,5 +1,5 @@
 //! Checks whether a packet may be forwarded: lengths, checksums that the device has not verified, martian addresses,
-//! invalid fragments and flags. The checks follow [`crate::layers::parse`] as a separate step.
+//! fragments and flags. [`crate::layers::parse`] must parse the packet before these checks.
 
 use core::hint::select_unpredictable;
 
@@ -21,9 +21,9 @@ pub struct Policy {
     pub reserved: bool,
     /// Reject IPv4 source routes. IPv6 routing headers of type 0 are always rejected (RFC 5095).
     pub source_routes: bool,
-    /// Reject invalid lengths and flags in TCP and UDP headers. RFC 1812 (section 5.2.2) does not require this of
-    /// routers. Checksums are always checked, because otherwise an incomplete checksum that a local sender left to
-    /// offload could be forwarded.
+    /// Reject invalid lengths and flags in TCP and UDP headers. RFC 1812 (section 5.2.2) does not require this check of
+    /// routers. Checksums are checked regardless of this setting, so that no packet that requires checksum offload is
+    /// forwarded with its incomplete checksum.
     pub headers: bool,
 }
 
@@ -42,16 +42,16 @@ impl Default for Policy {
 /// Result for a packet without fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// All checked parts of the packet are valid.
+    /// The packet has passed all checks.
     Valid,
-    /// The packet is valid, but a local sender left its TCP or UDP checksum to offload: the field contains the folded
-    /// sum of the pseudo-header. [`complete_checksum`] computes the checksum.
+    /// The packet is valid, but requires checksum offload: its TCP or UDP checksum field contains the folded sum of the
+    /// pseudo-header. [`complete_checksum`] computes the checksum.
     LeftToOffload,
 }
 
-/// Validate a packet that was parsed by [`crate::layers::parse`]. Checksums are verified only if the device has not
-/// verified them, and transport checksums only in unfragmented packets. A TCP or UDP packet over IPv4 without options
-/// takes the fast path.
+/// Validates a packet that [`crate::layers::parse`] has parsed. Checksums are verified only if the device has not
+/// verified them. Transport checksums are verified only in unfragmented packets. A TCP or UDP packet over IPv4 without
+/// options takes the fast path.
 #[inline(always)]
 pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Policy) -> Result<Validity, Fault> {
     if layers.flags.has(Flags::PLAIN)
@@ -73,8 +73,8 @@ pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
     validate_any(frame, checksums, layers, policy)
 }
 
-/// Whether the fields of a plain packet are valid, and its addresses certainly not martian. `head` is the beginning of
-/// its IP header. Checksums are not verified.
+/// Whether the fields of a plain packet are valid, and its addresses certainly not martian. `head` starts with the IP
+/// header. Checksums are not verified.
 #[inline(always)]
 pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, room: u16, tcp_flags: u8) -> bool {
     let Some(transport) = head.last_chunk() else {
@@ -85,8 +85,8 @@ pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, room: u16, tcp_fla
     has_valid_lengths(transport, protocol, room, tcp_flags) && suspect == 0 && source != destination
 }
 
-/// Whether the lengths in a TCP or UDP header fit the packet, and its flags are valid. The code does not branch on the
-/// protocol, because the mix of TCP and UDP is unpredictable.
+/// Whether the lengths and flags of a TCP or UDP header are valid for the packet. The code does not branch on the
+/// protocol, because a branch on TCP or UDP would be mispredicted often.
 #[inline(always)]
 pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, room: u16, tcp_flags: u8) -> bool {
     let tcp = protocol == protocol::TCP;
@@ -94,7 +94,7 @@ pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, room: u16, t
     let length = u16::from_be_bytes([transport[4], transport[5]]);
     let claimed = select_unpredictable(tcp, data_offset, length);
     let least = select_unpredictable(tcp, tcp::LENGTH as u16, udp::LENGTH as u16);
-    // UDP has no flags, so a valid TCP value is substituted.
+    // Substitute valid TCP flags for UDP, which has no flags.
     let flags = select_unpredictable(tcp, tcp_flags, flag::ACK);
     claimed >= least && claimed <= room && !has_invalid_flags(flags)
 }
@@ -139,7 +139,7 @@ pub(crate) fn has_valid_checksums(frame: &[u8], layers: Layers, head: &[u8; 34])
     checksum::sum(header) == 0xffff && (none || checksum::add(checksum::sum(payload), pseudo) == 0xffff)
 }
 
-/// Whether an address can belong to a remote host: its first byte is not 0, 127, or 224 and above.
+/// Whether an address can belong to a remote host: the first byte is not 0 or 127, and is below 224.
 #[inline(always)]
 pub(crate) fn is_unicast(address: u32) -> bool {
     // The first byte is in the range 1 to 223, and is not 127.
@@ -196,8 +196,8 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
             if policy.headers {
                 transport(payload, layers)?;
             }
-            // Before the last segment of a routing header is reached, the destination in the pseudo-header differs from
-            // the packet's destination.
+            // Before the last segment of a routing header, the pseudo-header contains another destination than the IP
+            // header.
             if segments_left > 0 {
                 Ok(Validity::Valid)
             } else {
@@ -208,7 +208,7 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
         Fragment::First if !policy.headers => Ok(Validity::Valid),
         Fragment::First => match transport(payload, layers) {
             Err(Fault::BadTcpOffset) => Err(Fault::TinyFragment),
-            // The UDP length is that of the whole datagram, so it need not match this fragment.
+            // The UDP length is the length of the whole datagram and need not match this fragment.
             Ok(()) | Err(Fault::BadUdpLength) => Ok(Validity::Valid),
             Err(fault) => Err(fault),
         },
@@ -263,7 +263,7 @@ fn network6(datagram: &[u8], checksums: Checksums, layers: &Layers, policy: &Pol
     Ok(chain.segments_left)
 }
 
-/// Validate a fragment with `length` payload bytes at `offset`. The reassembled payload must not exceed `most` bytes.
+/// Validates a fragment with `length` payload bytes at `offset`. The reassembled payload must not exceed `most` bytes.
 fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usize) -> Result<(), Fault> {
     if offset + length > most {
         return Err(Fault::FragmentTooLong);
@@ -277,9 +277,9 @@ fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usi
     Ok(())
 }
 
-/// Reject sources and destinations that must not be forwarded according to RFC 1812 (section 5.3.7) and RFC 6890. An
-/// unspecified source is permitted for a client that requests an address by DHCP (RFC 2131). Addresses of 240.0.0.0/4
-/// are rejected if `reserved` is set.
+/// Rejects sources and destinations that must not be forwarded according to RFC 1812 (section 5.3.7) and RFC 6890. An
+/// unspecified source is permitted for DHCP clients (RFC 2131). If `reserved` is set, addresses of 240.0.0.0/4 are also
+/// rejected.
 fn martian4(source: u32, destination: u32, layers: &Layers, reserved: bool) -> Result<(), Fault> {
     let is_host = |address: u32| !reserved && address >> 28 == 0xf && address != u32::MAX;
     let asks = layers.protocol == protocol::UDP && layers.destination_port == 67 && destination == u32::MAX;
@@ -296,7 +296,7 @@ fn martian4(source: u32, destination: u32, layers: &Layers, reserved: bool) -> R
     }
 }
 
-/// Reject sources and destinations that must not be forwarded according to RFC 4291: multicast sources, loopback and
+/// Rejects sources and destinations that must not be forwarded according to RFC 4291: multicast sources, loopback and
 /// IPv4-mapped addresses, and unspecified sources. An unspecified source is permitted in ICMPv6 messages to a group
 /// (duplicate address detection, router solicitation, listener reports).
 pub(crate) fn martian6(source: u128, destination: u128, layers: &Layers) -> Result<(), Fault> {
@@ -361,7 +361,7 @@ struct Covered {
     field: usize,
     /// Number of covered payload bytes.
     length: usize,
-    /// Sum of the pseudo-header; 0 if the protocol uses none.
+    /// Sum of the pseudo-header; 0 for protocols without pseudo-header.
     pseudo: u16,
 }
 
@@ -406,8 +406,8 @@ pub(crate) fn transport_checksum(
     layers: &Layers,
 ) -> Result<Validity, Fault> {
     let port_protocol = matches!(layers.protocol, protocol::TCP | protocol::UDP);
-    // A UDP checksum of 0 (none) is accepted for IPv6 as well, because tunnel packets may omit the checksum and must be
-    // forwarded (RFC 6936, section 5).
+    // A UDP checksum of 0 (no checksum) is also accepted for IPv6, because tunnel packets may omit the checksum and
+    // must be forwarded (RFC 6936, section 5).
     let none = || layers.protocol == protocol::UDP && udp::CHECKSUM.read(payload) == 0;
     match checksums {
         Checksums::Vouched => return Ok(Validity::Valid),
@@ -432,19 +432,18 @@ pub(crate) fn transport_checksum(
     }
 }
 
-/// Validate a reassembled datagram. `payload` is its payload. `datagram` is one of its fragments, and `layers` are the
-/// layers of that fragment.
+/// Validates a reassembled datagram. `payload` is the payload of the reassembled datagram. `datagram` is one of the
+/// fragments, with the layers `layers`.
 pub fn validate_assembled(datagram: &[u8], payload: &[u8], layers: &Layers) -> Result<Validity, Fault> {
     transport(payload, layers)?;
-    // Before the last segment of a routing header is reached, the destination in the pseudo-header differs from the
-    // packet's destination.
+    // Before the last segment of a routing header, the pseudo-header contains another destination than the IP header.
     if layers.class == Class::Ipv6 && ipv6::walk(datagram)?.segments_left > 0 {
         return Ok(Validity::Valid);
     }
     transport_checksum(datagram, payload, Checksums::Unverified, layers)
 }
 
-/// Compute and write the TCP, UDP, UDP-Lite, ICMP or ICMPv6 checksum of an unfragmented packet. Fragments and packets
+/// Computes and writes the TCP, UDP, UDP-Lite, ICMP or ICMPv6 checksum of an unfragmented packet. Fragments and packets
 /// of other protocols are not changed.
 pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
     if layers.fragment != Fragment::Whole {

@@ -5,7 +5,7 @@ use crate::field::header;
 use crate::packet::Packet;
 
 header! {
-    /// The part of a VLAN tag after the tag protocol identifier: tag control information, and EtherType of the payload.
+    /// Tag control information of a VLAN tag, and the following EtherType. The tag protocol identifier is not included.
     Vlan 4
     "Priority (3 bits), drop eligible (1), VLAN (12)." control: u16 = CONTROL @ 0, set_control;
     "EtherType of what follows." ethertype: u16 = ETHERTYPE @ 2, set_ethertype;
@@ -37,7 +37,7 @@ impl Tag {
         }
     }
 
-    /// This tag with another priority (0 to 7) and without drop eligibility.
+    /// Returns this tag with another priority (0 to 7) and without drop eligibility.
     #[must_use]
     pub fn with_priority(self, priority: u8) -> Self {
         Self {
@@ -72,13 +72,13 @@ impl Tag {
     }
 }
 
-/// Whether an EtherType is that of a VLAN tag.
+/// Whether an EtherType identifies a VLAN tag.
 #[inline(always)]
 pub fn is_tag(protocol: u16) -> bool {
     protocol == ethertype::VLAN || protocol == ethertype::SERVICE_VLAN || ethertype::QINQ.contains(&protocol)
 }
 
-/// The `k`-th tag of a frame. Tag 0 is the outermost.
+/// The `k`-th tag of a frame. Tag 0 is the outermost tag.
 #[inline]
 pub fn tag(frame: &[u8], k: usize) -> Option<Tag> {
     let bytes = frame.get(12 + 4 * k..)?.first_chunk::<4>()?;
@@ -89,7 +89,7 @@ pub fn tag(frame: &[u8], k: usize) -> Option<Tag> {
     is_tag(tag.protocol).then_some(tag)
 }
 
-/// Add a tag as the outermost one; false, without effect, if the headroom or the frame is too small.
+/// Adds an outermost tag. Returns false, without effect, if the headroom or the frame is too small.
 pub fn push(packet: &mut Packet<'_>, tag: Tag) -> bool {
     if packet.len() < crate::ethernet::LENGTH || !packet.grow_front(4) {
         return false;
@@ -105,8 +105,8 @@ pub fn push(packet: &mut Packet<'_>, tag: Tag) -> bool {
     true
 }
 
-/// Remove an outermost priority tag. The next tag, if any, takes over its priority. No effect if the outermost tag has
-/// a VLAN.
+/// Removes an outermost priority tag. The next tag, if any, gets the priority of the removed tag. No effect if the
+/// outermost tag has a VLAN.
 pub fn pop_priority(packet: &mut Packet<'_>) {
     let Some(outer) = tag(packet.bytes(), 0).filter(|tag| tag.is_priority()) else {
         return;
@@ -122,7 +122,7 @@ pub fn pop_priority(packet: &mut Packet<'_>) {
 /// Mask of priority and drop eligibility in the tag control information.
 pub const PRIORITY: u16 = 0xf000;
 
-/// Remove and return the outermost tag, if any.
+/// Removes and returns the outermost tag, if any.
 pub fn pop(packet: &mut Packet<'_>) -> Option<Tag> {
     let tag = tag(packet.bytes(), 0)?;
     let head = packet.bytes_mut().first_chunk_mut::<16>()?;

@@ -1,4 +1,4 @@
-//! Tests that layers and keys agree with the packets that `etherparse` builds, and with its parser.
+//! Tests of layers and keys against packets that `etherparse` builds, and against the parser of `etherparse`.
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use sluice_testkit::packet::{Frame, Network, Transport};
 use sluice_testkit::strategy;
 use sluice_wire::{Checksums, Class, Flags, Fragment, Layers, Policy, Validity, key, parse, validate};
 
-/// Source and destination address of the frame's description, as numbers.
+/// Source and destination address in the description of a generated frame, as numbers.
 fn addresses(frame: &Frame) -> (u128, u128) {
     match &frame.network {
         Network::V4(header) => (
@@ -20,7 +20,7 @@ fn addresses(frame: &Frame) -> (u128, u128) {
     }
 }
 
-/// Ports of the frame's description; for an echo message, the values used as ports.
+/// Ports in the description of a generated frame. For an echo message: values that serve as ports.
 fn ports(frame: &Frame) -> (u16, u16) {
     use etherparse::{Icmpv4Type as V4, Icmpv6Type as V6};
     match &frame.transport {
@@ -34,7 +34,7 @@ fn ports(frame: &Frame) -> (u16, u16) {
     }
 }
 
-/// Addresses and ports of the flow key that is derived from the layers.
+/// Addresses and ports of the flow key, derived from the layers.
 fn key_of(layers: &Layers, bytes: &[u8]) -> (u128, u128, u16, u16, u8) {
     let join = |[high, low]: [u64; 2]| (high as u128) << 64 | low as u128;
     match layers.class {
@@ -105,7 +105,7 @@ proptest! {
         if !covered.is_empty() {
             let at = covered.start + at.index(covered.len());
             bytes[at] ^= 0x10;
-            // By chance, one packet in 65,536 has the checksum of a packet that a local sender left to offload.
+            // By chance, one of 65,536 packets has the checksum field of a packet that requires checksum offload.
             prop_assert_ne!(Ok(Validity::Valid), validate(&bytes, Checksums::Unverified, &layers, &policy));
         }
     }
@@ -116,7 +116,8 @@ proptest! {
         if !matches!(layers.class, Class::Ipv4 | Class::Ipv6) || layers.tags > 2 {
             return Ok(());
         }
-        // The parser of `etherparse` rejects some packets that only the validity check rejects here, and vice versa.
+        // Compare only packets that pass the validity check. Other packets may be rejected by only one of the two
+        // parsers.
         if validate(&bytes, Checksums::Vouched, &layers, &Policy { martians: false, reserved: false, source_routes: false, headers: true }).is_err() {
             return Ok(());
         }
@@ -137,7 +138,7 @@ proptest! {
         };
         let found = key_of(&layers, &bytes);
         prop_assert_eq!((source, destination), (found.0, found.1));
-        // The parser of `etherparse` parses further headers after the fragment header of a later fragment, although payload follows.
+        // In a later fragment, `etherparse` wrongly parses the payload after the fragment header as further headers.
         if layers.fragment != Fragment::Later {
             prop_assert_eq!(protocol, found.4);
         }

@@ -1,4 +1,4 @@
-//! Tests of checksums against known sums and against a simple computation.
+//! Tests of checksums against known values and a simple reference implementation.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Tests of packets that a router creates: they are parsed by `etherparse` and checked by the validity check.
+//! Tests of packets that a router creates. `etherparse` parses these packets, and the validity check accepts them.
 
 use etherparse::{Ipv4Slice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
@@ -14,9 +14,9 @@ const LINK: Link = Link {
     destination: [2, 0, 0, 0, 0, 8],
 };
 
-/// The frame that `make` writes. The function also validates it.
+/// Returns the frame that `make` writes, after a validity check.
 fn made(make: impl FnOnce(&mut Packet<'_>) -> bool) -> Vec<u8> {
-    // The buffer has old contents, which must not remain in the packet.
+    // Fill the buffer with old contents, which must not appear in the packet.
     let mut room = [0xa5; 2048];
     let mut window = Window {
         start: 128,
@@ -159,14 +159,14 @@ fn echo_requests_that_are_made_read_as_such_and_their_replies_are_told() {
     assert_eq!((128, 0, second, data.clone()), message(&six));
     let replied = |frame: &[u8]| Echo::replied(frame, &parse(frame).unwrap());
     assert_eq!([None, None], [replied(&four), replied(&six)]);
-    // The reply that a host would send.
+    // A host's reply to the echo request.
     let mut reply = six.clone();
     let layers = parse(&reply).unwrap();
     assert!(icmpv6::answer_echo(&mut reply, &layers, asked6));
     assert_eq!(Some(echo), replied(&reply));
     let reply = icmp4_echo_reply("198.51.100.9", "192.0.2.1", 0x1234, 0x5678);
     assert_eq!(Some(echo), replied(&reply.clone().payload(&data).build()));
-    // A reply with less data is not accepted, nor is a fragmented one.
+    // A reply with less data is rejected, and a fragmented reply is rejected.
     assert_eq!(None, replied(&reply.clone().payload(&data[..7]).build()));
     assert_eq!(None, replied(&reply.payload(&data).fragment(0, true, 7).build()));
 }
@@ -337,7 +337,8 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(layers.payload(&bytes), &reassembled(&frames, layers.l3 as usize, mtu as usize)[..]);
-        // Later fragments contain only options with the copy flag (RFC 791); record route and timestamp options don't have it.
+        // Later fragments contain only options with the copy flag (RFC 791). Record route and timestamp options lack
+        // the copy flag.
         let copied = header.options.first().is_some_and(|kind| kind & 0x80 != 0);
         for later in frames.iter().skip(1) {
             let options = if copied { &header.options[..] } else { &[] };

@@ -37,7 +37,7 @@ fn raw6(protocol: u8, payload: &[u8]) -> Frame {
     .payload(payload)
 }
 
-/// Faulty frames, whose checksums the device has not verified.
+/// Faulty frames with checksums that the device has not verified.
 fn faulty() -> Vec<(Fault, Vec<u8>)> {
     let segment = [0, 80, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0];
     let raw4 = |payload: &[u8], protocol: u8| {
@@ -176,7 +176,8 @@ fn faulty() -> Vec<(Fault, Vec<u8>)> {
 
 #[test]
 fn validity_of_faulty_frames_names_the_fault() {
-    // Header bytes were changed after the checksum was computed. Except in tests of bad header checksums, compute it again.
+    // Recompute the header checksum, because header bytes were changed after its computation. Keep it in tests of bad
+    // header checksums.
     for (fault, bytes) in faulty() {
         let capture = sluice_testkit::capture::on_failure("validity-of-faulty-frames", [&bytes]);
         let mut bytes = bytes;

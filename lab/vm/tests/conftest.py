@@ -1,4 +1,4 @@
-"""Fixtures: guests with cards of every kind and both binding methods; logs of a guest after a failed test."""
+"""Fixtures: guests with cards of every kind and both binding methods, and logs of a guest after a failed test."""
 
 import os
 import re
@@ -11,9 +11,9 @@ from lab.vm import cards, image
 from lab.vm.guest import Guest
 from lab.vm.lanes import Lane
 
-# Behind slots that they can be pulled out of while the guest runs.
+# These cards are in slots from which they can be removed while the guest runs.
 REMOVABLE = ["virtio", "e1000e"]
-# Behind one bridge of the old kind, so that no IOMMU can tell them apart.
+# These cards are behind one conventional PCI bridge, so that an IOMMU can't distinguish them.
 SHARED = [cards.Card(f"shared-{side}", cards.KINDS["virtio"], f"52:54:00:00:ff:{last:02x}", "bridge") for side, last in (("one", 1), ("two", 2))]
 
 
@@ -23,7 +23,8 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what a way of binding can't be (legacy virtio behind an IOMMU; cases of the other way), and kinds not asked for."""
+    """Deselect tests that a binding method does not support (legacy virtio behind an IOMMU, cases of the other
+    method), and tests of kinds that are not selected."""
     chosen = config.getoption("kinds").split(",")
 
     def possible(item):
@@ -64,7 +65,8 @@ def folder():
 
 @pytest.fixture(scope="session", params=list(cards.WAYS))
 def guest(request, binary, folder):
-    """A guest with a pair of cards of every kind that the way of binding allows, bound, and `lanes` by the name of the kind."""
+    """A guest with a bound pair of cards of every kind that supports the binding method, and with `lanes` by name of
+    the kind."""
     way = request.param
     kinds = [name for name in request.config.getoption("kinds").split(",") if way in cards.KINDS[name].ways]
     slots = {name: (f"slot-{name}-in", f"slot-{name}-out") for name in REMOVABLE}
@@ -86,5 +88,5 @@ def guest(request, binary, folder):
 
 @pytest.fixture(params=list(cards.KINDS))
 def lane(request, guest):
-    """Client and server at a pair of cards of each kind."""
+    """The lane of each kind of card."""
     return guest.lanes[request.param]

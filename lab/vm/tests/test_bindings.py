@@ -1,4 +1,5 @@
-"""Cards that can't be opened: `sluice check` and `sluice run` report the interface, the cause and the command that fixes it."""
+"""Tests cards that can't be opened. `sluice check` and `sluice run` report the interface, the cause, and the command
+that fixes it."""
 
 import contextlib
 import re
@@ -17,7 +18,7 @@ PATH = "/run/lab/wrong.toml"
 
 @contextlib.contextmanager
 def given(guest, card, driver):
-    """A card in the hands of a driver of the kernel, or of none."""
+    """Context in which a card is bound to a kernel driver, or to no driver."""
     guest.give(driver, card)
     try:
         yield
@@ -73,7 +74,7 @@ def hugepages_taken(guest, card):
 
 @contextlib.contextmanager
 def in_use(guest, card):
-    """Another daemon, at another control socket, has the card."""
+    """Context in which another daemon with another control socket uses the card."""
     other = {
         "system": {"name": "other"},
         "sessions": {"ipv4": 1024, "ipv6": 1024},
@@ -91,16 +92,16 @@ def as_it_is(guest, card):
 
 @dataclass(frozen=True)
 class Case:
-    """A fault, and words that must be told of it."""
+    """A fault, and words that the report of the fault must contain."""
 
     name: str
     ways: tuple
     prepare: Callable
     words: tuple
-    # Which card has it, and what more the configuration says.
+    # The faulty card, and additional settings of the configuration.
     card: Callable = lambda guest: guest.lanes["vmxnet3"].inside
     system: tuple = ()
-    # What the file says where the fault is told.
+    # Text of the configuration file that the report of the fault quotes.
     place: str = "uplink"
 
 
@@ -133,9 +134,9 @@ def test_card_that_can_not_be_opened_is_named_with_the_cause_and_the_remedy(gues
     with case.prepare(guest, card):
         for command in (f"sluice check {PATH}", f"timeout 60 sluice run -c {PATH}"):
             output, status = guest.call(command)
-            # Without colours, frames and ends of lines.
+            # Remove colours, frames and line ends from the output.
             text = " ".join(re.sub(r"\x1b\[[0-9;]*m|│", " ", output).split())
-            # 124 and 143 would be a gateway that runs until it is ended.
+            # The exit statuses 124 and 143 mean that the gateway was running and had to be terminated.
             assert status not in (0, 124, 143), f"{command}: {output}"
             for word in (case.place, *case.words):
                 assert word.format(**known) in text, f"{command}: {output}"

@@ -1,4 +1,4 @@
-"""Two cards of a guest aggregated with LACP, to a second Sluice on the host."""
+"""Tests two cards of a guest that are aggregated with LACP and connected to a second Sluice on the host."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ MEMBERS = ["left", "right"]
 
 @pytest.fixture(scope="module")
 def peer(guest, folder, binary):
-    """The host at the other end of the bond, with a server behind it: it has the wires of both e1000e cards."""
+    """The host at the other end of the bond, with the taps of both e1000e cards and a server behind it."""
     path = os.path.join(folder, f"bond-{guest.way}")
     os.makedirs(path)
     host, server = Host("peer", path), Host("peer-server", path)
@@ -84,7 +84,7 @@ def test_bond_carries_a_file_and_goes_on_when_either_member_loses_its_link(guest
 
     try:
         carries("over both members")
-        # Which of them carries the pings, their addresses say: one of both does.
+        # The addresses of the pings determine which of the two links carries them.
         for card, member in zip((lane.inside, lane.outside), MEMBERS):
             connect(card, member, False)
             carries(f"without {member}")

@@ -1,4 +1,5 @@
-"""Every kind of card as a side of a bridge: it receives frames to any address, with unchanged tags."""
+"""Tests every kind of card as an interface of a bridge. The card receives frames to any address, with unchanged
+tags."""
 
 import pytest
 
@@ -8,7 +9,7 @@ from lab.wire import IP, UDP, Dot1Q, Ether, Raw, Wire
 
 @pytest.fixture(scope="module")
 def gateway(guest):
-    """A bridge for each pair of cards."""
+    """A gateway with a bridge for each pair of cards."""
     lanes = list(guest.lanes.values())
     cards = [card for lane in lanes for card in (lane.inside, lane.outside)]
     document = {
@@ -31,7 +32,7 @@ def test_frames_for_anybody_cross_with_their_tags(gateway, lane):
                 Ether(src="02:00:00:00:00:66", dst="02:00:00:00:00:77") / packet,
                 Ether(src="02:00:00:00:00:66", dst="02:00:00:00:00:77") / Dot1Q(vlan=7, prio=5) / packet,
                 Ether(src=sender.mac, dst="02:00:00:00:00:77", type=0x88A8) / Dot1Q(vlan=4000) / Dot1Q(vlan=8) / packet,
-                # Largest of all: what the link carries behind a tag.
+                # The last frame has the maximum length of the link in addition to its tag.
                 Ether(src=sender.mac, dst="02:00:00:00:00:77") / Dot1Q(vlan=7) / IP(src="192.0.2.1", dst="192.0.2.2") / UDP(dport=4001)
                 / Raw(bytes(1472)),
             ]:

@@ -1,4 +1,4 @@
-"""Every kind of card, with both binding methods, carries the traffic of a gateway."""
+"""Tests that every kind of card, with both binding methods, carries the traffic of a gateway."""
 
 import hashlib
 import json
@@ -15,13 +15,13 @@ VLANS = {"one-tag": "100", "two-tags": "200.300"}
 
 
 def virtual_mac(lane):
-    """The address that a lane's inner interface is given in place of the card's."""
+    """The MAC address that is configured for a lane's inside interface in place of the card's MAC address."""
     return "02:53" + lane.inside.mac[5:]
 
 
 @pytest.fixture(scope="module")
 def gateway(guest):
-    """All kinds in one gateway, by one worker; clients ping from the moment at which it answers."""
+    """One gateway with one worker for cards of all kinds. The clients ping as soon as the gateway answers."""
     lanes = list(guest.lanes.values())
     made = document(lanes)
     for lane in lanes:
@@ -59,7 +59,7 @@ def test_files_in_both_directions_have_the_same_hash(gateway, lane, address):
 
 
 def test_iperf3_moves_data_in_both_directions_at_once(gateway, lane):
-    # With its hash QEMU's virtio stops a queue for ever when a burst finds it full: no load on that kind.
+    # If a queue is full, QEMU's virtio with hashing stops the queue permanently. Therefore this kind gets no load.
     bitrate = ["--bitrate", "2M"] if lane.kind.hashes else []
     serving = lane.server.spawn("iperf3", "--server", "--one-off")
     lane.server.wait_listening(5201)
@@ -106,10 +106,10 @@ def test_card_takes_the_address_that_it_is_given(gateway, lane):
 def test_frames_for_another_station_are_left_by_the_card(gateway, lane):
     before = gateway.drops().get("not-our-mac", 0)
     with Wire(lane.client) as wire:
-        # The card's own address is another station's, now that it has a virtual one.
+        # The card has a virtual MAC address, so its hardware address is treated as the address of another station.
         for mac in ["02:00:00:00:00:77", lane.inside.mac] * 10:
             wire.send(Ether(src=wire.mac, dst=mac) / IP(src="10.0.0.2", dst=SERVER) / UDP(dport=9))
-    # What is for us comes after them.
+    # The answer to this ping shows that the earlier packets were processed.
     lane.ping(count=1)
     assert before == gateway.drops().get("not-our-mac", 0)
 

@@ -1,4 +1,4 @@
-"""A run of the demonstration."""
+"""Tests the demonstration with virtual machines."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Workers that sleep until a card has frames: cards bound by VFIO support this."""
+"""Tests workers that sleep until a card has frames, which cards bound by VFIO support."""
 
 import re
 
@@ -11,12 +11,12 @@ KINDS = ["virtio", "e1000e", "vmxnet3"]
 
 pytestmark = pytest.mark.parametrize("guest", ["vfio"], indirect=True)
 
-# Ticks that the threads of a process have run, and the guest's own clock.
+# A command that prints the CPU ticks of a process's threads, and the guest's clock.
 LOOK = "for task in /proc/{}/task/*; do echo $(cat $task/comm) = $(sed 's/.*) //' $task/stat | cut -d' ' -f12,13); done; cat /proc/uptime"
 
 
 def worker_ticks(guest, process):
-    """Ticks of user and system time that workers have run, and seconds of the guest's clock."""
+    """User and system time of the workers in ticks, and the guest's clock in seconds."""
     *threads, uptime = guest.sh(LOOK.format(process.number)).splitlines()
     found = [re.fullmatch(r"worker\S* ?\S* = (\d+) (\d+)", thread) for thread in threads]
     assert any(found), threads
@@ -24,7 +24,7 @@ def worker_ticks(guest, process):
 
 
 def share_of_quiet_worker(guest, process):
-    """The part of a core that a worker takes while nothing comes."""
+    """CPU share of a worker while no packets arrive."""
     ticks, begin = worker_ticks(guest, process)
     guest.sh("sleep 3")
     more, end = worker_ticks(guest, process)

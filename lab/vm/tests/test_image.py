@@ -1,4 +1,4 @@
-"""Two runs that start at the same time, in a checkout in which no guest has been started yet."""
+"""Tests two runs that start simultaneously, in a checkout in which no guest was started before."""
 
 import os
 import shutil

@@ -1,4 +1,5 @@
-"""Frames of 9,000 bytes: from a client at a card of each kind to a client at a card of the next kind, without fragmentation."""
+"""Tests frames of 9,000 bytes from a client at a card of each kind to a client at a card of the next kind, without
+fragmentation."""
 
 import hashlib
 
@@ -9,20 +10,20 @@ from lab.vm import cards
 from lab.vm.lanes import Files, request, running
 
 MTU = 9000
-# Two queues have twice the buffers, and change nothing here.
+# The kind with two queues is omitted. It needs twice the buffers, and would test nothing else.
 KINDS = [name for name in cards.KINDS if name != "virtio-mq"]
 
 pytestmark = pytest.mark.parametrize("lane", KINDS, indirect=True)
 
 
 def addresses(number):
-    """Addresses on the link of a number: the gateway's, then the client's."""
+    """Addresses of the gateway and the client on the link with this number."""
     return [(f"10.9.{number}.{last}", f"2001:db8:9:{number}::{last}") for last in (1, 2)]
 
 
 @pytest.fixture(scope="module")
 def gateway(guest):
-    """One router between a client of each kind."""
+    """A gateway with one router that connects a client at a card of each kind."""
     lanes = [lane for lane in guest.lanes.values() if lane.name in KINDS]
     interfaces, added = {}, []
     for number, lane in enumerate(lanes, 1):
@@ -52,7 +53,7 @@ def gateway(guest):
 
 @pytest.fixture
 def following(gateway, lane):
-    """The lane after this one, and the addresses of its client."""
+    """The lane after the given lane, and the addresses of its client."""
     number = (gateway.lanes.index(lane) + 1) % len(gateway.lanes)
     return gateway.lanes[number], addresses(number + 1)[1]
 

@@ -1,4 +1,4 @@
-"""Page sizes of packet buffers: 4 KiB, 2 MiB (all other tests), and 1 GiB."""
+"""Tests the page sizes 4 KiB and 1 GiB of packet buffers. All other tests use 2 MiB."""
 
 import hashlib
 
@@ -12,7 +12,7 @@ KINDS = ["virtio", "e1000e"]
 
 
 def carry(lanes):
-    """A file through each lane."""
+    """Transfer a file through each lane."""
     for lane in lanes:
         files = Files(lane.server)
         try:
@@ -31,7 +31,7 @@ def test_ordinary_pages_carry_a_file(guest):
 
 @pytest.fixture(scope="module")
 def large(folder, binary):
-    """A guest whose only hugepage is one of 1 GiB."""
+    """A guest with a single hugepage of 1 GiB."""
     pairs = {kind: cards.pair(kind, number) for number, kind in enumerate(KINDS, 1)}
     made = Guest("large", folder, image.build(binary), [card for pair in pairs.values() for card in pair], iommu=True, memory=2560,
                  cpu="Nehalem,+pdpe1gb", append="default_hugepagesz=1G hugepagesz=1G hugepages=1")

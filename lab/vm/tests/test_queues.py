@@ -1,4 +1,5 @@
-"""Two workers and cards with two queues: each packet arrives on the queue that the card's hash selects, and stays with that worker."""
+"""Tests two workers and cards with two queues. Each packet arrives on the queue that the card's hash selects, and
+stays with the worker of this queue."""
 
 import hashlib
 import json
@@ -19,7 +20,8 @@ PACKET = re.compile(r"^\[?([0-9a-f.:]+?)\]?:(\d+) > \[?([0-9a-f.:]+?)\]?:(\d+) u
 
 @pytest.fixture(scope="module")
 def gateway(guest):
-    """Two workers; what a pool maps lets the flows of a host spread over both."""
+    """A gateway with two workers. The mapping behaviour of its pools distributes the flows of a host over both
+    workers."""
     lanes = [lane for name, lane in guest.lanes.items() if lane.kind.queues > 1 or name in ("e1000e", "vmxnet3")]
     made = document(lanes, system={"workers": 2, "steering": "five-tuple"}, pool={"mapping": "address-and-port-dependent"})
     with running(guest, made, lanes) as gateway:
@@ -28,7 +30,7 @@ def gateway(guest):
 
 
 def exchange(lane, address, ports):
-    """A packet of each flow to the server and one back, a flow after the other."""
+    """Send a packet of each flow to the server and an answer back, one flow after another."""
     with lane.server.open_socket(socket.AF_INET6, timeout=60) as server:
         server.bind(("", PORT))
         for port in ports:
@@ -41,14 +43,14 @@ def exchange(lane, address, ports):
 
 
 class Trace:
-    """What workers say of packets to and from the server's port."""
+    """The workers' trace of packets to and from the server's port."""
 
     def __init__(self, guest, gateway, lane):
         self.guest = guest
         self.process = guest.spawn("sluice", "trace", "--json", "--port", str(PORT), "--count", "1000", "--seconds", "600",
                                    "--socket", gateway.document["control"]["socket"])
         while self.lines() == 0:
-            # Until all workers trace, and more.
+            # Send packets until the trace is active on all workers.
             exchange(lane, SERVER, range(19_000, 19_008))
 
     def lines(self):
@@ -59,7 +61,7 @@ class Trace:
 
 
 def handed_over(gateway):
-    """How many packets workers have given each other because of their sessions."""
+    """Number of packets that workers have handed off because of their sessions."""
     counters = [counter for core in gateway.show("cores")["cores"] for counter in core["counters"]]
     return sum(counter["count"] for counter in counters if counter["name"] == "handed-over-session")
 
@@ -94,7 +96,7 @@ def test_packets_come_to_the_queue_that_the_card_s_hash_names(guest, gateway):
     trace = Trace(guest, gateway, lane)
     before, expected = handed_over(gateway), {}
     for address, flows in FLOWS.items():
-        # In groups, as workers keep a few packets for whoever traces.
+        # Packets are sent in groups, because workers buffer only a few packets for a trace.
         for first in range(20_000, 20_000 + flows, 16):
             known = trace.lines()
             exchange(lane, address, range(first, first + 16))

@@ -1,4 +1,4 @@
-"""Cards that are removed while the gateway runs, and return: the other interfaces continue."""
+"""Tests cards that are removed and plugged in again while the gateway runs. The other interfaces continue."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from lab.vm.lanes import document, running
 
 pytestmark = pytest.mark.parametrize("kind", ["virtio", "e1000e"])
 
-# Seconds of the guest in which a daemon has to end: a driver that polls the registers of a lost card takes 35.
+# Seconds of the guest within which a daemon must end. A driver that polls the registers of a removed card takes 35 s.
 QUICKLY = 15
 
 
 @pytest.fixture
 def lane(guest, kind):
-    """The lane whose outer card leaves; the card is there again in the end."""
+    """The lane with the removed outside card, which is plugged in again after the test."""
     made = guest.lanes[kind]
     yield made
     try:
@@ -26,12 +26,12 @@ def lane(guest, kind):
 
 @pytest.fixture
 def bystander(guest):
-    """A lane that has nothing to do with it."""
+    """A lane that the removal does not affect."""
     return guest.lanes["vmxnet3"]
 
 
 class Pings:
-    """Pings of a client that go on, and are all answered in the end."""
+    """Continuous pings of a client, all of which must be answered."""
 
     def __init__(self, lane):
         self.process = lane.client.spawn("ping", "-n", "-i", "0.1", "-W", "60", "198.51.100.1")
@@ -41,14 +41,14 @@ class Pings:
 
 
 def pull(guest, gateway, lane):
-    """Take the outer card of a lane out; returns when it is out and its interface says so."""
+    """Remove the outside card of a lane, and return when it is removed and its interface is down."""
     guest.unplug(lane.outside)
     guest.wait_unplugged(lane.outside)
     waiting.until(lambda: gateway.links()[lane.outside.name] == "down", "the interface to be down", 60)
 
 
 def end(guest, gateway):
-    """End the daemon; how many seconds of the guest that took."""
+    """End the daemon, and return the elapsed time of the guest in seconds."""
     def clock():
         return float(guest.sh("cut -d' ' -f1 /proc/uptime"))
 

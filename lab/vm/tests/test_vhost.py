@@ -1,4 +1,5 @@
-"""Sluice on the host and a Linux guest behind its vhost-user socket, with one queue and with two; either side can restart."""
+"""Tests Sluice on the host and a Linux guest behind its vhost-user socket, with one queue and with two queues.
+Either program can restart."""
 
 import os
 
@@ -22,7 +23,7 @@ def queues(request):
 
 @pytest.fixture(scope="module")
 def place(folder, queues):
-    """The host, a server beyond its uplink, and where the socket is."""
+    """The host, a server beyond its uplink, and the path of the socket."""
     path = os.path.join(folder, f"vhost-{queues}")
     os.makedirs(path)
     host, server = Host("hypervisor", path), Host("server", path)
@@ -58,13 +59,13 @@ def gateway(place, binary, queues):
 
 
 def boot(name, place, binary, queues):
-    """A Linux guest behind the socket, whose kernel has the card."""
+    """A Linux guest behind the socket, with the card bound to a driver of the guest's kernel."""
     host = place[0]
     pairs = f",queues={queues}" if queues > 1 else ""
     made = Guest(name, host.folder, image.build(binary), memory=MEMORY, extra=[
         "-object", f"memory-backend-memfd,id=memory,size={MEMORY}M,share=on", "-numa", "node,memdev=memory",
         "-chardev", f"socket,id=socket,path={host.folder}/web.sock,reconnect=1", "-netdev", f"vhost-user,id=net,chardev=socket{pairs}",
-        # With MSI-X and without KVM QEMU crashes when the guest's driver starts.
+        # MSI-X is disabled: without KVM, QEMU crashes with MSI-X when the guest's driver starts.
         "-device", f"virtio-net-pci,netdev=net,mac=52:54:00:00:00:01,romfile=,vectors=0{',mq=on' if queues > 1 else ''}",
     ])
     try:
@@ -84,7 +85,7 @@ def wait_answer(guest):
 
 
 def carry(guest, files):
-    """Files in both directions, each with its hash."""
+    """Transfer files in both directions, and compare their hashes."""
     assert files.digest in guest.sh(f"curl -sS --max-time 60 http://{SERVER}/ | sha256sum")
     sums = guest.sh(f"head -c 4194304 /dev/urandom >/tmp/up; sha256sum </tmp/up; curl -sS --max-time 60 -T /tmp/up http://{SERVER}/").split()
     assert sums[0] == sums[2]
@@ -102,12 +103,12 @@ def test_files_both_ways_and_restarts_of_either_side(gateway, place, binary, que
     carry(guest, files)
     links = {row["name"]: (row["link"], row["queues"]) for row in gateway.show("interfaces")["interfaces"]}
     assert ("up", queues) == links["web"]
-    # The gateway goes and comes back under a guest that runs.
+    # The gateway stops and restarts while the guest runs.
     gateway.stop()
     gateway.start()
     wait_answer(guest)
     carry(guest, files)
-    # The guest goes, and another one comes to the same socket.
+    # The guest ends, and another guest connects to the same socket.
     guest.stop()
     waiting.until(lambda: gateway.show("interfaces")["interfaces"][0]["link"] == "down", "the link to be down", 30)
     another = boot("another", place, binary, queues)

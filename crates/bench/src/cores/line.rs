@@ -1,13 +1,12 @@
 //! Distance between two cores: a cache line that is passed back and forth between them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluice_dpdk::eal::Eal;
 use sluice_dpdk::tsc;
-use sluice_dpdk::workers::Worker;
 
+use crate::rig::lanes::on_cores;
 use crate::rows::Failure;
+
 /// Number of round trips.
 const TURNS: u64 = 1 << 16;
 
@@ -16,31 +15,25 @@ const TURNS: u64 = 1 << 16;
 struct Line(AtomicU64);
 
 /// Cycles of a one-way transfer between the first core and the last.
-pub fn cycles(eal: &'static Eal, cores: &[usize]) -> Result<f64, Failure> {
+pub fn cycles(cores: &[usize]) -> Result<f64, Failure> {
     let (Some(&first), Some(&last)) = (cores.first(), cores.last()) else {
         return Err("no core is named".into());
     };
-    let line = Arc::new(Line::default());
-    let answers = line.clone();
-    let answerer = Worker::start(eal, "line", last, move |stop| {
-        while !stop.is_asked() {
-            let turn = answers.0.load(Ordering::Acquire);
-            if turn % 2 == 1 {
-                answers.0.store(turn + 1, Ordering::Release);
-            }
+    let line = Line::default();
+    let pass = |from: u64, to: u64| {
+        while line.0.load(Ordering::Acquire) != from {
+            std::hint::spin_loop();
         }
-    })?;
-    let asker = Worker::start(eal, "line", first, move |_| {
+        line.0.store(to, Ordering::Release);
+    };
+    // Number of the side, and cycles per transfer.
+    let mut sides = [(0, 0.0), (1, 0.0)];
+    on_cores(&mut sides, &[first, last], |(side, cycles), together| {
+        let begin = together.meet(2);
+        while tsc::now() < begin {}
         let start = tsc::now();
-        for turn in 0..TURNS {
-            line.0.store(2 * turn + 1, Ordering::Release);
-            while line.0.load(Ordering::Acquire) != 2 * turn + 2 {
-                std::hint::spin_loop();
-            }
-        }
-        (tsc::now() - start) as f64 / (2 * TURNS) as f64
+        (0..TURNS).for_each(|turn| pass(2 * turn + *side, 2 * turn + *side + 1));
+        *cycles = (tsc::now() - start) as f64 / (2 * TURNS) as f64;
     })?;
-    let cycles = asker.stop().map_err(|_| "a core failed")?;
-    answerer.stop().map_err(|_| "a core failed")?;
-    Ok(cycles)
+    Ok(sides[0].1)
 }

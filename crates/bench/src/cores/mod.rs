@@ -6,21 +6,22 @@
 //! with the same share of the flows. Linux with iptables is measured on the same cores too, but over veth instead of
 //! memory.
 
-mod lane;
 mod limit;
 pub mod line;
-mod steering;
 
 use clap::ValueEnum;
 use sluice_dpdk::tsc;
-use sluice_engine::packet::counters::{CycleStage, HandOffCause, WorkerCounters};
+use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
+use sluice_engine::placement::Placement;
 
 use crate::kernel::established::iptables;
-use crate::rig::lanes;
-use crate::rig::policy::{SHARDS, Style};
+use crate::rig::lanes::{self, Done};
+use crate::rig::policy::{SHARDS, Style, memory};
+use crate::rig::queues;
+use crate::rig::scenario::{FLOWS, Scenario};
+use crate::rig::steering::Steering;
+use crate::rig::workers::{Rig, plane};
 use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
-use lane::{FLOWS, Rig};
-use steering::Steering;
 
 /// Maximum number of cores: the source of each core uses two ports in addition to the gateway's two ports, and packaged
 /// DPDK supports 32 ports.
@@ -66,34 +67,6 @@ struct Case {
     runs: Runs,
     /// Share of mis-steered flows, and its expected value; set only if the engine selects ports for RSS.
     mismatches: Option<(f64, f64)>,
-}
-
-/// Sums of the workers' counters; the difference between two readings gives the counts of a run.
-#[derive(Clone, Copy, Default)]
-struct Counted {
-    over: u64,
-    sessions_over: u64,
-    taken: u64,
-    cycles_out: u64,
-    cycles_in: u64,
-    steered: u64,
-    mismatches: u64,
-}
-
-impl Counted {
-    fn of(rig: &Rig) -> Self {
-        let all = rig.plane.counters();
-        let sum = |value: &dyn Fn(&WorkerCounters) -> u64| all.iter().map(|worker| value(worker)).sum::<u64>();
-        Self {
-            over: sum(&|worker| worker.all_handed_off()),
-            sessions_over: sum(&|worker| worker.handed_off[HandOffCause::Session as usize].get()),
-            taken: sum(&|worker| worker.taken_over.get()),
-            cycles_out: sum(&|worker| worker.cycles[CycleStage::HandOver as usize].get()),
-            cycles_in: sum(&|worker| worker.cycles[CycleStage::TakeOver as usize].get()),
-            steered: sum(&|worker| worker.ports_steered.get()),
-            mismatches: sum(&|worker| worker.missteered_ports.get()),
-        }
-    }
 }
 
 pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure> {
@@ -163,7 +136,7 @@ fn linux(run: &mut Run<'_>, counts: &[usize], on: &[usize]) -> Result<(), Failur
 /// Sluice, and the limit for comparison.
 fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &[usize]) -> Result<(), Failure> {
     let styles = [Style::MAPPINGS, Style::SESSIONS].map(|style| Style { rules: RULES, ..style });
-    let eal = lane::start(counts)?;
+    let eal = queues::start(counts.iter().copied().max().unwrap_or(1))?;
     let cycles = tsc::frequency() / 1000 * arguments.milliseconds;
     let (mut cases, mut rigs) = (Vec::new(), 0);
     for &cores in counts {
@@ -194,25 +167,30 @@ fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &
             }
             // Only one rig exists at a time: DPDK supports a limited number of ports, and each worker's source uses two
             // ports.
-            let mut rig = Rig::new(eal, rigs, engine, style, cores)?;
+            let scenario = Scenario::steered(engine, style);
+            let placement = Placement::run_to_completion(&(0..cores as u16).collect::<Vec<_>>());
+            let placement = placement.ok_or("no core is named")?;
+            let plane = plane(&scenario, &placement)?;
+            let mut memory = memory(&plane)?;
+            let mut rig = Rig::new(eal, rigs, &scenario, &placement, plane, &mut memory)?;
             rigs += 1;
             for _ in 0..if run.quick { 3 } else { 7 } {
                 limits.push(limit::run(on, FLOWS, cycles)?);
                 if cores > 1 {
-                    lines.push(line::cycles(eal, on)?);
+                    lines.push(line::cycles(on)?);
                 }
                 group.iter_mut().try_for_each(|case| one(&mut rig, case, on, cycles))?;
             }
-            let counted = Counted::of(&rig);
-            for case in group
+            let all = rig.plane.counters().iter();
+            let sum = |value: fn(&WorkerCounters) -> u64| all.clone().map(|worker| value(worker)).sum::<u64>();
+            let steered = sum(|worker| worker.ports_steered.get());
+            let share = sum(|worker| worker.missteered_ports.get()) as f64 / steered as f64;
+            let by_ports = group
                 .iter_mut()
-                .filter(|case| counted.steered > 0 && case.steering == Steering::FiveTuple)
-            {
-                let share = counted.mismatches as f64 / counted.steered as f64;
-                case.mismatches = Some((share, expected_mismatches(&rig)));
-            }
+                .filter(|case| steered > 0 && case.steering == Steering::FiveTuple);
+            by_ports.for_each(|case| case.mismatches = Some((share, expected_mismatches(&rig))));
             cases.append(&mut group);
-            rig.close();
+            rig.lanes.close();
         }
         (run.row)(Row::new("probe").key("cores", cores).figure("mpps", &limits));
         if cores > 1 {
@@ -258,7 +236,7 @@ fn row(case: &Case, cases: &[Case]) -> Row {
 
 /// (1 - 1/S)^f: the probability that RSS steers the replies of none of the f free ports of an address to the flow's
 /// shard, with S shards.
-fn expected_mismatches(rig: &Rig) -> f64 {
+fn expected_mismatches(rig: &Rig<'_>) -> f64 {
     let pools = &rig.plane.snapshot().nat4.pools;
     let (addresses, ports) = pools.iter().fold((0.0, 0.0), |(addresses, ports), (_, pool)| {
         let (count, (first, last)) = (f64::from(pool.addresses()), pool.ports());
@@ -268,39 +246,28 @@ fn expected_mismatches(rig: &Rig) -> f64 {
     (1.0 - 1.0 / f64::from(SHARDS)).powf(free)
 }
 
-fn one(rig: &mut Rig, case: &mut Case, on: &[usize], cycles: u64) -> Result<(), Failure> {
-    rig.steer(case.steering);
-    let (before, packets) = (Counted::of(rig), rig.session_packets()?);
-    let done = rig.run(on, cycles)?;
-    let after = Counted::of(rig);
-    let counted = rig.session_packets()? - packets;
-    let (sent, came) = done
-        .iter()
-        .fold((0, 0), |(sent, came), done| (sent + done.sent, came + done.came));
-    if came > sent || counted != came {
-        let place = (case.cores, case.steering, case.style.mapping());
-        let text = format!("{place:?}: {sent} packets went in, {came} came out, the sessions counted {counted}");
-        return Err(text.into());
-    }
-    let hertz = tsc::frequency() as f64 / 1e6;
-    let rates = done.iter().map(|done| done.counted as f64 * hertz / done.cycles as f64);
-    let over = after.over - before.over;
+fn one(rig: &mut Rig<'_>, case: &mut Case, on: &[usize], cycles: u64) -> Result<(), Failure> {
+    rig.steer(case.steering)?;
+    let counted = |rig: &Rig<'_>| Done::sum(rig.lanes.all.iter().map(|lane| lane.all()));
+    let (before, (sent, came)) = (counted(rig), rig.lanes.progress.all());
+    rig.run_once(on, cycles)?;
+    let (after, all) = (counted(rig).less(before), rig.lanes.progress.all());
+    let (sent, came) = ((all.0 - sent) as f64, (all.1 - came) as f64);
+    let slices = rig.lanes.all.iter().filter_map(|lane| lane.slices.last());
     case.runs.extend([
-        ("mpps", rates.sum()),
-        ("handed_over_share", over as f64 / came as f64),
-        ("lost_share", (sent - came) as f64 / sent as f64),
+        ("mpps", slices.map(|done| done.mpps()).sum()),
+        ("handed_over_share", after.handed as f64 / came),
+        ("lost_share", (sent - came) / sent),
     ]);
-    debug_assert_eq!(over, after.sessions_over - before.sessions_over);
-    if over > 0 {
-        let taken = (after.taken - before.taken) as f64;
-        case.runs.add(
-            "handover_cycles_out",
-            (after.cycles_out - before.cycles_out) as f64 / over as f64,
-        );
-        case.runs.add(
-            "handover_cycles_in",
-            (after.cycles_in - before.cycles_in) as f64 / taken,
-        );
+    if after.handed > 0 {
+        let cycles = |stage: CycleStage| after.stages[stage as usize] as f64;
+        case.runs.extend([
+            (
+                "handover_cycles_out",
+                cycles(CycleStage::HandOver) / after.handed as f64,
+            ),
+            ("handover_cycles_in", cycles(CycleStage::TakeOver) / after.taken as f64),
+        ]);
     }
-    rig.verify()
+    Ok(())
 }

@@ -13,17 +13,14 @@ use sluice_dpdk::tsc;
 use sluice_engine::placement::{Core, Load, Placement, Topology, candidates};
 
 use super::{FLOWS, FramesArguments, Model, STYLE, on_wires, row};
-use crate::placement::lane::{Done, slices};
-use crate::placement::rig::{Rig, plane};
-use crate::placement::scenario::{Draw, Scenario};
 use crate::rig::frames::CHECK_SEQUENCE;
-use crate::rig::lanes::{Together, on_cores, quiet};
+use crate::rig::lanes::{Done, Lanes, quiet};
 use crate::rig::measure::Direction;
 use crate::rig::policy::{SHARDS, memory};
-use crate::rig::reference::ports;
+use crate::rig::scenario::{Draw, Scenario, Sender};
 use crate::rig::sites::Homes;
-use crate::rig::slices::Slices;
-use crate::rig::{LAG, Source, cross, join};
+use crate::rig::workers::{Rig, plane, slices};
+use crate::rig::{L2fwd, Source, join};
 use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 
 /// Maximum number of cores, which equals the number of stages.
@@ -97,13 +94,13 @@ impl Case {
     }
 
     fn add(&mut self, mpps: f64, done: &[Done]) {
-        let packets = done.iter().map(|done| done.counted).sum::<u64>().max(1) as f64;
-        let of = |cycles: fn(&Done) -> u64| done.iter().map(cycles).sum::<u64>() as f64 / packets;
+        let all = Done::sum(done.iter().copied());
+        let each = |cycles: u64| cycles as f64 / all.came.max(1) as f64;
         self.runs.extend([
             ("mpps", mpps),
-            ("source_cycles", of(|done| done.source)),
-            ("sink_cycles", of(|done| done.sink)),
-            ("core_cycles", of(|done| done.cycles)),
+            ("source_cycles", each(all.source)),
+            ("sink_cycles", each(all.sink)),
+            ("core_cycles", each(all.cycles)),
         ]);
     }
 
@@ -174,128 +171,41 @@ fn cases(all: &[By], bytes: usize, direction: Direction) -> Vec<Case> {
     all.iter().flat_map(with).collect()
 }
 
-/// One core of `l2fwd`.
-struct Lane {
-    source: Source,
-    other: Source,
-    draw: Draw,
-    slices: Slices<Done>,
-    sent: usize,
-    came: usize,
-}
-
-impl Lane {
-    #[inline(always)]
-    fn feed(&mut self) {
-        let draw = &mut self.draw;
-        let (count, _) = self.source.send(ports(draw.direction), |port, packet| {
-            draw.write(port, packet);
-            true
-        });
-        self.sent += count;
-    }
-
-    /// Forward received packets.
-    #[inline(always)]
-    fn pass(&mut self) {
-        ports(self.draw.direction)
-            .iter()
-            .for_each(|&(port, _)| _ = cross(&mut self.other.io, port));
-    }
-
-    /// Frees the output packets; returns their number.
-    #[inline(always)]
-    fn drain(&mut self) -> usize {
-        let ports = ports(self.draw.direction).iter();
-        let came = ports.map(|&(port, _)| self.source.discard(1 - port)).sum();
-        self.came += came;
-        came
-    }
-
-    #[inline(always)]
-    fn step(&mut self, done: &mut Done) {
-        let start = tsc::now();
-        self.feed();
-        let fed = tsc::now();
-        self.pass();
-        let passed = tsc::now();
-        done.counted += self.drain() as u64;
-        done.source += fed - start;
-        done.sink += tsc::now() - passed;
-    }
-
-    fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
-        (0..LAG / 128).for_each(|_| self.feed());
-        let (begin, mut done) = (together.meet(lanes), Done::default());
-        while tsc::now() < begin {
-            self.step(&mut done);
-        }
-        done = Done::default();
-        self.slices.begin(begin, tsc::now());
-        while self.slices.go_on(begin + cycles) {
-            self.step(&mut done);
-            if let Some((cycles, _)) = self.slices.step(tsc::now()) {
-                done.cycles = cycles;
-                self.slices.end(std::mem::take(&mut done));
-            }
-        }
-        let mut idle = 0;
-        while idle < 8 {
-            self.pass();
-            idle = if self.drain() == 0 { idle + 1 } else { 0 };
-        }
-    }
-}
-
 /// `l2fwd` on several cores, each with a source and a sink: the maximum that receive and transmit allow. The packets
 /// belong to all flows, because `l2fwd` does not read their addresses.
-struct Plain(Vec<Lane>);
+struct Plain(Lanes<Sender, L2fwd>);
 
 impl Plain {
     /// Creates `l2fwd` on `cores` cores; its ring numbers start at `number`.
-    fn new(eal: &'static Eal, number: u32, cores: usize, scenario: &Scenario) -> Result<Self, Failure> {
+    fn new(eal: &'static Eal, number: u32, cores: usize) -> Result<Self, Failure> {
         let lane = |own| {
-            let [source, other] = join(eal, number + own as u32, 2, 8192)?;
-            let draw = draw(own, scenario);
-            Ok(Lane {
-                source,
-                other,
-                draw,
-                slices: slices(),
-                sent: 0,
-                came: 0,
-            })
+            let [source, Source { io, devices }] = join(eal, number + own as u32, 2, 8192)?;
+            let direction = Direction::Both;
+            Ok((source, devices, Sender::default(), L2fwd { io, direction }))
         };
-        Ok(Self((0..cores).map(lane).collect::<Result<_, Failure>>()?))
+        Ok(Self(Lanes::apart(cores, &slices(), lane)?))
     }
 
     /// Forwards packets for a number of cycles; returns the throughput in Mpps and the results of each core.
     fn run(&mut self, on: &[usize], scenario: &Scenario, cycles: u64) -> Result<(f64, Vec<Done>), Failure> {
-        self.0
-            .iter_mut()
-            .enumerate()
-            .for_each(|(own, lane)| lane.draw = draw(own, scenario));
-        let done = quiet("l2fwd", self.0.len(), || {
-            self.run_once(on, cycles)?;
-            Ok(self.0.iter().map(|lane| lane.slices.clone()).collect())
+        let done = quiet("l2fwd", self.0.all.len(), || {
+            self.run_once(on, scenario, cycles)?;
+            Ok(self.0.slices())
         })?;
         Ok((done.iter().map(Done::mpps).sum(), done))
     }
 
     /// Runs once, without excluding disturbed slices; returns the total number of output frames.
-    fn run_once(&mut self, on: &[usize], cycles: u64) -> Result<usize, Failure> {
-        let count = self.0.len();
-        on_cores(&mut self.0, on, |lane, together| lane.run(together, count, cycles))?;
-        let of = |count: fn(&Lane) -> usize| self.0.iter().map(count).sum::<usize>();
-        match (of(|lane| lane.sent), of(|lane| lane.came)) {
-            (sent, came) if sent == came => Ok(came),
-            (sent, came) => Err(format!("l2fwd: {sent} packets went in and {came} came out").into()),
+    fn run_once(&mut self, on: &[usize], scenario: &Scenario, cycles: u64) -> Result<usize, Failure> {
+        for lane in &mut self.0.all {
+            lane.middle.direction = scenario.direction;
+            lane.traffic.samples.kept.clear();
+            lane.traffic.draw(Some(draw(lane.own, scenario)));
         }
-    }
-
-    fn close(self) {
-        for lane in self.0 {
-            [lane.other, lane.source].into_iter().for_each(Source::close);
+        self.0.run(on, cycles)?;
+        match self.0.progress.all() {
+            (sent, came) if sent == came => Ok(came as usize),
+            (sent, came) => Err(format!("l2fwd: {sent} packets went in and {came} came out").into()),
         }
     }
 }
@@ -304,7 +214,7 @@ impl Plain {
 fn draw(own: usize, scenario: &Scenario) -> Draw {
     let public = |flow: u32| (0xc612_0000 | flow >> 8, 1024 + flow as u16);
     let mut draw = Draw::new(scenario, own, Arc::new((0..FLOWS).map(public).collect()));
-    draw.flows = (0..FLOWS).collect();
+    draw.flows = [(); 2].map(|()| (0..FLOWS).collect());
     draw
 }
 
@@ -331,13 +241,13 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
                         let mut memory = memory(&plane)?;
                         let mut rig = Rig::new(eal, rigs, &scenario, placement, plane, &mut memory)?;
                         let result = rig.run(&on, cycles)?;
-                        rig.close();
+                        rig.lanes.close();
                         result
                     }
                     By::L2fwd(cores) => {
                         if !plains.iter().any(|(of, _)| of == cores) {
                             let number = FIRST_RING + (plains.len() * MAX_CORES) as u32;
-                            plains.push((*cores, Plain::new(eal, number, *cores, &scenario)?));
+                            plains.push((*cores, Plain::new(eal, number, *cores)?));
                         }
                         let plain = plains.iter_mut().find(|(of, _)| of == cores);
                         plain
@@ -351,7 +261,7 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
             cases.iter().for_each(|case| (run.row)(case.row(&cases)));
         }
     }
-    plains.into_iter().for_each(|(_, plain)| plain.close());
+    plains.into_iter().for_each(|(_, plain)| plain.0.close());
     Ok(())
 }
 
@@ -371,13 +281,13 @@ mod tests {
                 while held == 0 {
                     held += rig.run_once(&[0, 1], cycles)?;
                 }
-                rig.close();
+                rig.lanes.close();
                 Ok(held)
             }
             By::L2fwd(cores) => {
-                let mut plain = Plain::new(eal, FIRST_RING + 10 * number, *cores, &scenario)?;
-                let came = plain.run_once(&[0, 1], cycles)?;
-                plain.close();
+                let mut plain = Plain::new(eal, FIRST_RING + 10 * number, *cores)?;
+                let came = plain.run_once(&[0, 1], &scenario, cycles)?;
+                plain.0.close();
                 Ok(came)
             }
         }

@@ -2,17 +2,19 @@
 //! subscriber site.
 
 use sluice_dpdk::eal::Eal;
+use sluice_engine::control::plane::ControlPlane;
 use sluice_nat::sites::SiteWriter;
 use sluice_wire::Checksums;
 
 use super::{FLOWS, Failure, FramesArguments, Model, STYLE, on_wires, row};
 use crate::rig::frames::{Filled, Filling, Hosts, Random, SEED};
 use crate::rig::gateway::Gateway;
+use crate::rig::lanes::Middle;
 use crate::rig::measure::{Direction, STAGES, With, checksums_name, run as run_path, run_gateway};
 use crate::rig::policy::{Job, Layout, memory, plane, policy, route_set, routes};
 use crate::rig::reference::{Flows, Publics, complete, open};
 use crate::rig::sites::{Homes, dressed};
-use crate::rig::{Source, cross, join};
+use crate::rig::{L2fwd, Source, join};
 use crate::rows::{Named, Row, Run, Runs, pairs};
 
 /// A forwarder of packets.
@@ -44,13 +46,30 @@ struct Case {
 }
 
 impl Case {
+    fn new(by: By, bytes: usize, direction: Direction, checksums: Checksums, payload: Payload) -> Self {
+        Self {
+            by,
+            bytes,
+            direction,
+            checksums,
+            payload,
+            runs: Runs::default(),
+        }
+    }
+
+    /// A case of Sluice with payloads written by the source and verified by the network card.
+    fn plain(bytes: usize, direction: Direction) -> Self {
+        Self::new(By::Sluice, bytes, direction, Checksums::Vouched, Payload::Written)
+    }
+
     fn row(&self) -> Row {
-        let row = row(&self.by.name(), self.bytes, self.direction).key("model", Model::RunToCompletion.name());
-        let row = row
+        let row = row(&self.by.name(), self.bytes, self.direction)
+            .key("model", Model::RunToCompletion.name())
             .key("cores", 1)
             .key("source", "subtracted")
-            .key("checksums", checksums_name(self.checksums));
-        let row = row.key("payload", self.payload.name()).runs(&self.runs);
+            .key("checksums", checksums_name(self.checksums))
+            .key("payload", self.payload.name())
+            .runs(&self.runs);
         let shares = [(10, "share_of_10g"), (25, "share_of_25g"), (100, "share_of_100g")];
         on_wires(row, self.bytes, self.direction, &shares)
     }
@@ -123,30 +142,22 @@ impl<'m> Side<'m> {
 /// `l2fwd`: two connected ports and a source.
 struct Plain {
     source: Source,
-    other: Source,
+    plain: L2fwd,
     random: Random,
 }
 
 impl Plain {
     fn run(&mut self, case: &mut Case) -> Result<(), Failure> {
         let (filling, kept) = (Filling::new(case.bytes), case.payload == Payload::Kept);
-        let (random, io, direction) = (&mut self.random, &mut self.other.io, case.direction);
         let publics = vec![(0xc612_0001, 1024); FLOWS as usize];
-        let flows = Flows::of(Hosts::Sixteen, &publics);
-        let draw = |port| {
-            let packet = flows.packet(random.below(FLOWS.into()), port);
-            Filled {
-                kept,
-                ..Filled::new(packet, &filling)
-            }
+        let (random, flows) = (&mut self.random, Flows::of(Hosts::Sixteen, &publics));
+        let draw = |port| Filled {
+            kept,
+            ..Filled::new(flows.packet(random.below(FLOWS.into()), port), &filling)
         };
-        let round = || {
-            crate::rig::reference::ports(direction)
-                .iter()
-                .for_each(|&(port, _)| _ = cross(io, port))
-        };
-        let mut path = With(&mut self.source, round);
-        let looped = run_path(&mut path, direction, case.checksums, draw, &mut case.runs)?;
+        self.plain.direction = case.direction;
+        let mut path = With(&mut self.source, || _ = self.plain.round());
+        let looped = run_path(&mut path, case.direction, case.checksums, draw, &mut case.runs)?;
         match looped.samples.iter().find(|sample| sample.len() != filling.length()) {
             None => Ok(()),
             Some(short) => Err(format!("{} bytes came out", short.len()).into()),
@@ -167,17 +178,7 @@ fn cases(arguments: &FramesArguments, quick: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     for direction in arguments.directions() {
         for bytes in arguments.all_sizes(quick) {
-            cases.extend(kinds.map(|(by, checksums, payload)| {
-                let runs = Runs::default();
-                Case {
-                    by,
-                    bytes,
-                    direction,
-                    checksums,
-                    payload,
-                    runs,
-                }
-            }));
+            cases.extend(kinds.map(|(by, checksums, payload)| Case::new(by, bytes, direction, checksums, payload)));
         }
     }
     cases
@@ -189,9 +190,10 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
     let mut memory = memory(&plane)?;
     let gateway = Gateway::new(eal, 1, Job::Translate, plane, &mut memory)?;
     let mut side = Side::new(gateway, Hosts::Sixteen, FLOWS, None)?;
-    let [source, other] = join(eal, 2, 2, 8192)?;
-    let random = Random(SEED);
-    let mut plain = Plain { source, other, random };
+    let [source, Source { io, devices }] = join(eal, 2, 2, 8192)?;
+    let (direction, random) = (Direction::Both, Random(SEED));
+    let plain = L2fwd { io, direction };
+    let mut plain = Plain { source, plain, random };
     let mut cases = cases(arguments, run.quick);
     for _ in 0..if run.quick { 3 } else { 7 } {
         for case in &mut cases {
@@ -203,7 +205,9 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
     }
     side.close()?;
     rows(&cases).into_iter().for_each(|row| (run.row)(row));
-    [plain.other, plain.source].into_iter().for_each(Source::close);
+    drop(plain.plain);
+    plain.source.close();
+    drop(devices.close());
     Ok(())
 }
 
@@ -243,10 +247,7 @@ const MANY: Homes = Homes {
 
 /// Control plane of a gateway that translates the flows of terminals; `serves` tells whether it serves them as sites.
 /// Sessions of sites are distributed randomly over shards.
-fn plane_of(
-    homes: Homes,
-    serves: bool,
-) -> Result<(sluice_engine::control::plane::ControlPlane, Option<SiteWriter>), Failure> {
+fn plane_of(homes: Homes, serves: bool) -> Result<(ControlPlane, Option<SiteWriter>), Failure> {
     let capacity = homes.flows() + homes.flows() / 4 + 16 * 1024;
     let mut policy = policy(Job::Translate, STYLE, capacity)?;
     let writer = if serves { Some(homes.serve(&mut policy)?) } else { None };
@@ -271,22 +272,12 @@ pub fn sites(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) 
             Side::new(plain, homes.hosts(), homes.flows(), None)?,
             Side::new(served, homes.hosts(), homes.flows(), Some(homes))?,
         ];
-        let case = |bytes, direction| Case {
-            by: By::Sluice,
-            bytes,
-            direction,
-            checksums: Checksums::Vouched,
-            payload: Payload::Written,
-            runs: Runs::default(),
-        };
         let sizes = arguments.sizes(&[64]);
-        let each = arguments
-            .directions()
-            .into_iter()
-            .flat_map(|direction| sizes.iter().map(move |&bytes| (bytes, direction)));
-        let mut cases: Vec<[Case; 2]> = each
-            .map(|(bytes, direction)| [(); 2].map(|()| case(bytes, direction)))
-            .collect();
+        let pair = |direction| {
+            let sizes = sizes.iter();
+            sizes.map(move |&bytes| [(); 2].map(|()| Case::plain(bytes, direction)))
+        };
+        let mut cases: Vec<[Case; 2]> = arguments.directions().into_iter().flat_map(pair).collect();
         for round in 0..if run.quick { 3 } else { 15 } {
             for case in &mut cases {
                 // The first measurement finds the caches filled by the other gateway, so the order alternates.
@@ -324,17 +315,9 @@ mod tests {
     #[test]
     fn growth_is_that_of_sluice_and_what_of_it_is_not_the_devices() {
         let case = |by, bytes, checksums, cost| {
-            let mut runs = Runs::default();
-            runs.add("cycles_per_packet", cost);
-            let (direction, payload) = (Direction::Up, Payload::Written);
-            Case {
-                by,
-                bytes,
-                direction,
-                checksums,
-                payload,
-                runs,
-            }
+            let mut case = Case::new(by, bytes, Direction::Up, checksums, Payload::Written);
+            case.runs.add("cycles_per_packet", cost);
+            case
         };
         let (vouched, computed) = (Checksums::Vouched, Checksums::Unverified);
         let rows = rows(&[
@@ -366,16 +349,7 @@ mod tests {
             let side = Side::new(gateway, homes.hosts(), homes.flows(), serves.then_some(homes));
             let mut side = side.unwrap_or_else(|error| panic!("{serves}: {error}"));
             for (bytes, direction) in [(64, Direction::Up), (256, Direction::Down), (128, Direction::Both)] {
-                let (checksums, payload, runs) = (Checksums::Vouched, Payload::Written, Runs::default());
-                let mut case = Case {
-                    by: By::Sluice,
-                    bytes,
-                    direction,
-                    checksums,
-                    payload,
-                    runs,
-                };
-                side.run(&mut case)
+                side.run(&mut Case::plain(bytes, direction))
                     .unwrap_or_else(|error| panic!("{serves} {bytes}: {error}"));
             }
             side.close().unwrap_or_else(|error| panic!("{serves}: {error}"));

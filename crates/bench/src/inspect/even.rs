@@ -5,7 +5,8 @@
 //! Parsing, validation, rules and search are the engine's code. The baseline has no timers and no counters per session,
 //! so it does less work per packet than the engine.
 
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{DpdkIo, tsc};
@@ -25,15 +26,15 @@ use sluice_inspect::stream;
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_table::prefetch::prefetch_all_far_at;
-use sluice_wire::ipv4::{Ipv4, protocol};
+use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{self, Class, Layers};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Direction, FlowKey4, Packet};
 
 use super::moving::Moving;
 use super::traffic::FLOWS;
-
 use crate::rows::Failure;
+
 /// Number of buckets in the flow table. With this number, two cores rarely access the same bucket except for packets of
 /// the same flow.
 const BUCKETS: usize = 1_024;
@@ -82,7 +83,7 @@ pub fn lines(used: bool) -> usize {
 
 impl<'m> Shared<'m> {
     /// Creates the state for these rules, in memory of [`lines`] lines; without streams if they are not used.
-    pub fn new(rules: &std::sync::Arc<Ruleset>, memory: &'m mut [Line], used: bool) -> Result<Self, Failure> {
+    pub fn new(rules: &Arc<Ruleset>, memory: &'m mut [Line], used: bool) -> Result<Self, Failure> {
         const { assert!(BUCKETS * EACH >= 4 * FLOWS as usize) };
         let (plan, hasher) = (plan(), Hasher::new([3, 4]));
         let mut memory = memory.chunks_exact_mut(plan.streams.lines());
@@ -150,7 +151,7 @@ pub struct Even<'s, 'm> {
     /// Cycles spent waiting for locks.
     pub waited: u64,
     /// Current assignment of interfaces to cores and the index of this core, if interfaces are moved between cores.
-    moving: Option<(std::sync::Arc<Moving>, usize)>,
+    moving: Option<(Arc<Moving>, usize)>,
 }
 
 impl<'s, 'm> Even<'s, 'm> {
@@ -169,7 +170,7 @@ impl<'s, 'm> Even<'s, 'm> {
     }
 
     /// Makes this core receive only from the interfaces that `moving` assigns to it.
-    pub fn move_by(&mut self, moving: std::sync::Arc<Moving>, own: usize) {
+    pub fn move_by(&mut self, moving: Arc<Moving>, own: usize) {
         self.moving = Some((moving, own));
     }
 
@@ -248,10 +249,9 @@ fn flow(shared: &Shared<'_>, packet: &Packet<'_>, port: PortIndex, inspects: boo
     let valid = validity::validate(packet.bytes(), packet.checksums(), &layers, &policy);
     let Ok(Validity::Valid) = valid else { return None };
     let mut key = layers.key4(packet.bytes(), 0);
-    let direction = if port == 0 {
-        Direction::Forward
-    } else {
-        Direction::Reverse
+    let direction = match port {
+        0 => Direction::Forward,
+        _ => Direction::Reverse,
     };
     if direction == Direction::Reverse {
         key = key.reversed();
@@ -283,31 +283,13 @@ fn inspect(
         key,
         hash,
     } = flow;
-    let (frame, direction) = (packet.bytes(), *direction);
-    let Some(header) = Ipv4::new(layers.datagram(frame)) else {
-        return false;
-    };
-    let (source, destination) = (header.source().into(), header.destination().into());
-    let facts = facts(layers, layers.datagram(frame), layers.payload(frame));
-    let ends = Endpoints {
-        source: std::net::IpAddr::V4(source),
-        destination: std::net::IpAddr::V4(destination),
-        ports: [layers.source_port, layers.destination_port],
-        protocol: layers.protocol,
-        toward: match direction {
-            Direction::Forward => Toward::Server,
-            Direction::Reverse => Toward::Client,
-        },
-        established: true,
-        service: None,
-    };
-    let mut report = |_| {};
+    let ends = ends(layers, packet.bytes(), *direction, true);
     let mut round = BurstContext {
         settings: &shared.settings,
         hosts: &shared.rates,
         context: tools,
         now: now.nanoseconds,
-        matches: &mut report,
+        matches: &mut |_| {},
         log: &mut |_, _| {},
     };
     let mut bucket = shared.bucket(*hash, waited);
@@ -315,30 +297,50 @@ fn inspect(
     let known = bucket.flows.iter().find(|(of, _)| of == key).map(|&(_, handle)| handle);
     let handle = known.or_else(|| {
         let handle = bucket.inspector.create_flow(layers.protocol == protocol::TCP)?;
-        let client = if direction == Direction::Forward {
-            ends
-        } else {
-            ends.reversed()
+        let client = match direction {
+            Direction::Forward => ends,
+            Direction::Reverse => ends.reversed(),
         };
         bucket.inspector.begin_flow(handle, client, 0, now.nanoseconds);
         bucket.flows.try_push((*key, handle)).ok()?;
         Some(handle)
     });
     let Some(handle) = handle else { return false };
-    let (begin, end) = (usize::from(layers.l4), usize::from(layers.end));
-    let segment = &mut packet.bytes_mut()[begin..end];
+    let seen = seen(packet.bytes_mut(), layers, ends, *direction);
+    bucket.inspector.inspect(handle, seen, &mut round) == Verdict::Pass
+}
+
+/// Endpoints of an IPv4 packet of a flow.
+pub fn ends(layers: &Layers, frame: &[u8], direction: Direction, established: bool) -> Endpoints {
+    let key = layers.key4(frame, 0).tuple;
+    Endpoints {
+        source: Ipv4Addr::from(key.source).into(),
+        destination: Ipv4Addr::from(key.destination).into(),
+        ports: [layers.source_port, layers.destination_port],
+        protocol: layers.protocol,
+        toward: match direction {
+            Direction::Forward => Toward::Server,
+            Direction::Reverse => Toward::Client,
+        },
+        established,
+        service: None,
+    }
+}
+
+/// An IPv4 packet as the engine passes it to inspection.
+pub fn seen<'p>(frame: &'p mut [u8], layers: &Layers, ends: Endpoints, direction: Direction) -> FlowPacket<'p> {
+    let facts = facts(layers, layers.datagram(frame), layers.payload(frame));
+    let segment = &mut frame[usize::from(layers.l4)..usize::from(layers.end)];
     let payload = payload(layers.protocol, segment);
-    let facts = PacketFields {
-        payload: (segment.len() - payload) as u32,
-        ..facts
-    };
-    let seen = FlowPacket {
+    FlowPacket {
         ends,
-        fields: facts,
+        fields: PacketFields {
+            payload: (segment.len() - payload) as u32,
+            ..facts
+        },
         direction,
         segment,
         payload,
         own_side: true,
-    };
-    bucket.inspector.inspect(handle, seen, &mut round) == Verdict::Pass
+    }
 }

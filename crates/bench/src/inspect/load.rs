@@ -4,11 +4,10 @@
 
 use sluice_dpdk::tsc;
 
-use super::lane::Done;
 use super::plane::Model;
 use super::traffic::Kind;
 use super::{BUSY, Bench, keys};
-use crate::rig::lanes::Done as _;
+use crate::rig::lanes::Done;
 use crate::rows::{Failure, Figure, Run, Runs};
 
 const MODELS: [Model; 4] = [Model::Even, Model::EvenMoving, Model::Rss, Model::RoleSplit];
@@ -34,7 +33,7 @@ pub fn measure(bench: &mut Bench<'_>, bytes: usize, run: &mut Run<'_>) -> Result
                 rig.run(on, cycles / 2, None)?;
                 for (share, runs) in shares.iter().zip(all) {
                     let (mpps, done) = rig.run(on, cycles, Some(share * most / megahertz))?;
-                    let (latency, all) = (rig.latency(), done.iter().copied().fold(Done::default(), Done::and));
+                    let (latency, all) = (rig.latency(), Done::sum(done.iter().copied()));
                     let us = |share| latency.percentile(share) as f64 / megahertz;
                     runs.extend([
                         ("mbps", mpps * case.mean() * 8.0),

@@ -23,14 +23,15 @@ use std::sync::Arc;
 
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
+use sluice_engine::packet::counters::CycleStage;
 use sluice_inspect::ruleset::Ruleset;
 use sluice_inspect::signatures::Dialect;
 
-use crate::rig::lanes::{Done as _, cores};
+use crate::rig::lanes::{Done, cores};
 use crate::rig::policy::memory;
+use crate::rig::queues;
 use crate::rows::{Failure, Named, Row, Run, Runs, pairs};
 use even::Shared;
-use lane::Done;
 use plane::{Case, Help, Model};
 use rig::{Means, Rig};
 use traffic::{Kind, Pages, Transport};
@@ -145,7 +146,7 @@ impl Bench<'_> {
         let shared = Shared::new(self.means.rules, streams.lines(), case.model.shares())?;
         let mut rig = Rig::new(&self.means, self.rigs, case, plane, &mut memory, &shared)?;
         let result = work(&mut rig)?;
-        rig.close();
+        rig.lanes.close();
         Ok(result)
     }
 
@@ -177,20 +178,22 @@ impl Bench<'_> {
 }
 
 fn add(runs: &mut Runs, case: &Case, outcome: &Outcome) {
-    let all = outcome.done.iter().copied().fold(Done::default(), Done::and);
+    let all = Done::sum(outcome.done.iter().copied());
     let each = |count: u64| count as f64 / all.came.max(1) as f64;
     runs.extend([
         ("mbps", outcome.mpps * case.mean() * 8.0),
         ("mpps", outcome.mpps),
         ("work_cycles", each(all.work)),
-        ("source_cycles", each(all.ends)),
+        ("source_cycles", each(all.source + all.sink)),
         ("busy_share", all.busy()),
     ]);
     runs.extend(BUSY.into_iter().zip(outcome.done.iter().map(Done::busy)));
     runs.add("handovers_per_packet", each(all.handed));
     runs.add("reordered", outcome.reordered as f64);
     if case.model.splits() {
-        runs.add("handover_cycles", all.handing as f64 / all.handed.max(1) as f64);
+        let handing = [CycleStage::HandOver, CycleStage::TakeOver].map(|stage| all.stages[stage as usize]);
+        let handing = handing.iter().sum::<u64>() as f64;
+        runs.add("handover_cycles", handing / all.handed.max(1) as f64);
         runs.add("assisted_per_packet", each(all.assisted));
     }
     if case.model.shares() {
@@ -320,7 +323,7 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failur
     let pages = Arc::new(Pages::new());
     let mut bench = Bench {
         means: Means {
-            eal: crate::placement::queues::start(on.len())?,
+            eal: queues::start(on.len())?,
             rules: &rules,
             pages: &pages,
         },

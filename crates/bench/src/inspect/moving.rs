@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::rig::lanes::{Count, sum};
+use crate::rig::progress::{Count, sum};
 
 /// Maximum number of cores.
 const CORES: usize = 2;

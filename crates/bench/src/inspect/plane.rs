@@ -19,10 +19,10 @@ use sluice_inspect::stream;
 use sluice_route::RouteSet;
 
 use super::traffic::{FLOWS, Kind, Transport};
-use crate::placement::queues::Queues;
-use crate::placement::scenario::{SFR, lengths};
-use crate::rig::lanes::WITHIN;
 use crate::rig::policy::{Job, Layout, interface};
+use crate::rig::progress::WITHIN;
+use crate::rig::queues::Queues;
+use crate::rig::scenario::{SFR, lengths};
 use crate::rows::Failure;
 
 /// Capacity of the session table.

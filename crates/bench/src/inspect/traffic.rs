@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use etherparse::PacketBuilder;
 use sluice_wire::ipv4::protocol;
 use sluice_wire::tcp::flag;
-use sluice_wire::{checksum, ethernet};
 
-use crate::rig::frames::Random;
+use crate::rig::frames::{Random, ipv4};
 
 pub const FLOWS: u32 = 2_048;
 /// Offset of the transport header.
@@ -23,7 +23,7 @@ const SERVERS: u16 = 40_000;
 /// Number of bytes after which the receiver sends an acknowledgment.
 const ACKNOWLEDGED: u32 = 4_096;
 /// Words of protocols; no single word matches a rule.
-const WORDS: [&str; 12] = [
+pub const WORDS: [&str; 12] = [
     "the ",
     "and ",
     "of ",
@@ -31,11 +31,11 @@ const WORDS: [&str; 12] = [
     "\">",
     "</div>\n",
     "session=",
-    "index",
     ".html",
-    "0",
     "a1b2",
     "&",
+    "index",
+    "0",
 ];
 /// Number of payloads among which the flows choose.
 const PAGES: usize = 16;
@@ -83,14 +83,7 @@ impl Pages {
     /// Creates all payloads, each long enough for the longest frame.
     pub fn new() -> Self {
         let mut random = Random(0x0123_4567_89ab_cdef);
-        let mut page = |_| {
-            let mut page = Vec::new();
-            while page.len() < 1_600 {
-                page.extend_from_slice(WORDS[random.below(WORDS.len() as u64) as usize].as_bytes());
-            }
-            page
-        };
-        Self((0..PAGES).map(&mut page).collect())
+        Self((0..PAGES).map(|_| text(&WORDS, &mut random, 1_600)).collect())
     }
 
     /// Creates all payloads; payload `page` contains the given text near its beginning.
@@ -100,6 +93,16 @@ impl Pages {
         pages.0[page][8..][..text.len()].copy_from_slice(text.as_bytes());
         pages
     }
+}
+
+/// Concatenates randomly chosen words up to a length.
+pub fn text(words: &[&str], random: &mut Random, length: usize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(length + 16);
+    while text.len() < length {
+        text.extend_from_slice(random.of(words).as_bytes());
+    }
+    text.truncate(length);
+    text
 }
 
 /// Endpoints of a flow: client and server, each with address and port.
@@ -128,6 +131,37 @@ pub struct Segment {
     pub acknowledgment: u32,
 }
 
+/// Address and port of an endpoint.
+pub type End = ([u8; 4], u16);
+
+/// A frame with a TCP segment: its sequence and acknowledgment number, whether it is a SYN, its options and data.
+/// Segments with data have the flag PSH; the window is the maximum.
+pub fn tcp_frame(
+    [from, to]: [End; 2],
+    (sequence, acknowledged): (u32, Option<u32>),
+    syn: bool,
+    options: &[u8],
+    data: &[u8],
+) -> Vec<u8> {
+    let step = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]).ipv4(from.0, to.0, 64);
+    let mut step = step.tcp(from.1, to.1, sequence, u16::MAX);
+    if syn {
+        step = step.syn();
+    }
+    if let Some(number) = acknowledged {
+        step = step.ack(number);
+    }
+    if !data.is_empty() {
+        step = step.psh();
+    }
+    let mut frame = Vec::with_capacity(step.size(data.len()) + options.len());
+    // No error can occur: writing to a vector does not fail, and no segment exceeds the maximum size of a datagram.
+    if let Ok(step) = step.options_raw(options) {
+        let _ = step.write(&mut frame, data);
+    }
+    frame
+}
+
 /// Number of bytes of a timestamp in a frame, which is written into the source MAC address after its first byte.
 const MOMENT: usize = 5;
 /// Largest timestamp.
@@ -142,20 +176,15 @@ pub fn write(bytes: &mut [u8], frame: &Frame, segment: Option<Segment>, pages: &
         0 => (client, server),
         _ => (server, client),
     };
-    bytes[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1 - frame.side as u8]);
-    bytes[6..12].copy_from_slice(&(frame.due & MOMENTS | 2 << (8 * MOMENT)).to_be_bytes()[2..]);
-    bytes[12..14].copy_from_slice(&ethernet::ethertype::IPV4.to_be_bytes());
-    let number = if segment.is_some() {
-        protocol::TCP
-    } else {
-        protocol::UDP
+    let [_, _, from @ ..] = (frame.due & MOMENTS | 2 << (8 * MOMENT)).to_be_bytes();
+    let macs = ([2, 0, 0, 0, 0, 1 - frame.side as u8], from);
+    let number = match segment {
+        Some(_) => protocol::TCP,
+        None => protocol::UDP,
     };
-    bytes[14..26].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, number, 0, 0]);
-    bytes[16..18].copy_from_slice(&(length as u16 - 14).to_be_bytes());
-    bytes[26..30].copy_from_slice(&source.0.to_be_bytes());
-    bytes[30..34].copy_from_slice(&destination.0.to_be_bytes());
-    let sum = checksum::checksum(&bytes[14..34]);
-    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    if let Some(head) = bytes.first_chunk_mut() {
+        ipv4(head, macs, number, (source.0, destination.0), length);
+    }
     bytes[34..36].copy_from_slice(&source.1.to_be_bytes());
     bytes[36..38].copy_from_slice(&destination.1.to_be_bytes());
     let payload = match segment {
@@ -190,15 +219,13 @@ pub fn read(bytes: &[u8]) -> Option<(Frame, u32)> {
         _ => (word(42), 1),
     };
     let due = u64::from(header[7]) << 32 | u64::from(word(8));
-    Some((
-        Frame {
-            flow,
-            side,
-            number,
-            due,
-        },
-        data,
-    ))
+    let frame = Frame {
+        flow,
+        side,
+        number,
+        due,
+    };
+    Some((frame, data))
 }
 
 /// Cycles since a frame's due time.
@@ -364,22 +391,18 @@ mod tests {
     fn frame_is_of_its_flow_in_either_direction_and_is_read_back() {
         let pages = Pages::new();
         for length in [60, 1514] {
-            for (side, segment) in [0, 1].into_iter().flat_map(|side| {
-                let segment = Segment {
-                    flags: flag::ACK,
-                    acknowledgment: 9,
+            let segment = Segment {
+                flags: flag::ACK,
+                acknowledgment: 9,
+            };
+            for (side, segment) in [(0, None), (0, Some(segment)), (1, None), (1, Some(segment))] {
+                let mut bytes = vec![0; length];
+                let frame = Frame {
+                    flow: 7,
+                    side,
+                    number: 3,
+                    due: 0x12_3456_789a,
                 };
-                [(side, None), (side, Some(segment))]
-            }) {
-                let (mut bytes, frame) = (
-                    vec![0; length],
-                    Frame {
-                        flow: 7,
-                        side,
-                        number: 3,
-                        due: 0x12_3456_789a,
-                    },
-                );
                 write(&mut bytes, &frame, segment, &pages);
                 let layers = layers::parse(&bytes).unwrap();
                 assert_eq!(length, usize::from(layers.end));

@@ -6,6 +6,8 @@
 
 use std::net::Ipv4Addr;
 
+use serde::{Deserialize, Serialize};
+
 use super::traffic::Direction;
 use crate::rig::frames::{Filled, Filling, Frame, Tagged, Written, mark};
 use crate::rig::sites::{TAGS, tag_bytes, terminal_mac};
@@ -30,7 +32,7 @@ const FIRST_PORT: u32 = 1_024;
 pub const SERVER_PORT: u16 = 9_000;
 
 /// Parameters from which the endpoints of the frames are computed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Ends {
     pub source_mac: [u8; 6],
     pub destination_mac: [u8; 6],

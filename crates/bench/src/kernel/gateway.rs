@@ -6,14 +6,18 @@ pub mod sluice;
 
 use std::path::Path;
 
-use super::inside::Outside;
-use super::topology::Topology;
+use super::KernelArguments;
+use super::topology::{GATEWAY, INSIDE, OUTSIDE, Topology, steer};
+use super::traffic::Site;
+use super::trials::Trial;
+use crate::daemon::{Daemon, program};
+use crate::inside;
+use crate::netns::within;
+use crate::process::{feed, script};
 use crate::rows::Failure;
 
-pub use sluice::{Stages, Times};
-
 /// A gateway to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
     /// No gateway: packets are dropped at the ingress of its interface, which shows the capacity of generator and link.
     Generator,
@@ -47,43 +51,33 @@ impl Case {
     }
 }
 
-/// A running gateway, which is stopped when this value is dropped.
-#[derive(Debug)]
-pub struct Gateway {
-    sluice: Option<sluice::Process>,
+/// Starts the gateway of a trial; returns the daemon if the gateway is Sluice.
+pub fn start(trial: &Trial, topology: &Topology, arguments: &KernelArguments) -> Result<Option<Daemon>, Failure> {
+    let program = program(arguments.sluice.as_ref());
+    if !trial.case.is_sluice() {
+        if topology.cores.are_apart() {
+            steer(GATEWAY, INSIDE, topology.cores.gateway)?;
+            steer(GATEWAY, OUTSIDE, topology.cores.gateway)?;
+        }
+        script(&within(GATEWAY), &linux::script(trial.case, trial.rules))?;
+        return Ok(None);
+    }
+    if trial.site != Site::None {
+        return sites::start(trial.rules, trial.site.terminals(), topology, &program).map(Some);
+    }
+    let daemon = sluice::start(&sluice::on_wires(trial.rules, topology), topology, &program)?;
+    if arguments.napi_thread {
+        receive_in_threads(topology)?;
+    }
+    Ok(Some(daemon))
 }
 
-impl Gateway {
-    /// Starts a gateway with this number of source-NAT rules, for at most `sessions` sessions.
-    pub fn start(
-        case: Case,
-        rules: u32,
-        topology: &Topology,
-        program: &Path,
-        napi_thread: bool,
-        outside: &mut Outside<'_>,
-    ) -> Result<Self, Failure> {
-        if case.is_sluice() {
-            let rules = if case.translates() { rules } else { 0 };
-            let sluice = sluice::Process::start(rules, topology, program)?;
-            if napi_thread {
-                sluice::receive_in_threads(topology, outside)?;
-            }
-            let sluice = Some(sluice);
-            return Ok(Self { sluice });
-        }
-        linux::start(case, rules, topology)?;
-        Ok(Self { sluice: None })
+/// Makes kernel threads on the generator's core run the receive half of AF_XDP.
+fn receive_in_threads(topology: &Topology) -> Result<(), Failure> {
+    for interface in [INSIDE, OUTSIDE] {
+        let file = Path::new("/sys/class/net").join(interface).join("threaded");
+        feed(&format!("{} tee {}", within(GATEWAY), file.display()), "1")?;
+        inside::pin(&format!("napi/{interface}-"), topology.cores.traffic);
     }
-
-    /// Start Sluice for sites with this number of terminals each, in addition to source-NAT rules.
-    pub fn of_sites(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Self, Failure> {
-        let sluice = Some(sites::start(rules, terminals, topology, program)?);
-        Ok(Self { sluice })
-    }
-
-    /// Times per stage according to the gateway's own counters; `None` if it has no such counters.
-    pub fn stages(&self) -> Option<Stages> {
-        self.sluice.as_ref().and_then(|sluice| sluice.stages().ok())
-    }
+    Ok(())
 }

@@ -1,79 +1,47 @@
-//! The generator: a separate process in its own network namespace, controlled by lines on its input.
-//!
-//! | line | answer |
-//! | --- | --- |
-//! | `open N RATE` | `opened N`, after sending one packet of each of the first N flows |
-//! | `established FROM STEP COUNT RATE [BURST]` | none; sends at RATE packets per second (0: at maximum rate), each of a random one of COUNT flows FROM, FROM + STEP and so on; in bursts of BURST, by default 64 |
-//! | `new FROM COUNT RATE` | none; sends one packet of each flow from FROM on |
-//! | `bytes N` | none; sends frames of N bytes from now on, including the frame check sequence |
-//! | `stop` | `sent N`: number of packets that the interface has accepted since the start |
-//!
-//! With `--answers`, the generator acts as the server: it sends packets of the flows from which it has received packets.
-//!
-//! | line | answer |
-//! | --- | --- |
-//! | `learn` | none; forgets known flows and learns from received packets, until the next line |
-//! | `known` | `known N`: number of flows whose source is known |
-//! | `established FROM STEP COUNT RATE` | none; sends as above to the sources of known flows, or to unused addresses if none is known |
+//! The generator: a separate process in its own network namespace, which sends packets as its [tasks](Task) demand.
 
-use std::io::BufRead;
-use std::net::Ipv4Addr;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use clap::Args;
-use sluice_dpdk::workers::{Stop, Worker};
-use sluice_dpdk::{Device, Driver, Plan, PortPlan};
+use serde::{Deserialize, Serialize};
+use sluice_dpdk::Driver;
 use sluice_engine::packet::io::BURST_SIZE;
 
 use super::frame::{End, Ends, Template};
 use super::pace::Pace;
 use super::peers::Peers;
-use super::topology::{INSIDE_MAC, OUTSIDE_MAC};
 use super::traffic::Direction;
-use crate::process::answer;
+use crate::netns;
+use crate::process::{answer, messages};
 use crate::rig::Source;
+use crate::rows::Failure;
 
 /// Start parameters of the generator.
-#[derive(Args, Clone, Debug)]
-pub struct GeneratorArguments {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Settings {
     /// Interface to send through.
-    #[arg(long)]
-    interface: String,
+    pub interface: String,
     /// Core to run on.
-    #[arg(long)]
-    core: usize,
+    pub core: usize,
     /// Frame size in bytes, including the frame check sequence.
-    #[arg(long)]
-    bytes: usize,
-    /// First network of the inside hosts.
-    #[arg(long)]
-    inside: Ipv4Addr,
-    /// Number of networks of the inside hosts.
-    #[arg(long, default_value_t = 1)]
-    networks: u32,
-    /// Address of the server.
-    #[arg(long)]
-    server: Ipv4Addr,
-    /// Number of terminals per subscriber site, whose frames are tagged.
-    #[arg(long, default_value_t = 0)]
-    terminals: u32,
+    pub bytes: usize,
+    /// Direction of the packets. For packets from outside, the generator acts as the server: it sends packets of the
+    /// flows from which it has received packets.
+    pub direction: Direction,
+    pub ends: Ends,
     /// Use AF_XDP instead of AF_PACKET.
-    #[arg(long)]
-    xdp: bool,
-    /// Act as the server.
-    #[arg(long)]
-    answers: bool,
+    pub xdp: bool,
 }
 
 /// The flows that one of several generators sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Own {
-    pub from: u32,
+    from: u32,
     /// Difference between the numbers of two consecutive flows.
-    pub step: u32,
+    step: u32,
     /// Number of flows.
-    pub count: u32,
+    count: u32,
 }
 
 impl Own {
@@ -91,159 +59,105 @@ impl Own {
     }
 }
 
-/// A task of the generator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
+/// A message to the generator. Rates are packets per second; 0 means unlimited.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Task {
+    /// Send one packet of each of the first flows, and reply when this is done.
     Open { flows: u32, rate: u64 },
+    /// Send packets in bursts, each of a random one of the generator's own flows. A server sends to the sources of
+    /// known flows, or to unused addresses if it knows none.
     Established { own: Own, rate: u64, burst: usize },
-    New { from: u32, count: u32, rate: u64 },
+    /// Send one packet of each of these flows.
+    New { flows: Range<u32>, rate: u64 },
+    /// Send frames of this number of bytes from now on, including the frame check sequence.
     Bytes(usize),
+    /// Forget known flows, and learn from received packets until the next task.
     Learn,
+    /// Reply with the number of flows whose source is known.
     Known,
-    Nothing,
+    /// Reply with the number of packets that the interface has accepted since the start.
+    Stop,
 }
 
 impl Task {
-    /// Parse a line; `None` if it is invalid.
-    fn parse(line: &str) -> Option<Self> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let number = |index: usize| words.get(index)?.parse::<u32>().ok();
-        Some(match *words.first()? {
-            "open" => Self::Open {
-                flows: number(1)?,
-                rate: number(2)?.into(),
-            },
-            "established" => Self::Established {
-                own: Own {
-                    from: number(1)?,
-                    step: number(2)?,
-                    count: number(3).filter(|&count| count > 0)?,
-                },
-                rate: number(4)?.into(),
-                burst: match words.get(5) {
-                    Some(_) => number(5).filter(|&burst| burst > 0)? as usize,
-                    None => BURST_SIZE,
-                }
-                .min(BURST_SIZE),
-            },
-            "bytes" => Self::Bytes(number(1)? as usize),
-            "new" => Self::New {
-                from: number(1)?,
-                count: number(2)?,
-                rate: number(3)?.into(),
-            },
-            "learn" => Self::Learn,
-            "known" => Self::Known,
-            "stop" => Self::Nothing,
-            _ => return None,
-        })
+    /// Sends packets of established flows in full bursts.
+    pub fn established(own: Own, rate: u64) -> Self {
+        let burst = BURST_SIZE;
+        Self::Established { own, rate, burst }
     }
 }
 
 /// Run the generator until its input ends.
-pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Error>> {
-    let device: Device = arguments.interface.parse()?;
-    let driver = if arguments.xdp { Driver::AfXdp } else { Driver::AfPacket };
-    let port = PortPlan {
-        driver: Some(driver),
-        ..PortPlan::new("traffic", device)
+pub fn run(settings: Settings) -> Result<(), Failure> {
+    let driver = if settings.xdp { Driver::AfXdp } else { Driver::AfPacket };
+    let mut generator = Generator {
+        source: netns::open(&[&settings.interface], driver, settings.core, None)?,
+        template: Template::new(&settings.ends, settings.bytes, settings.direction),
+        settings,
+        peers: Peers::default(),
+        sent: 0,
     };
-    let plan = Plan::new(vec![port], 1);
-    let (eal, source) = Source::alone(&plan, arguments.core)?;
-    let source_mac = source
-        .devices
-        .ports()
-        .first()
-        .map(|port| port.mac())
-        .unwrap_or_default();
-    let (direction, destination_mac) = match arguments.answers {
-        true => (Direction::Down, OUTSIDE_MAC),
-        false => (Direction::Up, INSIDE_MAC),
-    };
-    let ends = Ends {
-        source_mac,
-        destination_mac,
-        inside: arguments.inside,
-        networks: arguments.networks,
-        server: arguments.server,
-        terminals: arguments.terminals,
-    };
-    let template = Template::new(&ends, arguments.bytes, direction);
-    let (tell, tasks) = channel();
-    let worker = Worker::start(eal, "traffic", arguments.core, move |stop| {
-        let mut generator = Generator {
-            source,
-            ends,
-            template,
-            direction,
-            peers: Peers::of(direction),
-            sent: 0,
-        };
-        generator.work(&tasks, &stop);
-        generator.source
-    })?;
-    println!("ready");
-    for line in std::io::stdin().lock().lines() {
-        let task = Task::parse(&line?).ok_or("no such task")?;
-        tell.send(task)?;
-    }
-    // Dropping the channel wakes the receiving thread, which waits for the next task and ends if no task can follow.
-    drop(tell);
-    worker.stop().map_err(|_| "the generator's worker panicked")?.close();
+    answer(&());
+    generator.work(&messages());
+    generator.source.close();
     Ok(())
 }
 
 struct Generator {
     source: Source,
-    ends: Ends,
+    settings: Settings,
     template: Template,
-    direction: Direction,
     peers: Peers,
     sent: u64,
 }
 
 impl Generator {
-    fn work(&mut self, tasks: &Receiver<Task>, stop: &Stop) {
-        let mut task = Task::Nothing;
-        while !stop.is_asked() {
+    fn work(&mut self, tasks: &Receiver<Task>) {
+        let mut task = Task::Stop;
+        loop {
             let next = match task {
-                Task::Nothing => tasks.recv().map_err(|_| TryRecvError::Disconnected),
+                Task::Stop => tasks.recv().map_err(|_| TryRecvError::Disconnected),
                 _ => tasks.try_recv(),
             };
-            match next {
-                Ok(Task::Nothing) => {
-                    answer(format!("sent {}", self.sent));
-                    task = Task::Nothing;
-                }
-                Ok(Task::Known) => {
-                    // Packets that have arrived by now are counted.
-                    while self.learn() > 0 {}
-                    answer(format!("known {}", self.peers.known()));
-                }
-                Ok(Task::Bytes(bytes)) => self.template = Template::new(&self.ends, bytes, self.direction),
-                Ok(other) => {
-                    match other {
-                        Task::Established { .. } => self.peers.stop_learning(),
-                        Task::Learn => {
-                            // Packets in the queue belong to the time before this task.
-                            while self.learn() > 0 {}
-                            self.peers.begin();
-                        }
-                        _ => {}
-                    }
-                    task = other;
-                }
+            task = match next {
+                Ok(next) => self.begin(next, task),
+                Err(TryRecvError::Empty) => task,
                 Err(TryRecvError::Disconnected) => return,
-                Err(TryRecvError::Empty) => {}
-            }
+            };
             task = self.round(task);
         }
+    }
+
+    /// Accepts a task; returns the task that the generator works on afterwards.
+    fn begin(&mut self, next: Task, current: Task) -> Task {
+        match next {
+            Task::Open { .. } | Task::New { .. } => {}
+            Task::Established { .. } if self.settings.direction == Direction::Down => self.peers.stop_learning(),
+            Task::Established { .. } => {}
+            Task::Bytes(bytes) => {
+                self.template = Template::new(&self.settings.ends, bytes, self.settings.direction);
+                return current;
+            }
+            Task::Learn => {
+                // Packets in the queue belong to the time before this task.
+                while self.learn() > 0 {}
+                self.peers = Peers::default();
+            }
+            Task::Known => {
+                // Packets that have arrived by now are counted.
+                while self.learn() > 0 {}
+                answer(&self.peers.known());
+                return current;
+            }
+            Task::Stop => answer(&self.sent),
+        }
+        next
     }
 
     /// Processes a part of a task, at most several thousand packets; returns the remaining task.
     fn round(&mut self, task: Task) -> Task {
         match task {
-            Task::Nothing | Task::Known | Task::Bytes(_) => Task::Nothing,
+            Task::Bytes(_) | Task::Known | Task::Stop => Task::Stop,
             Task::Learn => {
                 // Sleep if nothing was received, because the server shares its core with the inside generator.
                 if self.learn() == 0 {
@@ -252,48 +166,48 @@ impl Generator {
                 Task::Learn
             }
             Task::Open { flows, rate } => {
-                let mut pace = Pace::new(rate);
-                let mut flow = 0;
-                while flow < flows {
-                    pace.wait();
-                    let count = self.send((flows - flow).min(BURST_SIZE as u32) as usize, |index, template, _| {
-                        (flow + index, template.source(flow + index))
-                    });
-                    pace.sent(count);
-                    flow += count as u32;
+                let mut left = 0..flows;
+                while !left.is_empty() {
+                    left = self.once_each(left, rate);
                 }
-                answer(format!("opened {flows}"));
-                Task::Nothing
+                answer(&());
+                Task::Stop
             }
             Task::Established { own, rate, burst } => {
                 let mut pace = Pace::new(rate);
                 for _ in 0..64 {
                     pace.wait();
                     let drawn = self.sent as u32;
-                    let count = self.send(burst, |index, template, peers| {
+                    let count = self.send(burst.clamp(1, BURST_SIZE), |index, template, peers| {
                         peers.draw(own, scatter(drawn.wrapping_add(index)), template)
                     });
                     pace.sent(count);
                 }
                 task
             }
-            Task::New { from, count, rate } => {
-                let mut pace = Pace::new(rate);
-                let (mut from, mut count) = (from, count);
-                for _ in 0..64 {
-                    pace.wait();
-                    let sent = self.send(count.min(BURST_SIZE as u32) as usize, |index, template, _| {
-                        (from + index, template.source(from + index))
-                    }) as u32;
-                    pace.sent(sent as usize);
-                    (from, count) = (from + sent, count - sent);
-                    if count == 0 {
-                        return Task::Nothing;
-                    }
-                }
-                Task::New { from, count, rate }
-            }
+            Task::New { flows, rate } => match self.once_each(flows, rate) {
+                left if left.is_empty() => Task::Stop,
+                flows => Task::New { flows, rate },
+            },
         }
+    }
+
+    /// Sends a packet of each of these flows, at most several thousand packets; returns the remaining flows.
+    fn once_each(&mut self, mut flows: Range<u32>, rate: u64) -> Range<u32> {
+        let mut pace = Pace::new(rate);
+        for _ in 0..64 {
+            if flows.is_empty() {
+                break;
+            }
+            pace.wait();
+            let from = flows.start;
+            let sent = self.send(flows.len().min(BURST_SIZE), |index, template, _| {
+                (from + index, template.source(from + index))
+            });
+            pace.sent(sent);
+            flows.start += sent as u32;
+        }
+        flows
     }
 
     /// Processes received frames; returns the number of frames.

@@ -72,18 +72,18 @@ pub fn unused_time(core: usize) -> Duration {
 
 fn unused_of(stat: &str, core: usize) -> Duration {
     let name = format!("cpu{core}");
-    let line = stat.lines().find(|line| line.split(' ').next() == Some(&name));
-    let fields: Vec<u32> = line
-        .map(|line| {
-            line.split_whitespace()
-                .skip(1)
-                .filter_map(|field| field.parse().ok())
-                .collect()
-        })
-        .unwrap_or_default();
-    let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+    let line = stat
+        .lines()
+        .find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '));
+    let fields = numbers(line.unwrap_or_default());
     // Fields: user nice system idle iowait irq softirq steal
-    TICK * (field(3) + field(4) + field(7))
+    TICK * [3, 4, 7].iter().filter_map(|&index| fields.get(index)).sum::<u64>() as u32
+}
+
+/// Numbers in a line of text.
+fn numbers(line: &str) -> Vec<u64> {
+    let words = line.split_whitespace();
+    words.filter_map(|word| word.parse().ok()).collect()
 }
 
 /// For each core, the core number and the number of packets that the core has processed from its receive backlog since
@@ -121,9 +121,7 @@ fn packets_of(dev: &str, interface: &str) -> Packets {
     let rest = dev
         .lines()
         .find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'));
-    let fields: Vec<u64> = rest
-        .map(|rest| rest.split_whitespace().filter_map(|field| field.parse().ok()).collect())
-        .unwrap_or_default();
+    let fields = numbers(rest.unwrap_or_default());
     let field = |index: usize| fields.get(index).copied().unwrap_or(0);
     Packets {
         received: field(1),

@@ -1,81 +1,54 @@
-//! Remote endpoints of a generator's packets.
+//! Remote endpoints of the flows to which a server sends packets.
 
 use std::collections::BTreeMap;
 
 use super::frame::{End, Template, arrived};
 use super::generator::Own;
 use super::topology::OUTSIDE_MAC;
-use super::traffic::Direction;
 
-/// Remote endpoints of flows, unless the generator computes them.
-#[derive(Debug)]
-pub enum Peers {
-    /// Flows from inside: the generator computes the endpoints.
-    Own,
-    /// Learned flows with their source endpoints, while learning.
-    Learned(BTreeMap<u32, End>),
-    /// Learned flows as a list, from which flows are drawn at random.
-    Known(Vec<(u32, End)>),
+/// Remote endpoints of flows, as far as the generator does not compute them.
+#[derive(Debug, Default)]
+pub struct Peers {
+    /// Learned flows with their source endpoints.
+    learned: BTreeMap<u32, End>,
+    /// The flows as a list, from which flows are drawn at random; empty while learning.
+    known: Vec<(u32, End)>,
 }
 
 /// Number of flows to which the server sends packets if it has not learned any flow.
 const UNASKED: u32 = 4_096;
 
 impl Peers {
-    /// Creates the endpoints for a generator that sends in the given direction.
-    pub fn of(direction: Direction) -> Self {
-        match direction {
-            Direction::Up => Self::Own,
-            Direction::Down => Self::Learned(BTreeMap::new()),
-        }
-    }
-
     /// Learns the source endpoint of a flow from a received frame.
     pub fn learn(&mut self, frame: &[u8]) {
-        if let (Self::Learned(flows), Some((flow, source))) = (self, arrived(frame)) {
-            flows.insert(flow, source);
-        }
+        self.learned.extend(arrived(frame));
     }
 
     pub fn known(&self) -> usize {
-        match self {
-            Self::Own => 0,
-            Self::Learned(flows) => flows.len(),
-            Self::Known(flows) => flows.len(),
-        }
-    }
-
-    /// Forgets all learned flows, and starts to learn anew.
-    pub fn begin(&mut self) {
-        if !matches!(self, Self::Own) {
-            *self = Self::Learned(BTreeMap::new());
-        }
+        self.learned.len()
     }
 
     /// Stop learning.
     pub fn stop_learning(&mut self) {
-        if let Self::Learned(flows) = self {
-            let mut known: Vec<_> = std::mem::take(flows).into_iter().collect();
-            if known.is_empty() {
-                let nobody = |flow: u32| End {
-                    address: 0xcb00_7100 | flow & 0xff,
-                    port: 1024 + flow as u16,
-                    mac: OUTSIDE_MAC,
-                };
-                known = (0..UNASKED).map(|flow| (flow, nobody(flow))).collect();
-            }
-            *self = Self::Known(known);
-        }
+        let nobody = |flow: u32| End {
+            address: 0xcb00_7100 | flow & 0xff,
+            port: 1024 + flow as u16,
+            mac: OUTSIDE_MAC,
+        };
+        self.known = match self.learned.is_empty() {
+            true => (0..UNASKED).map(|flow| (flow, nobody(flow))).collect(),
+            false => self.learned.iter().map(|(&flow, &end)| (flow, end)).collect(),
+        };
     }
 
     /// Draws a random flow of a generator; returns the flow and its remote endpoint.
     pub fn draw(&self, own: Own, random: u32, template: &Template) -> (u32, End) {
-        match self {
-            Self::Known(flows) => flows[random as usize % flows.len()],
-            _ => {
+        match self.known.len() {
+            0 => {
                 let flow = own.draw(random);
                 (flow, template.source(flow))
             }
+            known => self.known[random as usize % known],
         }
     }
 }
@@ -86,6 +59,7 @@ mod tests {
 
     use super::*;
     use crate::kernel::frame::Ends;
+    use crate::kernel::traffic::Direction;
 
     #[test]
     fn answers_go_to_flows_that_were_learned_and_to_nobody_without_any() {
@@ -105,7 +79,7 @@ mod tests {
             mac: [2, 7, 7, 7, 7, 7],
         };
         template.write(7, public, &mut frame);
-        let mut peers = Peers::of(Direction::Down);
+        let mut peers = Peers::default();
         peers.learn(&frame);
         peers.learn(&frame);
         peers.learn(&[0; 60]);
@@ -113,12 +87,9 @@ mod tests {
         peers.stop_learning();
         let all = Own::of(8_000, 0, 1);
         assert_eq!((7, public), peers.draw(all, 123, &template));
-        peers.begin();
-        assert_eq!(0, peers.known(), "it forgets before it learns again");
-        let mut nobody = Peers::of(Direction::Down);
+        let mut nobody = Peers::default();
+        assert_eq!((123, template.source(123)), nobody.draw(all, 123, &template));
         nobody.stop_learning();
-        assert_eq!(UNASKED as usize, nobody.known());
-        let own = Peers::of(Direction::Up);
-        assert_eq!((123, template.source(123)), own.draw(all, 123, &template));
+        assert_eq!(UNASKED as usize, nobody.known.len());
     }
 }

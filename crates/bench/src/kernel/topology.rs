@@ -1,16 +1,17 @@
 //! Three hosts in a row: generator, gateway, sink. The sink counts packets by their source addresses.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::command::{feed, run};
 use super::frame::SERVER_PORT;
 use super::machine::{Cores, Packets, packets};
 use super::traffic::{Direction, Receiver};
-use crate::netns::{Namespaces, bring_up, wire};
-use crate::process::Background;
+use crate::netns::{Namespaces, bring_up, wire, within};
+use crate::process::{Background, command, feed, run};
 use crate::rows::Failure;
 
 pub const GENERATOR: &str = "slb-generator";
@@ -45,6 +46,9 @@ pub const POOL: [&str; 3] = ["203.0.113.0", "203.0.113.255", "203.0.113.0/24"];
 pub const SITES: [&str; 2] = ["203.0.112.0/24", "203.0.112.1 - 203.0.112.250"];
 pub const INSIDE_NETWORKS: &str = "10.0.0.0/8";
 
+/// Maximum time to wait for the last packets.
+const DRAIN: Duration = Duration::from_secs(3);
+
 /// Network of source-NAT rule `rule` (counted from 0): a /24.
 pub fn inside_network(rule: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | (rule << 8 & 0x00ff_ff00))
@@ -68,18 +72,15 @@ impl Topology {
     pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, Failure> {
         let topology = Self::hosts(cores, &[GENERATOR, GATEWAY, SINK])?;
         let end = |host, interface, mac| (host, interface, format!("address {}", mac_text(mac)));
-        wire([
-            end(GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
-            end(GATEWAY, INSIDE, INSIDE_MAC),
-        ])?;
+        let inside = end(GATEWAY, INSIDE, INSIDE_MAC);
+        wire([end(GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC), inside])?;
         wire([end(GATEWAY, OUTSIDE, OUTSIDE_MAC), end(SINK, SINK_INTERFACE, SINK_MAC)])?;
         // If each core has a generator, it also receives the packets of its own flows.
         if topology.cores.are_apart() && receiver == Receiver::Traffic {
             steer(SINK, SINK_INTERFACE, topology.cores.traffic)?;
             steer(GENERATOR, GENERATOR_INTERFACE, topology.cores.traffic)?;
         }
-        topology.count()?;
-        Ok(topology)
+        topology.furnish()
     }
 
     /// Creates generator and sink with the two TAP interfaces of a guest, which must already have the names of the
@@ -92,21 +93,15 @@ impl Topology {
         ] {
             run(&format!("ip link set {interface} netns {host}"))?;
             run(&format!("ip -n {host} link set {interface} address {}", mac_text(mac)))?;
-            bring_up(&format!("ip netns exec {host}"), interface)?;
+            bring_up(&within(host), interface)?;
         }
-        topology.count()?;
-        Ok(topology)
+        topology.furnish()
     }
 
     fn hosts(cores: Cores, hosts: &[&'static str]) -> Result<Self, Failure> {
-        let stay = |host| {
-            Command::new("ip")
-                .args(["netns", "exec", host, "sleep", "infinity"])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .spawn()
-                .map(Background)
-                .map_err(crate::daemon::of::<std::io::Error>("ip netns exec"))
+        let stay = |host| -> Result<_, Failure> {
+            let mut sleep = command(&format!("{} sleep infinity", within(host)));
+            Ok(Background(sleep.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?))
         };
         let namespaces = Namespaces::new(hosts)?;
         Ok(Self {
@@ -116,54 +111,49 @@ impl Topology {
         })
     }
 
-    /// Counts packets at the ingress of both ends, and then drops them. The sink counts packets from the pool as
-    /// `translated` and packets from inside hosts as `plain`. The generator counts packets from the server to inside
-    /// hosts as `returned`.
-    fn count(&self) -> Result<(), Failure> {
-        for (host, interface, counters) in [
-            (SINK, SINK_INTERFACE, ["translated", "plain"].as_slice()),
-            (GENERATOR, GENERATOR_INTERFACE, &["returned"]),
-        ] {
-            let counters: String = counters.iter().map(|name| format!("counter {name} {{ }}\n")).collect();
-            let table = format!(
-                "table netdev end {{
-                    {counters}
-                    chain arrive {{
-                        type filter hook ingress device {interface} priority 0; policy accept;
-                    }}
-                }}\n"
-            );
-            feed(&format!("ip netns exec {host} nft -f -"), &table)?;
-        }
+    fn furnish(self) -> Result<Self, Failure> {
         run(&format!(
             "ip -n {SINK} address add {SINK_ADDRESS}/24 dev {SINK_INTERFACE}"
         ))?;
-        self.look(true)
+        self.look(true)?;
+        Ok(self)
     }
 
-    /// Sets whether both ends inspect and count packets before they drop them, because inspection takes more time of
-    /// the traffic's core than sending.
+    /// Sets whether both ends inspect and count packets at their ingress before they drop them, because inspection
+    /// takes more time of the traffic's core than sending. The sink counts packets from the pool as `translated` and
+    /// packets from inside hosts as `plain`. The generator counts packets from the server to inside hosts as
+    /// `returned`.
     pub fn look(&self, look: bool) -> Result<(), Failure> {
         let server = format!("ip daddr {SERVER} udp dport {SERVER_PORT}");
         let of_sink = [
-            format!(
-                "ip saddr {{ {}, {} }} {server} counter name translated drop",
-                POOL[2], SITES[0]
+            (
+                "translated",
+                format!("ip saddr {{ {}, {} }} {server}", POOL[2], SITES[0]),
             ),
-            format!("ip saddr {INSIDE_NETWORKS} {server} counter name plain drop"),
+            ("plain", format!("ip saddr {INSIDE_NETWORKS} {server}")),
         ];
+        let of_server = format!("ip saddr {SERVER} ip daddr {INSIDE_NETWORKS} udp sport {SERVER_PORT}");
         let of_generator = [
-            format!("ip saddr {SERVER} ip daddr {INSIDE_NETWORKS} udp sport {SERVER_PORT} counter name returned drop"),
-            "meta protocol { 8021q, 8021ad } counter name returned drop".into(),
+            ("returned", of_server),
+            ("returned", "meta protocol { 8021q, 8021ad }".into()),
         ];
-        for (host, rules) in [(SINK, of_sink), (GENERATOR, of_generator)] {
-            let rules = if look { rules.to_vec() } else { vec!["drop".into()] };
-            let rules = rules.iter().map(|rule| format!("add rule netdev end arrive {rule}\n"));
-            let text: String = ["flush chain netdev end arrive\n".into()]
-                .into_iter()
-                .chain(rules)
-                .collect();
-            feed(&format!("ip netns exec {host} nft -f -"), &text)?;
+        for (host, interface, rules) in [
+            (SINK, SINK_INTERFACE, of_sink),
+            (GENERATOR, GENERATOR_INTERFACE, of_generator),
+        ] {
+            let hook = format!("type filter hook ingress device {interface} priority 0; policy accept;");
+            let mut text =
+                format!("table netdev end {{ chain arrive {{ {hook} }}\n}}\nflush chain netdev end arrive\n");
+            for (counter, packets) in rules {
+                text += &format!("add counter netdev end {counter}\n");
+                if look {
+                    text += &format!("add rule netdev end arrive {packets} counter name {counter} drop\n");
+                }
+            }
+            if !look {
+                text += "add rule netdev end arrive drop\n";
+            }
+            feed(&format!("{} nft -f -", within(host)), &text)?;
         }
         Ok(())
     }
@@ -180,56 +170,60 @@ impl Topology {
         }
     }
 
-    /// Numbers of packets that have arrived: at the sink from pool addresses and from inside addresses, at the
-    /// generator from the server.
+    /// Numbers of packets that have arrived at both ends.
     pub fn arrived(&self) -> Result<Arrived, Failure> {
-        let list = |host| run(&format!("ip netns exec {host} nft -j list counters"));
-        Ok(Arrived {
-            returned: Arrived::parse(&list(GENERATOR)?).returned,
-            ..Arrived::parse(&list(SINK)?)
-        })
+        let mut arrived = Arrived::default();
+        for host in [GENERATOR, SINK] {
+            arrived.add(&run(&format!("{} nft -j list counters", within(host)))?);
+        }
+        Ok(arrived)
+    }
+
+    /// Numbers of packets that have arrived, read when no further packets arrive.
+    pub fn drained(&self) -> Result<Arrived, Failure> {
+        let began = Instant::now();
+        let mut arrived = self.arrived()?;
+        while began.elapsed() < DRAIN {
+            std::thread::sleep(Duration::from_millis(100));
+            let before = std::mem::replace(&mut arrived, self.arrived()?);
+            if before == arrived {
+                break;
+            }
+        }
+        Ok(arrived)
     }
 }
 
-/// Numbers of packets received at both ends, by source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrived {
-    pub translated: u64,
-    /// Packets with inside source addresses, which were not translated.
-    pub plain: u64,
-    pub returned: u64,
-}
+/// Numbers of packets received at both ends, by the names of their counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrived(BTreeMap<String, u64>);
 
 impl Arrived {
     /// Number of packets that arrived as expected: with or without source translation, depending on the gateway.
     pub fn right(&self, direction: Direction, translates: bool) -> u64 {
-        match (direction, translates) {
-            (Direction::Down, _) => self.returned,
-            (Direction::Up, true) => self.translated,
-            (Direction::Up, false) => self.plain,
-        }
+        let counter = match (direction, translates) {
+            (Direction::Down, _) => "returned",
+            (Direction::Up, true) => "translated",
+            (Direction::Up, false) => "plain",
+        };
+        self.0.get(counter).copied().unwrap_or(0)
     }
 
-    fn parse(listing: &str) -> Self {
+    /// Adds the counters of an end, listed by nft as JSON.
+    fn add(&mut self, listing: &str) {
         let listing: Value = serde_json::from_str(listing).unwrap_or_default();
-        let count = |name: &str| {
-            let entries = listing.get("nftables")?.as_array()?.iter();
-            let mut counters = entries.filter_map(|entry| entry.get("counter"));
-            let counter = counters.find(|counter| counter.get("name").and_then(Value::as_str) == Some(name))?;
-            counter.get("packets")?.as_u64()
-        };
-        Self {
-            translated: count("translated").unwrap_or(0),
-            plain: count("plain").unwrap_or(0),
-            returned: count("returned").unwrap_or(0),
-        }
+        let counters = listing["nftables"].as_array().into_iter().flatten();
+        self.0.extend(counters.filter_map(|entry| {
+            let counter = entry.get("counter")?;
+            Some((counter["name"].as_str()?.to_owned(), counter["packets"].as_u64()?))
+        }));
     }
 }
 
 /// Makes a core process the packets received on an interface (RPS).
 pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), Failure> {
     let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
-    feed(&format!("ip netns exec {host} tee {file}"), &Cores::mask(core)).map(drop)
+    feed(&format!("{} tee {file}", within(host)), &Cores::mask(core)).map(drop)
 }
 
 #[cfg(test)]
@@ -244,17 +238,22 @@ mod tests {
     }
 
     #[test]
-    fn arrived_is_read_from_a_listing_of_counters() {
-        let listing = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
-            {"counter": {"family": "netdev", "name": "translated", "table": "end", "packets": 12, "bytes": 720}},
-            {"counter": {"family": "netdev", "name": "plain", "table": "end", "packets": 3, "bytes": 180}}]}"#;
-        let expected = Arrived {
-            translated: 12,
-            plain: 3,
-            returned: 0,
+    fn packets_count_where_they_are_as_the_gateway_leaves_them() {
+        let counter = |name: &str, packets: u64| {
+            format!(r#"{{"counter": {{"family": "netdev", "name": "{name}", "table": "end", "packets": {packets}}}}}"#)
         };
-        assert_eq!(expected, Arrived::parse(listing));
-        assert_eq!(Arrived::default(), Arrived::parse("nothing of the kind"));
+        let mut arrived = Arrived::default();
+        arrived.add(&format!(
+            r#"{{"nftables": [{{"metainfo": {{}}}}, {}]}}"#,
+            counter("returned", 3)
+        ));
+        let counters = [counter("translated", 12), counter("plain", 2)].join(",");
+        arrived.add(&format!(r#"{{"nftables": [{counters}]}}"#));
+        arrived.add("nothing of the kind");
+        assert_eq!(12, arrived.right(Direction::Up, true));
+        assert_eq!(2, arrived.right(Direction::Up, false));
+        assert_eq!(3, arrived.right(Direction::Down, true));
+        assert_eq!(0, Arrived::default().right(Direction::Down, false));
     }
 
     #[test]

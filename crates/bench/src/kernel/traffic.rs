@@ -1,33 +1,29 @@
-//! Control of the generators: processes that read commands from their input and reply.
+//! Control of the generators, which are processes at both ends.
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
-use super::generator::Own;
-use super::topology::{GENERATOR, GENERATOR_INTERFACE, SINK, SINK_INTERFACE, Topology};
-use crate::netns;
-use crate::process::Answering;
+use super::frame::Ends;
+use super::generator::{Own, Settings, Task};
+use super::topology::{
+    GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC, INSIDE_MAC, OUTSIDE_MAC, SERVER, SINK, SINK_INTERFACE, SINK_MAC,
+    Topology, inside_network,
+};
+use crate::process::Peer;
+use crate::role::Role;
 use crate::rows::Failure;
 
 /// Flows to which the packets belong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Flows {
-    /// Packets belong to this number of flows, which were opened before.
-    Established(u32),
+    /// Packets belong to flows that were opened before.
+    Established,
     /// Each packet opens a new flow.
     New,
 }
 
-impl Flows {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Established(_) => "established",
-            Self::New => "new",
-        }
-    }
-}
-
 /// Direction of the measured packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Direction {
     /// Packets from inside.
     Up,
@@ -36,7 +32,7 @@ pub enum Direction {
 }
 
 /// Core on which forwarded packets are received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Receiver {
     /// The traffic's core, selected by RPS.
     Traffic,
@@ -45,7 +41,7 @@ pub enum Receiver {
 }
 
 /// Whether flows belong to subscriber sites.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Site {
     /// Flows of hosts.
     None,
@@ -63,7 +59,7 @@ impl Site {
 }
 
 /// Rules that the packets match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Hits {
     /// Only the last rule; a linear search compares all rules.
     Last,
@@ -84,95 +80,111 @@ impl Hits {
 /// Maximum number of flows that one trial opens.
 pub const NEW_FLOWS: u32 = 3_500_000;
 
-/// Number of flows opened before any trial, to check that packets arrive.
+/// Number of established flows, which are opened before any trial to check that packets arrive.
 pub const OPENED: u32 = 8_000;
 
-/// One or more running generators.
+/// Generators at both ends.
 #[derive(Debug)]
 pub struct Traffic {
-    /// Generators on the inside; empty after all flows are open if the measured packets come from outside.
-    inside: Vec<Generator>,
+    /// Generators on the inside, each with flows of its own.
+    pub inside: Vec<Peer>,
     /// The server, if it sends packets.
-    outside: Option<Generator>,
+    pub outside: Option<Peer>,
 }
 
-/// Parameters for starting generators.
+/// Parameters of the frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames {
     pub bytes: usize,
     pub hits: Hits,
     pub rules: u32,
-    pub direction: Direction,
     pub site: Site,
+    /// Whether generators send by AF_XDP.
     pub xdp: bool,
 }
 
 impl Traffic {
-    pub fn start(topology: &Topology, frames: &Frames) -> Result<Self, Failure> {
-        let start = |core| Generator::start(core, frames, Direction::Up);
-        let inside = topology.cores.generators().into_iter().map(start);
-        let mut traffic = Self {
+    /// Starts a generator on each of the topology's generator cores, and the server if it is to send packets.
+    pub fn start(topology: &Topology, frames: &Frames, answers: bool) -> Result<Self, Failure> {
+        let cores = topology.cores.generators().into_iter();
+        let inside = cores.map(|core| generator(core, frames, Direction::Up));
+        Ok(Self {
             inside: inside.collect::<Result<_, _>>()?,
-            outside: None,
-        };
-        if frames.direction == Direction::Down {
-            let mut outside = Generator::start(topology.cores.traffic, frames, Direction::Down)?;
-            outside.0.tell("learn")?;
-            traffic.outside = Some(outside);
+            outside: match answers {
+                true => Some(generator(topology.cores.traffic, frames, Direction::Down)?),
+                false => None,
+            },
+        })
+    }
+
+    /// Sends a packet of every flow to be established, until nine of ten packets have arrived as expected; if the
+    /// machine is busy, packets are sent more slowly, at the next of these rates.
+    pub fn open(&mut self, topology: &Topology, rates: &[u64], translates: bool) -> Result<(), Failure> {
+        let (mut arrived, mut known) = (topology.arrived()?, None);
+        let enough = u64::from(OPENED) * 9 / 10;
+        for &rate in rates {
+            if let Some(server) = &mut self.outside {
+                server.tell(&Task::Learn)?;
+                server.ask::<u64>(&Task::Known)?;
+            }
+            let before = topology.arrived()?.right(Direction::Up, translates);
+            if let Some(first) = self.inside.first_mut() {
+                first.ask::<()>(&Task::Open { flows: OPENED, rate })?;
+            }
+            arrived = topology.drained()?;
+            known = match &mut self.outside {
+                Some(server) => Some(server.ask::<u64>(&Task::Known)?),
+                None => None,
+            };
+            if arrived.right(Direction::Up, translates) - before >= enough && known.is_none_or(|known| known >= enough)
+            {
+                return match &mut self.outside {
+                    Some(server) => server.ask::<u64>(&Task::Stop).map(drop),
+                    None => Ok(()),
+                };
+            }
         }
-        Ok(traffic)
+        let known = known.map_or(String::new(), |known| format!("; the server's end knows {known}"));
+        Err(format!("of {OPENED} packets, each of another flow, {arrived:?} arrived{known}").into())
     }
 
-    /// Sends one packet of each of the first `flows` flows, at `rate` packets per second.
-    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), Failure> {
-        let Some(first) = self.inside.first_mut() else {
-            return Ok(());
-        };
-        first.0.ask(&format!("open {flows} {rate}"), "opened").map(drop)
-    }
-
-    /// Number of flows whose source endpoint the server has learned; `None` if the server does not send packets.
-    pub fn known(&mut self) -> Result<Option<u64>, Failure> {
-        let Some(outside) = &mut self.outside else {
-            return Ok(None);
-        };
-        outside.0.ask("known", "known").map(Some)
-    }
-
-    /// Starts to send at most `rate` packets per second in total; each generator sends packets of its own flows; 0
-    /// means unlimited.
-    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), Failure> {
+    /// Starts to send at most `rate` packets per second in total, from outside if the server sends packets; 0 means
+    /// unlimited.
+    pub fn begin(&mut self, flows: Flows, rate: u64) -> Result<(), Failure> {
         if self.outside.is_some() {
             // Stop the generators on the inside, because they would take CPU time from the receiver.
             self.inside.clear();
         }
         let senders = self.senders();
         let generators = senders.len() as u32;
-        let rate = rate.div_ceil(generators);
+        let rate = rate.div_ceil(generators.into());
         for (number, generator) in (0..).zip(senders) {
-            match flows {
-                Flows::Established(flows) => {
-                    let Own { from, step, count } = Own::of(flows, number, generators);
-                    generator.0.tell(&format!("established {from} {step} {count} {rate}"))?;
-                }
+            generator.tell(&match flows {
+                Flows::Established => Task::established(Own::of(OPENED, number, generators), rate),
                 Flows::New => {
                     let count = NEW_FLOWS / generators;
                     let from = OPENED + number * count;
-                    generator.0.tell(&format!("new {from} {count} {rate}"))?;
+                    Task::New {
+                        flows: from..from + count,
+                        rate,
+                    }
                 }
-            }
+            })?;
         }
         Ok(())
     }
 
     pub fn stop(&mut self) -> Result<(), Failure> {
         let mut senders = self.senders();
-        senders.iter_mut().try_for_each(|generator| generator.0.tell("stop"))?;
-        let sent = senders.iter_mut().map(|generator| generator.0.expect("sent"));
-        sent.collect::<Result<Vec<_>, _>>().map(drop)
+        senders
+            .iter_mut()
+            .try_for_each(|generator| generator.tell(&Task::Stop))?;
+        senders
+            .iter_mut()
+            .try_for_each(|generator| generator.hear::<u64>().map(drop))
     }
 
-    fn senders(&mut self) -> Vec<&mut Generator> {
+    fn senders(&mut self) -> Vec<&mut Peer> {
         match &mut self.outside {
             Some(outside) => vec![outside],
             None => self.inside.iter_mut().collect(),
@@ -180,39 +192,33 @@ impl Traffic {
     }
 }
 
-/// One generator process.
-#[derive(Debug)]
-pub struct Generator(pub Answering);
-
-impl Generator {
-    /// Starts a generator for a direction: in the generator's namespace for packets from inside, or as the server in
-    /// the sink's namespace for packets from outside.
-    pub fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, Failure> {
-        let (host, interface) = match direction {
-            Direction::Up => (GENERATOR, GENERATOR_INTERFACE),
-            Direction::Down => (SINK, SINK_INTERFACE),
-        };
-        let (first, networks) = frames.hits.of(frames.rules);
-        let inside = super::topology::inside_network(first).to_string();
-        let server = super::topology::SERVER.to_string();
-        let (bytes, networks) = (frames.bytes.to_string(), networks.to_string());
-        let terminals = match direction {
-            Direction::Up => frames.site.terminals().to_string(),
-            Direction::Down => "0".into(),
-        };
-        let mut command = netns::command(host, core);
-        command.arg(std::env::current_exe()?).arg("generate");
-        command.args(["--interface", interface, "--core", &core.to_string(), "--bytes", &bytes]);
-        command.args(["--inside", &inside, "--networks", &networks, "--server", &server]);
-        command.args(["--terminals", &terminals]);
-        if frames.xdp {
-            command.arg("--xdp");
+/// Starts a generator for a direction: in the generator's namespace for packets from inside, or as the server in the
+/// sink's namespace for packets from outside.
+fn generator(core: usize, frames: &Frames, direction: Direction) -> Result<Peer, Failure> {
+    let (host, interface, [source_mac, destination_mac], terminals) = match direction {
+        Direction::Up => {
+            let terminals = frames.site.terminals();
+            (GENERATOR, GENERATOR_INTERFACE, [GENERATOR_MAC, INSIDE_MAC], terminals)
         }
-        if direction == Direction::Down {
-            command.arg("--answers");
-        }
-        Ok(Self(Answering::start(&mut command)?))
-    }
+        Direction::Down => (SINK, SINK_INTERFACE, [SINK_MAC, OUTSIDE_MAC], 0),
+    };
+    let (first, networks) = frames.hits.of(frames.rules);
+    let settings = Settings {
+        interface: interface.into(),
+        core,
+        bytes: frames.bytes,
+        direction,
+        ends: Ends {
+            source_mac,
+            destination_mac,
+            inside: inside_network(first),
+            networks,
+            server: SERVER,
+            terminals,
+        },
+        xdp: frames.xdp,
+    };
+    Peer::start(host, core, &Role::Generate(settings))
 }
 
 #[cfg(test)]

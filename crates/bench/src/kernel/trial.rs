@@ -1,13 +1,14 @@
 //! One trial: a topology, a gateway, traffic, and measurements in several time windows.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::gateway::{Case, Gateway, Times};
-use super::inside::Outside;
+use super::KernelArguments;
+use super::gateway::sluice::{Stages, Times};
+use super::gateway::{self, Case};
 use super::machine::{Cores, Packets, settle, taken, unused_time};
-use super::topology::{Arrived, Topology};
-use super::traffic::{Direction, Flows, Frames, Hits, OPENED, Receiver, Site, Traffic};
+use super::topology::Topology;
+use super::traffic::{Direction, Traffic};
+use super::trials::Trial;
 use crate::rows::Failure;
 
 /// Time between the first packet and the first window.
@@ -17,38 +18,13 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const QUIET: Duration = Duration::from_secs(3);
 
 /// Packet rates for opening flows, tried in order until the packets get through.
-const OPENING_RATES: [u32; 4] = [50_000, 20_000, 8_000, 4_000];
+const OPENING_RATES: [u64; 4] = [50_000, 20_000, 8_000, 4_000];
 
 /// Utilisation of the gateway's core at or above which the gateway counts as the limit.
 const BUSY: f64 = 0.95;
 
 /// If at least this share of the offered packets arrives, the generator counts as the limit.
 const WHOLE: f64 = 0.98;
-
-/// Parameters of a trial.
-#[derive(Clone, Copy, Debug)]
-pub struct Trial {
-    pub case: Case,
-    pub rules: u32,
-    /// Rules that the packets match.
-    pub hits: Hits,
-    pub flows: Flows,
-    pub direction: Direction,
-    /// Core on which forwarded packets are received.
-    pub receiver: Receiver,
-    pub site: Site,
-    pub bytes: usize,
-    /// Number of cores that each run generator, gateway and receiver; 0 if these have separate cores.
-    pub together: usize,
-    /// Offered packets per second; 0 for the maximum that the generator can send.
-    pub rate: u32,
-    pub windows: usize,
-    pub window: Duration,
-    /// Whether the generator sends by AF_XDP.
-    pub xdp: bool,
-    /// Whether the kernel's receive half of AF_XDP runs in a separate thread for Sluice.
-    pub napi_thread: bool,
-}
 
 /// Component that limits the packet rate in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -105,22 +81,14 @@ impl Spread {
 }
 
 /// Measured values of a window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Sample {
-    /// Packets per second at the sink.
-    pub packets_per_s: f64,
-    /// Packets per second that the generator sent to the gateway's interface, whether accepted or not.
-    pub offered_per_s: f64,
-    /// Utilisation of the gateway's core or cores; empty polls of a worker count as idle.
-    pub busy_share: f64,
-    /// CPU time of the gateway's core per packet at the sink.
-    pub cpu_ns_per_packet: f64,
-    /// CPU time of all cores per packet at the sink, including generator and receiver.
-    pub both_ns_per_packet: f64,
-    /// Time from session lookup to rewrite per packet, according to the gateway's own counters.
-    pub nat_ns_per_packet: Option<f64>,
+    /// Packets per second at the sink, and packets per second that the generator sent to the gateway's interface,
+    /// whether accepted or not; utilisation of the gateway's core or cores, where empty polls of a worker count as idle;
+    /// CPU time per packet at the sink, of the gateway's core and of all cores, including generator and receiver; time
+    /// from session lookup to rewrite per packet, if the gateway counts it.
+    pub figures: Vec<(&'static str, f64)>,
     pub limit: Limit,
-    /// Distribution of packet processing over cores.
     pub spread: Spread,
 }
 
@@ -172,13 +140,17 @@ impl Reading {
             Limit::Gateway if !cores.are_apart() => Limit::Cores,
             limit => limit,
         };
+        let mut figures = vec![
+            ("packets_per_s", packets_per_s),
+            ("offered_per_s", offered_per_s),
+            ("busy_share", busy_share),
+            ("cpu_ns_per_packet", of_gateway * 1e9 / packets_per_s.max(1.0)),
+            ("both_ns_per_packet", of_all * 1e9 / packets_per_s.max(1.0)),
+        ];
+        let nat = own.filter(|_| case.translates());
+        figures.extend(nat.map(|own| ("nat_ns_per_packet", own.session_ns)));
         Sample {
-            packets_per_s,
-            offered_per_s,
-            busy_share,
-            cpu_ns_per_packet: of_gateway * 1e9 / packets_per_s.max(1.0),
-            both_ns_per_packet: of_all * 1e9 / packets_per_s.max(1.0),
-            nat_ns_per_packet: own.filter(|_| case.translates()).map(|own| own.session_ns),
+            figures,
             limit,
             spread: Spread::of(&before.taken, &self.taken, cores),
         }
@@ -186,83 +158,49 @@ impl Reading {
 }
 
 impl Trial {
-    /// Sets up topology, gateway and traffic, measures, and removes them.
-    pub fn run(&self, cores: &Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, Failure> {
+    /// Sets up topology, gateway and traffic, measures in `windows` windows, and removes them.
+    pub fn run(&self, arguments: &KernelArguments, windows: usize, window: Duration) -> Result<Vec<Sample>, Failure> {
+        let cores = arguments.cores(self.together)?;
         settle(cores.gateway, QUIET);
         let topology = Topology::build(cores.clone(), self.receiver)?;
-        let gateway = match self.site {
-            Site::None => Gateway::start(self.case, self.rules, &topology, program, self.napi_thread, outside)?,
-            Site::TagsAndMac => Gateway::of_sites(self.rules, self.site.terminals(), &topology, program)?,
-        };
-        let frames = Frames {
-            bytes: self.bytes,
-            hits: self.hits,
-            rules: self.rules,
-            direction: self.direction,
-            site: self.site,
-            xdp: self.xdp,
-        };
-        let mut traffic = Traffic::start(&topology, &frames)?;
-        self.open(&topology, &mut traffic)?;
+        let gateway = gateway::start(self, &topology, arguments)?;
+        let frames = self.frames(arguments.xdp_generator);
+        let mut traffic = Traffic::start(&topology, &frames, self.direction == Direction::Down)?;
+        if self.case != Case::Generator {
+            traffic.open(&topology, &OPENING_RATES, self.case.translates())?;
+        }
         settle(cores.gateway, QUIET);
         let (mut samples, hz) = (Vec::new(), sluice_dpdk::tsc::frequency());
         topology.look(false)?;
-        traffic.begin(self.flows, self.rate)?;
+        traffic.begin(self.flows, arguments.rate.into())?;
         std::thread::sleep(WARM_UP);
-        for _ in 0..self.windows {
-            let stages = gateway.stages();
+        for _ in 0..windows {
+            let stages = Stages::read(gateway.as_ref());
             let before = Reading::take(&topology, self.direction);
-            std::thread::sleep(self.window);
+            std::thread::sleep(window);
             let after = Reading::take(&topology, self.direction);
-            let own = stages.and_then(|stages| gateway.stages()?.since(&stages, hz));
-            samples.push(after.since(&before, cores, self.case, own));
+            let own = stages.and_then(|stages| Stages::read(gateway.as_ref())?.since(&stages, hz));
+            samples.push(after.since(&before, &cores, self.case, own));
         }
         traffic.stop()?;
-        self.check(&topology, &mut traffic)?;
+        if self.case != Case::Generator {
+            self.check(&topology, &mut traffic, arguments.rate.into())?;
+        }
         Ok(samples)
     }
 
-    /// Sends a packet of every flow to be established, until nine of ten packets have arrived; if the machine is busy,
-    /// packets are sent more slowly. The remaining flows are established during warm-up.
-    fn open(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), Failure> {
-        if self.case == Case::Generator {
-            return Ok(());
-        }
-        let mut arrived = Arrived::default();
-        for rate in OPENING_RATES {
-            let before = topology.arrived()?;
-            traffic.open(OPENED, rate)?;
-            std::thread::sleep(Duration::from_millis(100));
-            arrived = topology.arrived()?;
-            let enough = u64::from(OPENED) * 9 / 10;
-            let known = traffic.known()?;
-            if self.right(&arrived, Direction::Up) - self.right(&before, Direction::Up) >= enough
-                && known.is_none_or(|known| known >= enough)
-            {
-                return Ok(());
-            }
-        }
-        Err(format!("of {OPENED} packets, each of another flow, {arrived:?} arrived").into())
-    }
-
-    fn right(&self, arrived: &Arrived, direction: Direction) -> u64 {
-        arrived.right(direction, self.case.translates())
-    }
-
     /// Continues the same traffic for a moment with inspection at both ends, to check that packets arrive correctly.
-    fn check(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), Failure> {
-        if self.case == Case::Generator {
-            return Ok(());
-        }
+    fn check(&self, topology: &Topology, traffic: &mut Traffic, rate: u64) -> Result<(), Failure> {
         let read = || {
             // Packets still queued at an end are already counted by the interface, but not yet by the rules.
             settle(topology.cores.traffic, QUIET);
             let [_, Packets { received, .. }] = topology.packets(self.direction);
-            Ok::<_, Failure>((received, self.right(&topology.arrived()?, self.direction)))
+            let right = topology.arrived()?.right(self.direction, self.case.translates());
+            Ok::<_, Failure>((received, right))
         };
         topology.look(true)?;
         let (received_before, right_before) = read()?;
-        traffic.begin(self.flows, self.rate)?;
+        traffic.begin(self.flows, rate)?;
         std::thread::sleep(WARM_UP);
         traffic.stop()?;
         let (received, right) = read()?;
@@ -278,6 +216,8 @@ impl Trial {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -294,56 +234,54 @@ mod tests {
 
     #[test]
     fn sample_is_what_changed_between_two_readings() {
-        let reading = |milliseconds: u64, unused: u64, received: u64, sent: u64, send_drops: u64| {
-            let sink = Packets {
+        let start = Instant::now();
+        let read = |milliseconds, unused, received, sent, send_drops| Reading {
+            at: start + Duration::from_millis(milliseconds),
+            unused: Duration::from_millis(unused),
+            unused_of_all: Duration::from_millis(unused),
+            taken: Vec::new(),
+            sink: Packets {
                 received,
                 ..Packets::default()
-            };
-            let generator = Packets {
+            },
+            generator: Packets {
                 sent,
                 send_drops,
                 ..Packets::default()
-            };
-            (milliseconds, Duration::from_millis(unused), sink, generator)
+            },
         };
-        let start = Instant::now();
-        let read = |(milliseconds, unused, sink, generator): (u64, Duration, Packets, Packets)| Reading {
-            at: start + Duration::from_millis(milliseconds),
-            unused,
-            unused_of_all: unused,
-            taken: Vec::new(),
-            sink,
-            generator,
-        };
-        let before = read(reading(0, 100, 1_000, 1_000, 0));
-        let after = read(reading(2_000, 1_100, 401_000, 501_000, 100_000));
+        let before = read(0, 100, 1_000, 1_000, 0);
+        let after = read(2_000, 1_100, 401_000, 501_000, 100_000);
         let cores = Cores::apart(&[0, 1]).expect("two cores");
-        let sample = after.since(&before, &cores, Case::Iptables, None);
-        assert_eq!(200_000.0, sample.packets_per_s);
-        assert_eq!(300_000.0, sample.offered_per_s);
-        assert_eq!(0.5, sample.busy_share);
-        assert_eq!(2_500.0, sample.cpu_ns_per_packet);
-        assert_eq!(7_500.0, sample.both_ns_per_packet);
-        assert_eq!(Limit::Veth, sample.limit);
-        assert_eq!(
-            250_000.0,
-            after.since(&before, &cores, Case::Generator, None).packets_per_s
-        );
-        let own = Times {
+        let since = |cores: &Cores, case, own| {
+            let sample = after.since(&before, cores, case, own);
+            (sample.limit, sample.figures.into_iter().collect::<BTreeMap<_, _>>())
+        };
+        let (limit, linux) = since(&cores, Case::Iptables, None);
+        assert_eq!(Limit::Veth, limit);
+        let expected = [
+            ("packets_per_s", 200_000.0),
+            ("offered_per_s", 300_000.0),
+            ("busy_share", 0.5),
+            ("cpu_ns_per_packet", 2_500.0),
+            ("both_ns_per_packet", 7_500.0),
+        ];
+        assert_eq!(BTreeMap::from(expected), linux);
+        assert_eq!(250_000.0, since(&cores, Case::Generator, None).1["packets_per_s"]);
+        let own = Some(Times {
             session_ns: 300.0,
             work_ns: 1_000.0,
-        };
-        let sluice = |case| after.since(&before, &cores, case, Some(own));
-        let nat = |case| sluice(case).nat_ns_per_packet;
-        assert_eq!((None, Some(300.0)), (nat(Case::SluiceForward), nat(Case::Sluice)));
-        let polling = sluice(Case::Sluice);
-        assert_eq!((0.2, 1_000.0), (polling.busy_share, polling.cpu_ns_per_packet));
+        });
+        assert_eq!(None, since(&cores, Case::SluiceForward, own).1.get("nat_ns_per_packet"));
+        let polling = since(&cores, Case::Sluice, own).1;
+        assert_eq!(300.0, polling["nat_ns_per_packet"]);
+        assert_eq!((0.2, 1_000.0), (polling["busy_share"], polling["cpu_ns_per_packet"]));
         assert_eq!(
-            6_000.0, polling.both_ns_per_packet,
+            6_000.0, polling["both_ns_per_packet"],
             "the traffic's core, and the worker's work"
         );
         let cores = Cores::together(&[0, 1], 2).expect("two cores");
-        assert_eq!(0.75, after.since(&before, &cores, Case::Iptables, None).busy_share);
+        assert_eq!(0.75, since(&cores, Case::Iptables, None).1["busy_share"]);
     }
 
     #[test]

@@ -7,15 +7,17 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
+use super::relay::{Counts, Faults, Settings, Task};
 use super::{Failure, LossArguments, Place};
-use crate::daemon::{Daemon, program, socket};
-use crate::kernel::command::run;
+use crate::daemon::{self, Daemon, FOLDER, program};
 use crate::kernel::machine::Cores;
-use crate::netns::{self, Namespaces};
-use crate::process::{Answering, await_some};
+use crate::netns::{self, Namespaces, within};
+use crate::process::{Peer, await_some, run};
+use crate::role::Role;
 use crate::rows::Named;
 
 /// Namespace of the client.
@@ -24,9 +26,6 @@ const RELAY: &str = "sll-relay";
 const GATEWAY: &str = "sll-gateway";
 /// Namespace of the server.
 pub const SERVER: &str = "sll-server";
-
-/// Folder of the benchmark's temporary files.
-const FOLDER: &str = "/run/sluice-bench";
 
 /// Maximum time until the first packet gets through.
 const READY: Duration = Duration::from_secs(30);
@@ -62,7 +61,7 @@ impl Way {
 pub struct Hosts {
     pub cores: Cores,
     daemon: Daemon,
-    relay: Answering,
+    relay: Peer,
     _namespaces: Namespaces,
 }
 
@@ -74,7 +73,8 @@ impl Hosts {
         let namespaces = Namespaces::new(&[CLIENT, RELAY, GATEWAY, SERVER])?;
         if let Some(name) = &arguments.congestion {
             for host in [CLIENT, SERVER] {
-                netns::set(host, &format!("net.ipv4.tcp_congestion_control={name}"))?;
+                let prefix = within(host);
+                run(&format!("{prefix} sysctl -q -w net.ipv4.tcp_congestion_control={name}"))?;
             }
         }
         Way::ALL.into_iter().try_for_each(|way| lay(way, place))?;
@@ -90,112 +90,82 @@ impl Hosts {
 
     /// TCP congestion control that the hosts use.
     pub fn congestion(&self) -> Result<String, Failure> {
-        run(&format!(
-            "ip netns exec {CLIENT} cat /proc/sys/net/ipv4/tcp_congestion_control"
-        ))
+        let prefix = within(CLIENT);
+        run(&format!("{prefix} cat /proc/sys/net/ipv4/tcp_congestion_control"))
     }
 
     /// Sets the packet loss in percent in each direction, and the delay of packets that are not lost.
     pub fn lose(&mut self, percent: f64, delay: Duration, seed: u64) -> Result<(), Failure> {
-        let per_million = (percent * 10_000.0).round();
-        let line = format!("set {per_million} {} {seed}", delay.as_micros());
-        self.relay.tell(&line)?;
-        self.relay.expect("set").map(drop)
+        let per_million = (percent * 10_000.0).round() as u32;
+        self.relay.ask(&Task::Set(Faults {
+            per_million,
+            delay,
+            seed,
+        }))
     }
 
-    /// Numbers of packets that the relay has forwarded, dropped on purpose, and dropped because it had no room.
-    pub fn counts(&mut self) -> Result<[u64; 3], Failure> {
-        self.relay.tell("count")?;
-        let answer = self.relay.expect("count")?;
-        let mut numbers = answer
-            .split_whitespace()
-            .skip(1)
-            .map(|word| word.parse::<u64>().unwrap_or(0));
-        Ok([(); 3].map(|()| numbers.next().unwrap_or(0)))
+    /// Numbers of packets in the relay since the loss was set.
+    pub fn counts(&mut self) -> Result<Counts, Failure> {
+        self.relay.ask(&Task::Count)
     }
 
     /// Number of packets that the gateway dropped for the reasons that `counts` selects.
     pub fn dropped(&self, counts: impl Fn(&str) -> bool) -> Result<u64, Failure> {
-        let shown: serde_json::Value = serde_json::from_str(&self.daemon.show("drops")?)?;
-        Ok(dropped_of(&shown, &counts))
-    }
-
-    /// A program on a host; it runs on the core that all hosts share.
-    pub fn command(&self, host: &str, program: &Path) -> Command {
-        let mut command = netns::command(host, self.cores.traffic);
-        command.arg(program);
-        command
+        Ok(sum(&self.daemon.show("drops")?, counts))
     }
 }
 
-/// Sum of the drop counters that `counts` selects, at any depth of the output of `sluice show drops`.
-fn dropped_of(shown: &serde_json::Value, counts: &impl Fn(&str) -> bool) -> u64 {
-    match shown {
-        serde_json::Value::Array(all) => all.iter().map(|one| dropped_of(one, counts)).sum(),
-        serde_json::Value::Object(fields) => {
-            let name = fields
-                .get("name")
-                .or(fields.get("reason"))
-                .and_then(|name| name.as_str());
-            let count = fields
-                .get("count")
-                .or(fields.get("packets"))
-                .and_then(|count| count.as_u64());
-            match (name, count) {
-                (Some(name), Some(count)) if counts(name) => count,
-                (Some(_), Some(_)) => 0,
-                _ => fields.values().map(|one| dropped_of(one, counts)).sum(),
-            }
-        }
-        _ => 0,
-    }
+/// Sum of the packets in a listing of drop reasons, of the reasons that `counts` selects.
+fn sum(drops: &[Value], counts: impl Fn(&str) -> bool) -> u64 {
+    let counted = drops.iter().filter(|drop| drop["name"].as_str().is_some_and(&counts));
+    counted.filter_map(|drop| drop["packets"].as_u64()).sum()
 }
 
 fn lay(way: Way, place: Place) -> Result<(), Failure> {
-    let name = |name: &str| format!("{name}{}", way as u8);
-    let [client, server, near, far, left, right] = ["client", "server", "near", "far", "left", "right"].map(name);
-    match (way, place) {
-        (Way::Direct, _) => {
-            wire((CLIENT, &client), (RELAY, &near))?;
-            wire((RELAY, &far), (SERVER, &server))?;
-        }
-        (_, Place::Before) => {
-            wire((CLIENT, &client), (RELAY, &near))?;
-            wire((RELAY, &far), (GATEWAY, &left))?;
-            wire((GATEWAY, &right), (SERVER, &server))?;
-        }
-        (_, Place::Behind) => {
-            wire((CLIENT, &client), (GATEWAY, &left))?;
-            wire((GATEWAY, &right), (RELAY, &near))?;
-            wire((RELAY, &far), (SERVER, &server))?;
-        }
+    let relay = (RELAY, "near", "far");
+    let gateway = (GATEWAY, "left", "right");
+    let hops = match (way, place) {
+        (Way::Direct, _) => vec![relay],
+        (_, Place::Before) => vec![relay, gateway],
+        (_, Place::Behind) => vec![gateway, relay],
+    };
+    // Each link connects the far interface of a host with the near interface of the next host.
+    let from = [(CLIENT, "client")]
+        .into_iter()
+        .chain(hops.iter().map(|&(host, _, far)| (host, far)));
+    let to = hops
+        .iter()
+        .map(|&(host, near, _)| (host, near))
+        .chain([(SERVER, "server")]);
+    for ends in from.zip(to) {
+        let [left, right] = [ends.0, ends.1].map(|(host, name)| (host, format!("{name}{}", way as u8)));
+        netns::wire([(left.0, &left.1, String::new()), (right.0, &right.1, String::new())])?;
     }
-    run(&format!("ip -n {CLIENT} address add {}/24 dev {client}", way.client()))?;
-    run(&format!("ip -n {SERVER} address add {}/24 dev {server}", way.server()))?;
+    for (host, name, address) in [(CLIENT, "client", way.client()), (SERVER, "server", way.server())] {
+        run(&format!(
+            "ip -n {host} address add {address}/24 dev {name}{}",
+            way as u8
+        ))?;
+    }
     Ok(())
 }
 
-fn wire((left, near): (&str, &str), (right, far): (&str, &str)) -> Result<(), Failure> {
-    netns::wire([(left, near, String::new()), (right, far, String::new())])
-}
-
-fn configuration(core: usize, signatures: &Path, dialect: &str) -> String {
-    let socket = socket(Path::new(FOLDER));
-    let mut text = format!(
-        "[system]\nname = \"bench\"\nworkers = [{core}]\n\n[sessions]\nipv4 = 65536\nipv6 = 1024\n\n\
-         [control]\nsocket = \"{}\"\nlog = \"warn\"\n\n\
-         [inspection]\ncache = \"\"\ninterfaces = [\"left0\", \"right0\"]\nflows = 8192\n\n\
-         [[inspection.signatures]]\nfile = \"{}\"\ndialect = \"{dialect}\"\n",
-        socket.display(),
-        signatures.display(),
-    );
+/// Configuration with two bridges, the first of which is inspected.
+fn configuration(core: usize, signatures: &Path, dialect: &str) -> Value {
+    let mut more = json!({
+        "inspection": {
+            "cache": "", "interfaces": ["left0", "right0"], "flows": 8192,
+            "signatures": [{"file": signatures, "dialect": dialect}],
+        },
+    });
     for way in [Way::Inspected, Way::Plain].map(|way| way as u8) {
-        for side in ["left", "right"] {
-            text += &format!("\n[interfaces.{side}{way}]\ndevice = \"{side}{way}\"\n");
+        let interfaces = ["left", "right"].map(|side| format!("{side}{way}"));
+        for name in &interfaces {
+            more["interfaces"][name] = json!({"device": name});
         }
-        text += &format!("\n[bridges.bridge{way}]\ninterfaces = [\"left{way}\", \"right{way}\"]\n");
+        more["bridges"][format!("bridge{way}")] = json!({"interfaces": interfaces});
     }
-    text
+    daemon::configuration(core, 65_536, Path::new(FOLDER), more)
 }
 
 fn start(cores: &Cores, arguments: &LossArguments) -> Result<Daemon, Failure> {
@@ -209,15 +179,21 @@ fn start(cores: &Cores, arguments: &LossArguments) -> Result<Daemon, Failure> {
             (file, crate::inspect::Written::Suricata.name())
         }
     };
-    let text = configuration(cores.gateway, &signatures, &dialect);
-    let prefix = format!("ip netns exec {GATEWAY}");
-    let all = [cores.traffic, cores.gateway];
-    Daemon::start(&prefix, &all, &program(arguments.sluice.as_ref()), folder, &text)
+    let all = configuration(cores.gateway, &signatures, &dialect);
+    let both = [cores.traffic, cores.gateway];
+    Daemon::start(
+        &within(GATEWAY),
+        both,
+        &program(arguments.sluice.as_ref()),
+        folder,
+        &all,
+        &[],
+    )
 }
 
 /// Waits until a packet and its reply get through on this path.
 fn await_way(way: Way) -> Result<(), Failure> {
-    let line = format!("ip netns exec {CLIENT} ping -n -c 1 -W 1 {}", way.server());
+    let line = format!("{} ping -n -c 1 -W 1 {}", within(CLIENT), way.server());
     match await_some(READY, || Ok(run(&line).ok()))? {
         Some(_) => Ok(()),
         None => run(&line).map(drop),
@@ -225,11 +201,10 @@ fn await_way(way: Way) -> Result<(), Failure> {
 }
 
 /// Starts the relay, which connects both halves of all paths.
-fn relay(core: usize) -> Result<Answering, Failure> {
-    let interfaces = Way::ALL.map(|way| format!("near{0},far{0}", way as u8)).join(",");
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", RELAY]).arg(std::env::current_exe()?);
-    Answering::start(command.args(["relay", "--interfaces", &interfaces, "--core", &core.to_string()]))
+fn relay(core: usize) -> Result<Peer, Failure> {
+    let interfaces = Way::ALL.map(|way| ["near", "far"].map(|end| format!("{end}{}", way as u8)));
+    let interfaces = interfaces.concat();
+    Peer::start(RELAY, core, &Role::Relay(Settings { interfaces, core }))
 }
 
 #[cfg(test)]
@@ -238,17 +213,18 @@ mod tests {
 
     #[test]
     fn configuration_has_two_bridges_of_which_one_is_inspected() {
-        let text = configuration(1, Path::new("/x.rules"), "snort3");
+        let all = configuration(1, Path::new("/x.rules"), "snort3");
+        let text = toml::to_string(&all).expect("a configuration");
         assert_eq!(2, text.matches("[bridges.").count());
         assert_eq!(4, text.matches("[interfaces.").count());
-        assert!(text.contains("interfaces = [\"left0\", \"right0\"]\nflows"), "{text}");
+        assert_eq!(json!(["left0", "right0"]), all["inspection"]["interfaces"]);
     }
 
     #[test]
     fn drops_are_summed_by_their_names() {
-        let shown = serde_json::json!({"drops": [
-            {"name": "stream-out-of-window", "count": 3}, {"name": "not-our-mac", "count": 5}, {"name": "signature", "count": 1}]});
-        assert_eq!(3, dropped_of(&shown, &|name: &str| name.starts_with("stream-")));
-        assert_eq!(9, dropped_of(&shown, &|_: &str| true));
+        let drops = [("stream-out-of-window", 3), ("not-our-mac", 5), ("signature", 1)];
+        let drops = drops.map(|(name, packets)| json!({"name": name, "packets": packets}));
+        assert_eq!(3, sum(&drops, |name| name.starts_with("stream-")));
+        assert_eq!(9, sum(&drops, |_| true));
     }
 }

@@ -1,17 +1,13 @@
-//! The part of the benchmark inside the namespaces: measures each combination of loss, location and delay in sequence,
-//! and reports the rows.
+//! Measurement inside the namespaces: each combination of loss, location and delay in sequence.
 
 use std::time::Duration;
 
 use super::hosts::{Hosts, Way};
 use super::{Failure, LossArguments, Part, Place, stream, transfers};
-use crate::kernel::inside::{Outside, furnish};
-use crate::rows::{Named, Row, Runs, pairs};
+use crate::rows::{Named, Row, Run, Runs, pairs};
 
 /// Measure everything that the arguments select.
-pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
-    furnish()?;
-    let outside = Outside::of_this();
+pub fn run(arguments: &LossArguments, run: &mut Run<'_>) -> Result<(), Failure> {
     for &place in &arguments.place {
         let mut hosts = Hosts::build(place, arguments)?;
         if arguments.does(Part::Stream) {
@@ -19,7 +15,7 @@ pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
             for &delay in &arguments.delay {
                 for &loss in &arguments.loss {
                     let point = Point { place, delay, loss };
-                    outside.row(&streams(&mut hosts, point, arguments, quick)?);
+                    (run.row)(streams(&mut hosts, point, arguments, run.quick)?);
                 }
             }
         }
@@ -28,7 +24,7 @@ pub fn run(arguments: &LossArguments, quick: bool) -> Result<(), Failure> {
                 let _server = transfers::server(&hosts, way)?;
                 for &loss in &arguments.loss {
                     let point = Point { place, delay: 0, loss };
-                    outside.row(&files(&mut hosts, way, point, arguments)?);
+                    (run.row)(files(&mut hosts, way, point, arguments)?);
                 }
             }
         }
@@ -81,11 +77,11 @@ fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bo
             if way != Way::Direct {
                 all.add(SENT_AGAIN[way as usize], stream.sent_again);
             }
-            let [_, lost, overflowed] = hosts.counts()?;
-            counted.add("relay_overflowed", overflowed as f64);
+            let counts = hosts.counts()?;
+            counted.add("relay_overflowed", counts.overflowed as f64);
             if way == Way::Inspected {
                 let dropped = hosts.dropped(is_of_inspection)? - before;
-                counted.extend([("lost", lost as f64), ("dropped_by_inspection", dropped as f64)]);
+                counted.extend([("lost", counts.lost as f64), ("dropped_by_inspection", dropped as f64)]);
             }
         }
     }
@@ -101,7 +97,7 @@ const SENT_AGAIN: [&str; 2] = ["inspected_sent_again", "plain_sent_again"];
 fn files(hosts: &mut Hosts, way: Way, point: Point, arguments: &LossArguments) -> Result<Row, Failure> {
     hosts.lose(point.loss, point.one_way(), arguments.seed)?;
     let before = hosts.dropped(is_of_inspection)?;
-    let told = transfers::run_between(hosts, way, arguments, arguments.seed)?;
+    let told = transfers::run_between(hosts, way, arguments)?;
     let dropped = hosts.dropped(is_of_inspection)? - before;
     let bridge = match way {
         Way::Inspected => "inspected",
@@ -112,6 +108,6 @@ fn files(hosts: &mut Hosts, way: Way, point: Point, arguments: &LossArguments) -
         .key("congestion", hosts.congestion()?)
         .key("bridge", bridge)
         .runs(&told)
-        .figure("lost", &[hosts.counts()?[1] as f64])
+        .figure("lost", &[hosts.counts()?.lost as f64])
         .figure("dropped_by_inspection", &[dropped as f64]))
 }

@@ -8,20 +8,20 @@
 //! The gateway's worker has its own core; hosts, relay and the kernel's work for them share another core.
 
 mod hosts;
-pub mod inside;
+mod inside;
 pub mod relay;
 mod stream;
 pub mod transfers;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::inspect::Written;
-use crate::kernel::outside;
-use crate::rows::Run;
-
 use crate::rows::Failure;
+pub use inside::run;
+
 /// Side of the gateway on which packets are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Place {
@@ -91,9 +91,6 @@ pub struct LossArguments {
     /// The program `sluice`; by default the one in the same folder as `sluice-bench`.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
-    /// Set in the process that runs inside the namespaces.
-    #[arg(long, hide = true)]
-    pub inside: bool,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -118,33 +115,23 @@ impl LossArguments {
     }
 }
 
-pub fn run(arguments: &LossArguments, run: &mut Run<'_>) -> Result<(), Failure> {
+/// Estimated duration of all streams; that of the transfers depends on the loss.
+pub fn estimate(arguments: &LossArguments, quick: bool) -> Duration {
     let points = arguments.loss.len() * arguments.delay.len() * arguments.place.len();
     let ways = if arguments.direct { 3 } else { 2 };
-    if arguments.does(Part::Stream) {
-        let seconds = points * arguments.runs(run.quick) * ways * (arguments.seconds(run.quick) as usize + 1);
-        eprintln!(
-            "sluice-bench: streams take about {} minutes; keep the machine quiet",
-            seconds.div_ceil(60)
-        );
-    }
-    outside::enter(run, std::env::args_os().skip(1).collect())
+    let streams = if arguments.does(Part::Stream) { points * ways } else { 0 };
+    let run = Duration::from_secs(u64::from(arguments.seconds(quick)) + 1);
+    run * (streams * arguments.runs(quick)) as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: LossArguments,
-    }
+    use crate::parsed;
 
     #[test]
     fn everything_is_measured_where_nothing_is_said() {
-        let all = Line::parse_from(["loss"]).arguments;
+        let all: LossArguments = parsed(&[]);
         assert_eq!(
             (vec![0.0, 0.01, 0.1, 1.0], vec![0, 20]),
             (all.loss.clone(), all.delay.clone())
@@ -157,10 +144,7 @@ mod tests {
     #[test]
     fn loss_is_a_share_of_a_hundred() {
         for wrong in ["-1", "51", "x"] {
-            assert!(
-                Line::try_parse_from(["loss", &format!("--loss={wrong}")]).is_err(),
-                "{wrong}"
-            );
+            assert!(percent(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,71 +1,62 @@
-//! The relay: a process in its own network namespace that forwards frames between interfaces, drops some of them, and delays the others. The relay
-//! reads commands from its input.
-//!
-//! | line | answer |
-//! | --- | --- |
-//! | `set PPM MICROSECONDS SEED` | `set`: from now on, PPM of a million frames are dropped in each direction, and the others are delayed by MICROSECONDS; waiting frames are dropped |
-//! | `count` | `count PASSED LOST OVERFLOWED`, since the last `set` |
+//! The relay: a process in its own network namespace that forwards frames between interfaces, drops some of them, and
+//! delays the others.
 
 use std::collections::VecDeque;
-use std::io::BufRead;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use clap::Args;
-use sluice_dpdk::{DpdkIo, Driver, Plan, PortPlan};
+use serde::{Deserialize, Serialize};
+use sluice_dpdk::{DpdkIo, Driver};
 use sluice_engine::packet::io::{BURST_BUFFERS, BufferIndex, PacketIo, Parked, PortIndex};
 
 use super::Failure;
-use crate::process::answer;
-use crate::rig::Source;
+use crate::netns;
+use crate::process::{answer, messages};
 use crate::rig::frames::Mixed;
 
 /// Maximum number of frames that wait in the relay, over all paths.
 const WAITING: usize = 32_768;
-/// Number of empty rounds after which the relay sleeps, and duration of the sleep; the relay shares its core with the hosts.
+/// Number of empty rounds after which the relay sleeps, and duration of the sleep; the relay shares its core with the
+/// hosts.
 const IDLE_ROUNDS: u32 = 32;
 const IDLE: Duration = Duration::from_micros(20);
 
-/// Interfaces of the relay.
-#[derive(Args, Clone, Debug)]
-pub struct RelayArguments {
-    /// Pairs of interfaces.
-    #[arg(long, value_delimiter = ',', required = true)]
-    interfaces: Vec<String>,
+/// Start parameters of the relay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    /// Interfaces, two for each path.
+    pub interfaces: Vec<String>,
     /// Core to run on.
-    #[arg(long)]
-    core: usize,
+    pub core: usize,
 }
 
 /// Loss and delay of frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Faults {
-    per_million: u32,
-    delay: Duration,
-    seed: u64,
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Faults {
+    /// Number of frames that are dropped of a million in each direction.
+    pub per_million: u32,
+    /// Delay of the other frames.
+    pub delay: Duration,
+    pub seed: u64,
 }
 
-/// A line of the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+/// A message to the relay.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Task {
+    /// Drop waiting frames, set loss and delay, and reply.
     Set(Faults),
+    /// Reply with the [`Counts`].
     Count,
 }
 
-impl Line {
-    fn parse(line: &str) -> Option<Self> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match *words.as_slice() {
-            ["set", per_million, delay, seed] => Some(Self::Set(Faults {
-                per_million: per_million.parse().ok()?,
-                delay: Duration::from_micros(delay.parse().ok()?),
-                seed: seed.parse().ok()?,
-            })),
-            ["count"] => Some(Self::Count),
-            _ => None,
-        }
-    }
+/// Frame counters since loss and delay were set.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Frames dropped on purpose.
+    pub lost: u64,
+    /// Frames dropped because too many were waiting.
+    pub overflowed: u64,
 }
 
 /// Selects the frames of one direction to be dropped by their numbers, so that the same seed always drops the same frames.
@@ -97,14 +88,6 @@ struct Way {
     to: PortIndex,
     chance: Chance,
     waiting: VecDeque<(Instant, Parked)>,
-}
-
-/// Frame counters since the last `set` line.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    passed: u64,
-    lost: u64,
-    overflowed: u64,
 }
 
 struct Relay {
@@ -154,7 +137,6 @@ impl Relay {
         // Without a delay, frames are forwarded directly, unless earlier frames are still waiting.
         if self.faults.delay.is_zero() && way.waiting.is_empty() {
             sent = io.transmit(way.to, &kept);
-            self.counts.passed += sent as u64;
         }
         let due = Instant::now() + self.faults.delay;
         for &slot in &kept[sent..] {
@@ -190,7 +172,6 @@ impl Relay {
             slots.extend(io.unpark(parked));
         }
         let sent = io.transmit(way.to, &slots);
-        self.counts.passed += sent as u64;
         // Put unsent frames back to the front of the queue in their order.
         for &slot in slots[sent..].iter().rev() {
             match io.park(slot) {
@@ -202,27 +183,17 @@ impl Relay {
         true
     }
 
-    fn run(&mut self, lines: &Receiver<Line>) {
+    fn run(&mut self, tasks: &Receiver<Task>) {
         let mut idle = 0;
         loop {
-            match lines.try_recv() {
-                Ok(Line::Set(faults)) => {
+            match tasks.try_recv() {
+                Ok(Task::Set(faults)) => {
                     self.set(faults);
-                    answer("set");
+                    answer(&());
                 }
-                Ok(Line::Count) => {
-                    let Counts {
-                        passed,
-                        lost,
-                        overflowed,
-                    } = self.counts;
-                    answer(format!("count {passed} {lost} {overflowed}"));
-                }
+                Ok(Task::Count) => answer(&self.counts),
                 Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => {
-                    self.set(Faults::default());
-                    return;
-                }
+                Err(TryRecvError::Disconnected) => return self.set(Faults::default()),
             }
             idle = if self.round() { 0 } else { idle + 1 };
             if idle > IDLE_ROUNDS {
@@ -233,54 +204,22 @@ impl Relay {
 }
 
 /// Run the relay until its input ends.
-pub fn run(arguments: &RelayArguments) -> Result<(), Failure> {
-    sluice_dpdk::workers::pin(arguments.core)?;
-    let port = |name: &String| {
-        Ok(PortPlan {
-            driver: Some(Driver::AfPacket),
-            promiscuous: true,
-            ..PortPlan::new(name, name.parse()?)
-        })
+pub fn run(settings: &Settings) -> Result<(), Failure> {
+    let source = netns::open(&settings.interfaces, Driver::AfPacket, settings.core, Some(WAITING))?;
+    let way = |from: PortIndex| Way {
+        from,
+        to: from ^ 1,
+        chance: Chance::new(&Faults::default(), from.into()),
+        waiting: VecDeque::with_capacity(WAITING),
     };
-    let ports = arguments
-        .interfaces
-        .iter()
-        .map(port)
-        .collect::<Result<Vec<_>, Failure>>()?;
-    let count = ports.len();
-    if !count.is_multiple_of(2) {
-        return Err("interfaces go two and two".into());
-    }
-    let mut plan = Plan::new(ports, 1);
-    plan.parked = WAITING;
-    plan.buffers = (2 * WAITING as u32 + plan.buffers).next_power_of_two() - 1;
-    let (_, source) = Source::alone(&plan, arguments.core)?;
     let mut relay = Relay {
         io: source.io,
-        ways: Vec::new(),
+        ways: (0..settings.interfaces.len() as PortIndex).map(way).collect(),
         faults: Faults::default(),
         counts: Counts::default(),
     };
-    for from in 0..count as PortIndex {
-        relay.ways.push(Way {
-            from,
-            to: from ^ 1,
-            chance: Chance::new(&relay.faults, from.into()),
-            waiting: VecDeque::with_capacity(WAITING),
-        });
-    }
-    let (tell, lines) = channel();
-    let reader = std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            match line.ok().as_deref().and_then(Line::parse) {
-                Some(line) if tell.send(line).is_ok() => {}
-                _ => return,
-            }
-        }
-    });
-    answer("ready");
-    relay.run(&lines);
-    let _ = reader.join();
+    answer(&());
+    relay.run(&messages());
     drop(relay);
     source.devices.close()?;
     Ok(())
@@ -289,20 +228,6 @@ pub fn run(arguments: &RelayArguments) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn line_is_read_or_refused() {
-        let faults = Faults {
-            per_million: 1_000,
-            delay: Duration::from_millis(10),
-            seed: 7,
-        };
-        assert_eq!(Some(Line::Set(faults)), Line::parse("set 1000 10000 7\n"));
-        assert_eq!(Some(Line::Count), Line::parse("count"));
-        for wrong in ["", "set 1 2", "set x 2 3", "dance"] {
-            assert_eq!(None, Line::parse(wrong), "{wrong}");
-        }
-    }
 
     #[test]
     fn frames_are_lost_by_share_and_the_same_ones_by_the_same_seed() {

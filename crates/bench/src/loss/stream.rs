@@ -1,6 +1,5 @@
 //! Throughput of one TCP connection, measured by iperf3.
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -8,18 +7,21 @@ use serde_json::Value;
 
 use super::Failure;
 use super::hosts::{CLIENT, Hosts, SERVER, Way};
-use crate::kernel::command::run as run_command;
-use crate::process::{Background, await_some};
+use crate::netns::{self, within};
+use crate::process::{Background, await_some, run as run_command};
 
 /// Maximum time until the server accepts connections.
 const READY: Duration = Duration::from_secs(10);
 
 /// Starts the server for all paths.
 pub fn server(hosts: &Hosts) -> Result<Background, Failure> {
-    let mut command = hosts.command(SERVER, Path::new("iperf3"));
-    command.arg("--server").stdin(Stdio::null()).stdout(Stdio::null());
+    let mut command = netns::command(SERVER, hosts.cores.traffic);
+    command
+        .args(["iperf3", "--server"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let server = Background(command.spawn()?);
-    let line = format!("ip netns exec {SERVER} ss -Hltn sport = :5201");
+    let line = format!("{} ss -Hltn sport = :5201", within(SERVER));
     let listening = || Ok(Some(run_command(&line)?).filter(|sockets| !sockets.is_empty()));
     await_some(READY, listening)?.ok_or("iperf3 does not listen")?;
     Ok(server)
@@ -67,15 +69,9 @@ pub fn run(hosts: &Hosts, way: Way, seconds: u32) -> Result<Sample, Failure> {
 }
 
 fn once(hosts: &Hosts, way: Way, seconds: u32) -> Result<Sample, Failure> {
-    let output = hosts
-        .command(CLIENT, Path::new("iperf3"))
-        .args([
-            "--client",
-            &way.server().to_string(),
-            "--json",
-            "--time",
-            &seconds.to_string(),
-        ])
+    let (server, seconds) = (way.server().to_string(), seconds.to_string());
+    let output = netns::command(CLIENT, hosts.cores.traffic)
+        .args(["iperf3", "--client", &server, "--json", "--time", &seconds])
         .args(["--connect-timeout", "10000"])
         .stdin(Stdio::null())
         .output()?;

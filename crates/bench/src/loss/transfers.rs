@@ -4,21 +4,20 @@
 //! The contents of a file are generated from its number, so that both ends can compute them. The SHA-256 digests are
 //! compared; the receiver computes its digest over the bytes read from the socket.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::Stdio;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::Args;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Failure;
 use super::hosts::{CLIENT, Hosts, SERVER, Way};
-use crate::process::{Answering, answer as tell};
+use super::{Failure, LossArguments};
+use crate::process::{Peer, answer as tell};
 use crate::rig::frames::Mixed;
+use crate::role::Role;
 use crate::rows::Runs;
 
 const PORT: u16 = 8_080;
@@ -26,26 +25,18 @@ const SIZES: std::ops::Range<u64> = 64 << 10..(1 << 20) + 1;
 /// Number of bytes per write.
 const PIECE: usize = 16 << 10;
 
-/// Arguments of the server or the client process.
-#[derive(Args, Clone, Debug)]
-pub struct TransfersArguments {
-    /// Serve files at this address until the input ends.
-    #[arg(long)]
-    serve: Option<SocketAddr>,
-    /// Transfer files with the server at this address.
-    #[arg(long)]
-    server: Option<SocketAddr>,
+/// Settings of the client process.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    /// Address of the server.
+    server: SocketAddr,
     /// Number of files.
-    #[arg(long, default_value_t = 1)]
     count: u32,
     /// Number of concurrent transfers.
-    #[arg(long, default_value_t = 1)]
     at_once: u32,
-    /// Seconds after which a transfer counts as stalled.
-    #[arg(long, default_value_t = 30)]
-    patience: u32,
+    /// Time after which a transfer counts as stalled.
+    patience: Duration,
     /// Number of the first file; further files have consecutive numbers.
-    #[arg(long, default_value_t = 1)]
     first: u64,
 }
 
@@ -57,58 +48,42 @@ struct Content {
 
 impl Content {
     fn new(number: u64) -> Self {
-        let mut content = Self {
-            state: Mixed(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-            left: 0,
+        let mut state = Mixed(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let left = SIZES.start + state.next() % (SIZES.end - SIZES.start);
+        Self { state, left }
+    }
+}
+
+impl Read for Content {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        // Each random number fills eight bytes, except at the end.
+        let most = match into.len() {
+            short @ ..8 => short,
+            long => long & !7,
         };
-        content.left = SIZES.start + content.state.next() % (SIZES.end - SIZES.start);
-        content
-    }
-
-    /// Returns the next bytes; empty at the end.
-    fn piece<'b>(&mut self, room: &'b mut [u8; PIECE]) -> &'b [u8] {
-        let length = self.left.min(PIECE as u64) as usize;
+        let length = self.left.min(most as u64) as usize;
         self.left -= length as u64;
-        for word in room[..length.next_multiple_of(8)].as_chunks_mut::<8>().0 {
-            *word = self.state.next().to_le_bytes();
+        for word in into[..length].chunks_mut(8) {
+            word.copy_from_slice(&self.state.next().to_le_bytes()[..word.len()]);
         }
-        &room[..length]
-    }
-
-    fn digest(mut self) -> String {
-        let (mut hash, mut room) = (Sha256::new(), [0; PIECE]);
-        while self.left > 0 {
-            hash.update(self.piece(&mut room));
-        }
-        text(hash)
-    }
-
-    fn write(mut self, to: &mut impl Write) -> std::io::Result<()> {
-        let mut room = [0; PIECE];
-        while self.left > 0 {
-            to.write_all(self.piece(&mut room))?;
-        }
-        to.flush()
+        Ok(length)
     }
 }
 
-fn text(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+/// Digest of `length` bytes.
+fn digest(from: &mut impl Read, length: u64) -> std::io::Result<String> {
+    let mut hash = Sha256::new();
+    match std::io::copy(&mut from.take(length), &mut hash)? {
+        read if read < length => Err(ErrorKind::UnexpectedEof.into()),
+        _ => Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+    }
 }
 
-/// Digest of the next `length` bytes that are received.
-fn received(from: &mut impl Read, length: u64) -> std::io::Result<String> {
-    let (mut hash, mut room, mut left) = (Sha256::new(), [0; PIECE], length);
-    while left > 0 {
-        let most = left.min(PIECE as u64) as usize;
-        let count = from.read(&mut room[..most])?;
-        if count == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        hash.update(&room[..count]);
-        left -= count as u64;
-    }
-    Ok(text(hash))
+/// Writes the contents of a file.
+fn put(mut content: Content, to: &mut impl Write) -> std::io::Result<()> {
+    let mut to = BufWriter::with_capacity(PIECE, to);
+    std::io::copy(&mut content, &mut to)?;
+    to.flush()
 }
 
 /// Reads the header of an HTTP message; returns its first line and its content length.
@@ -130,9 +105,9 @@ fn head(from: &mut impl BufRead) -> std::io::Result<(String, u64)> {
 }
 
 /// Serve files until the input ends.
-fn serve(address: SocketAddr) -> Result<(), Failure> {
+pub fn serve(address: SocketAddr) -> Result<(), Failure> {
     let listener = TcpListener::bind(address)?;
-    tell("ready");
+    tell(&());
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || answer(stream));
@@ -153,12 +128,12 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
     let number: u64 = path.trim_matches('/').parse().map_err(|_| ErrorKind::InvalidData)?;
     let kind = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nConnection: close\r\nContent-Length:";
     if method == "PUT" {
-        let digest = received(&mut from, length)?;
+        let digest = digest(&mut from, length)?;
         write!(to, "{kind} {}\r\n\r\n{digest}", digest.len())
     } else {
         let content = Content::new(number);
         write!(to, "{kind} {}\r\n\r\n", content.left)?;
-        content.write(&mut to)
+        put(content, &mut to)
     }
 }
 
@@ -170,6 +145,10 @@ enum Ended {
     Stalled,
     Failed,
 }
+
+/// Figures of transfers: numbers of transfers with each outcome; then the duration of the slowest transfer and the total
+/// duration, in seconds.
+const FIGURES: [&str; 6] = ["whole", "differ", "stalled", "failed", "longest_s", "seconds"];
 
 /// A socket whose reads and writes fail after a deadline.
 struct Timed {
@@ -211,28 +190,27 @@ fn transfer(server: SocketAddr, number: u64, patience: Duration) -> Ended {
     let all = || {
         let stream = TcpStream::connect_timeout(&server, patience)?;
         let mut timed = Timed { stream, until };
-        let expected = Content::new(number).digest();
-        let digest = if number.is_multiple_of(2) {
+        let length = Content::new(number).left;
+        let expected = digest(&mut Content::new(number), length)?;
+        let arrived = if number.is_multiple_of(2) {
             write!(timed, "GET /{number} HTTP/1.1\r\nHost: bench\r\n\r\n")?;
             let mut from = BufReader::new(timed);
             let (_, length) = head(&mut from)?;
-            received(&mut from, length)?
+            digest(&mut from, length)?
         } else {
-            let content = Content::new(number);
             write!(
                 timed,
-                "PUT /{number} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
-                content.left
+                "PUT /{number} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/octet-stream\r\nContent-Length: {length}\r\n\r\n",
             )?;
-            content.write(&mut timed)?;
+            put(Content::new(number), &mut timed)?;
             let mut from = BufReader::new(timed);
             let (_, length) = head(&mut from)?;
-            let mut digest = String::new();
-            from.by_ref().take(length).read_to_string(&mut digest)?;
+            let mut arrived = String::new();
+            from.by_ref().take(length).read_to_string(&mut arrived)?;
             let _ = from.get_ref().stream.shutdown(Shutdown::Both);
-            digest
+            arrived
         };
-        std::io::Result::Ok(digest == expected)
+        std::io::Result::Ok(arrived == expected)
     };
     match all() {
         Ok(true) => Ended::Whole,
@@ -245,77 +223,51 @@ fn transfer(server: SocketAddr, number: u64, patience: Duration) -> Ended {
     }
 }
 
-/// Transfer files, and report the outcomes.
-fn transfer_all(server: SocketAddr, arguments: &TransfersArguments) {
-    let (next, began) = (AtomicU32::new(0), Instant::now());
-    let patience = Duration::from_secs(arguments.patience.into());
+/// Transfer files, and report the figures.
+pub fn transfer_all(settings: &Settings) -> Result<(), Failure> {
+    tell(&());
+    let (next, began) = (AtomicU64::new(0), Instant::now());
     let results = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..arguments.at_once {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= arguments.count {
-                        return;
-                    }
-                    let from = Instant::now();
-                    let ended = transfer(server, arguments.first + u64::from(number), patience);
-                    if let Ok(mut results) = results.lock() {
-                        results.push((ended, from.elapsed().as_secs_f64()));
-                    }
-                }
-            });
+    let work = || {
+        let numbers = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
+        for number in numbers.take_while(|&number| number < settings.count.into()) {
+            let from = Instant::now();
+            let ended = transfer(settings.server, settings.first + number, settings.patience);
+            if let Ok(mut results) = results.lock() {
+                results.push((ended, from.elapsed().as_secs_f64()));
+            }
         }
-    });
+    };
+    std::thread::scope(|scope| (0..settings.at_once).for_each(|_| drop(scope.spawn(work))));
     let results = results.into_inner().unwrap_or_default();
-    let count = |ended| results.iter().filter(|(other, _)| *other == ended).count();
+    let count = |ended| results.iter().filter(|(other, _)| *other == ended).count() as f64;
+    let [whole, differ, stalled, failed] = [Ended::Whole, Ended::Differs, Ended::Stalled, Ended::Failed].map(count);
     let longest = results.iter().map(|(_, took)| *took).fold(0.0, f64::max);
-    let told = serde_json::json!({
-        "whole": count(Ended::Whole), "differ": count(Ended::Differs), "stalled": count(Ended::Stalled),
-        "failed": count(Ended::Failed), "longest_s": longest, "seconds": began.elapsed().as_secs_f64(),
-    });
-    println!("{told}");
+    tell(&[whole, differ, stalled, failed, longest, began.elapsed().as_secs_f64()]);
+    Ok(())
 }
 
-pub fn run(arguments: &TransfersArguments) -> Result<(), Failure> {
-    match (arguments.serve, arguments.server) {
-        (Some(address), _) => serve(address),
-        (None, Some(server)) => {
-            transfer_all(server, arguments);
-            Ok(())
-        }
-        (None, None) => Err("--serve or --server".into()),
-    }
+fn address(way: Way) -> SocketAddr {
+    (way.server(), PORT).into()
 }
 
-pub fn server(hosts: &Hosts, way: Way) -> Result<Answering, Failure> {
-    let address = format!("{}:{PORT}", way.server());
-    let mut command = hosts.command(SERVER, &std::env::current_exe()?);
-    Answering::start(command.args(["transfers", "--serve", &address]))
+pub fn server(hosts: &Hosts, way: Way) -> Result<Peer, Failure> {
+    Peer::start(SERVER, hosts.cores.traffic, &Role::Serve(address(way)))
 }
 
-/// Figures of transfers: numbers of correct, incorrect, stalled and failed ones; then the duration of the slowest
-/// transfer and the total duration, in seconds.
-const FIGURES: [&str; 6] = ["whole", "differ", "stalled", "failed", "longest_s", "seconds"];
-
-/// Transfers files between the client's host and the server; file numbers start at `first`.
-pub fn run_between(hosts: &Hosts, way: Way, arguments: &super::LossArguments, first: u64) -> Result<Runs, Failure> {
-    let mut command = hosts.command(CLIENT, &std::env::current_exe()?);
-    command.args(["transfers", "--server", &format!("{}:{PORT}", way.server())]);
-    for (name, value) in [
-        ("--count", arguments.transfers.into()),
-        ("--at-once", arguments.at_once.into()),
-        ("--patience", arguments.patience.into()),
-        ("--first", first),
-    ] {
-        command.args([name, &value.to_string()]);
-    }
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let told: Value = serde_json::from_str(text.lines().last().unwrap_or_default())?;
-    let number = |name: &str| told.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+/// Transfers files between the client's host and the server; file numbers start at the seed.
+pub fn run_between(hosts: &Hosts, way: Way, arguments: &LossArguments) -> Result<Runs, Failure> {
+    let settings = Settings {
+        server: address(way),
+        count: arguments.transfers,
+        at_once: arguments.at_once,
+        patience: Duration::from_secs(arguments.patience.into()),
+        first: arguments.seed,
+    };
+    let mut client = Peer::start(CLIENT, hosts.cores.traffic, &Role::Transfer(settings))?;
+    let values: [f64; FIGURES.len()] = client.hear()?;
     let mut runs = Runs::default();
-    runs.extend(FIGURES.map(|name| (name, number(name))));
+    runs.extend(FIGURES.into_iter().zip(values));
     Ok(runs)
 }
 
@@ -361,6 +313,7 @@ mod tests {
         for number in 0..100 {
             assert!(SIZES.contains(&Content::new(number).left));
         }
-        assert_ne!(Content::new(1).digest(), Content::new(2).digest());
+        let digests = [1, 2].map(|number| digest(&mut Content::new(number), SIZES.start).expect("contents"));
+        assert_ne!(digests[0], digests[1]);
     }
 }

@@ -4,9 +4,10 @@ use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::CycleStage;
 use sluice_engine::placement::{Costs, HandOver, Part, Placement};
 
-use super::lane::Done;
-use super::scenario::{HAND_OVER, Scenario};
+use super::scenarios::HAND_OVER;
 use super::{Bench, Failure};
+use crate::rig::lanes::Done;
+use crate::rig::scenario::Scenario;
 
 /// Cycles per packet of each part on a core that runs all parts, and of source and sink.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +31,7 @@ impl Alone {
             + stage(CycleStage::Housekeeping);
         let transmit = stage(CycleStage::Transmit) + done.sink;
         let receive = done.cycles.saturating_sub(parse + session + transmit);
-        let per = |cycles: u64| cycles as f64 / done.counted.max(1) as f64;
+        let per = |cycles: u64| cycles as f64 / done.came.max(1) as f64;
         Self {
             parts: [receive, parse, session, transmit].map(per),
             source: per(done.source),

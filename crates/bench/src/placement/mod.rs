@@ -6,26 +6,23 @@
 //! core, measured directly before it, and from the cost of hand-overs, measured in the same rounds.
 
 mod costs;
-pub mod lane;
 mod pairings;
-pub mod queues;
-pub mod rig;
-pub mod scenario;
-pub mod slow;
+mod scenarios;
 mod verdict;
 
+use clap::ValueEnum;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::tsc;
 use sluice_engine::placement::{Core, Costs, HandOver, Load, Placement, Topology, candidates, choose, predict, rank};
 
 use crate::cores::line;
-use crate::rig::lanes;
+use crate::rig::lanes::{self, Done};
 use crate::rig::policy::{SHARDS, memory};
+use crate::rig::queues;
+use crate::rig::scenario::Scenario;
+use crate::rig::workers::{Rig, plane};
 use crate::rows::{Failure, Named, Row, Run, Runs, median};
 use costs::{Alone, Between, between, costs};
-use lane::Done;
-use rig::Rig;
-use scenario::Scenario;
 use verdict::Planner;
 
 /// Maximum number of workers; with more workers, there would be too many placements to measure.
@@ -60,11 +57,11 @@ impl Bench<'_> {
     /// Runs a scenario once; returns the throughput in Mpps and the results of each core.
     fn run(&mut self, scenario: &Scenario, placement: &Placement) -> Result<(f64, Vec<Done>), Failure> {
         self.rigs += 1;
-        let plane = rig::plane(scenario, placement)?;
+        let plane = plane(scenario, placement)?;
         let mut memory = memory(&plane)?;
         let mut rig = Rig::new(self.eal, self.rigs, scenario, placement, plane, &mut memory)?;
         let (rate, done) = rig.run(self.on, self.cycles)?;
-        rig.close();
+        rig.lanes.close();
         if self.says {
             eprintln!("{}, {placement}: {rate:.2} Mpps", scenario.name);
             let packets = |done: &Done| rate * 1e6 * done.cycles as f64 / tsc::frequency() as f64;
@@ -178,7 +175,7 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     let (_, done) = bench.run(scenario, &single)?;
     let mut before = Alone::of(&done[0]);
     for _ in 0..runs {
-        lines.push(line::cycles(bench.eal, bench.on)?);
+        lines.push(line::cycles(bench.on)?);
         overs.push(between(bench, scenario)?);
         for place in 0..cases.len() {
             // Measure the reference again for each run, because the load by other processes varies.
@@ -230,9 +227,8 @@ fn row(name: &str, scenario: &Scenario, placement: &Placement, kind: &str) -> Ro
 
 fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
     for case in &outcome.cases {
-        let picked = Planner::ALL
-            .into_iter()
-            .filter(|&planner| outcome.planned(planner, workers).as_ref() == Some(&case.placement));
+        let picks = |planner: &Planner| outcome.planned(*planner, workers).as_ref() == Some(&case.placement);
+        let picked = Planner::value_variants().iter().copied().filter(picks);
         let picked: Vec<_> = picked.collect();
         let names: Vec<_> = picked.iter().map(|planner| planner.name()).collect();
         let mut row = row(outcome.scenario.name, &outcome.scenario, &case.placement, "measured")
@@ -298,12 +294,12 @@ pub fn run(run: &mut Run<'_>, arguments: &PlacementArguments) -> Result<(), Fail
         name.is_none_or(|name| scenario.name.contains(name))
     };
     let mut outcomes = Vec::new();
-    for scenario in scenario::ALL.iter().filter(is_wanted) {
+    for scenario in scenarios::ALL.iter().filter(is_wanted) {
         let outcome = outcome(&mut bench, scenario, workers, runs)?;
         rows(&outcome, workers, run);
         outcomes.push(outcome);
     }
-    let plain = |outcome: &&Outcome| scenario::PLAIN.contains(&outcome.scenario.name);
+    let plain = |outcome: &&Outcome| scenarios::PLAIN.contains(&outcome.scenario.name);
     outcomes
         .iter()
         .filter(plain)

@@ -1,9 +1,10 @@
 //! Evaluation of the rows: the best placement, the error of predictions, and the quality of each planner's choice.
 
+use clap::ValueEnum;
 use sluice_engine::placement::Placement;
 
 use super::{Case, Outcome};
-use crate::rows::{Figure, Row, Run, pairs};
+use crate::rows::{Figure, Named, Row, Run, pairs};
 
 /// Relative error up to which a prediction counts as correct.
 const CLOSE: f64 = 0.10;
@@ -11,26 +12,16 @@ const CLOSE: f64 = 0.10;
 const BEHIND: f64 = 0.05;
 
 /// Planners that choose placements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Planner {
     /// The planner under test.
     Sluice,
     /// All cores run all parts.
+    #[value(name = "always run-to-completion")]
     RunToCompletion,
     /// Half of the cores receive and parse packets for the other half.
+    #[value(name = "always pipeline")]
     Pipeline,
-}
-
-impl Planner {
-    pub const ALL: [Self; 3] = [Self::Sluice, Self::RunToCompletion, Self::Pipeline];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sluice => "sluice",
-            Self::RunToCompletion => "always run-to-completion",
-            Self::Pipeline => "always pipeline",
-        }
-    }
 }
 
 /// The case with the highest rate among the selected placements.
@@ -91,7 +82,7 @@ pub fn conclude(outcomes: &[Outcome], workers: usize, run: &mut Run<'_>) {
         println!("  {name}, {}: {median:+.0} % ({min:+.0} to {max:+.0})", case.placement);
     }
     println!("Behind the best:");
-    for planner in Planner::ALL {
+    for &planner in Planner::value_variants() {
         let by_scenario = outcomes
             .iter()
             .map(|outcome| (outcome, behind(outcome, planner, workers)));

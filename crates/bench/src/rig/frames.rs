@@ -189,32 +189,51 @@ impl Frame for Written {
 /// bytes after [`HEADERS`]. After a UDP header, the bytes up to the length of [`HEADERS`] are payload, all zeros.
 #[inline(always)]
 fn headers(head: &mut [u8; HEADERS], w: &Written, length: usize, rest: u16) {
-    let [whole, segment] = [length - 14, length - 34].map(|bytes| bytes as u16);
-    head[..6].copy_from_slice(&w.macs.0);
-    head[6..12].copy_from_slice(&w.macs.1);
-    head[12..14].copy_from_slice(&[0x08, 0x00]);
-    let protocol = if w.tcp { 6 } else { 17 };
-    head[14..26].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
-    head[16..18].copy_from_slice(&whole.to_be_bytes());
-    head[26..30].copy_from_slice(&w.source.0.to_be_bytes());
-    head[30..34].copy_from_slice(&w.destination.0.to_be_bytes());
+    let (protocol, segment) = (if w.tcp { 6 } else { 17 }, length as u16 - 34);
+    if let Some(head) = head.first_chunk_mut() {
+        ipv4(head, w.macs, protocol, (w.source.0, w.destination.0), length);
+    }
+    let pseudo = checksum::pseudo4(w.source.0, w.destination.0, protocol, segment);
+    transport(&mut head[34..], w, segment, checksum::add(pseudo, rest));
+}
+
+/// Writes the Ethernet and IPv4 headers of a frame of `length` bytes without the frame check sequence.
+#[inline(always)]
+pub fn ipv4(
+    head: &mut [u8; 34],
+    macs: ([u8; 6], [u8; 6]),
+    protocol: u8,
+    (source, destination): (u32, u32),
+    length: usize,
+) {
+    head[..6].copy_from_slice(&macs.0);
+    head[6..12].copy_from_slice(&macs.1);
+    head[12..26].copy_from_slice(&[0x08, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    head[16..18].copy_from_slice(&(length as u16 - 14).to_be_bytes());
+    head[26..30].copy_from_slice(&source.to_be_bytes());
+    head[30..34].copy_from_slice(&destination.to_be_bytes());
     let sum = checksum::checksum(&head[14..34]);
     head[24..26].copy_from_slice(&sum.to_be_bytes());
-    head[34..36].copy_from_slice(&w.source.1.to_be_bytes());
-    head[36..38].copy_from_slice(&w.destination.1.to_be_bytes());
-    head[38..].fill(0);
+}
+
+/// Writes the transport header of a segment of `length` bytes and the zeros after a UDP header up to the length of a TCP
+/// header; `rest` is the checksum of the pseudo-header and of the bytes that follow.
+#[inline(always)]
+fn transport(segment: &mut [u8], w: &Written, length: u16, rest: u16) {
+    segment[..2].copy_from_slice(&w.source.1.to_be_bytes());
+    segment[2..4].copy_from_slice(&w.destination.1.to_be_bytes());
+    segment[4..20].fill(0);
     let at = if w.tcp {
-        head[38..42].copy_from_slice(&w.numbers.0.to_be_bytes());
-        head[42..46].copy_from_slice(&w.numbers.1.to_be_bytes());
-        head[46..50].copy_from_slice(&[0x50, w.flags, 0x20, 0]);
-        50
+        segment[4..8].copy_from_slice(&w.numbers.0.to_be_bytes());
+        segment[8..12].copy_from_slice(&w.numbers.1.to_be_bytes());
+        segment[12..16].copy_from_slice(&[0x50, w.flags, 0x20, 0]);
+        16
     } else {
-        head[38..40].copy_from_slice(&segment.to_be_bytes());
-        40
+        segment[4..6].copy_from_slice(&length.to_be_bytes());
+        6
     };
-    let pseudo = checksum::pseudo4(w.source.0, w.destination.0, protocol, segment);
-    let data = checksum::add(checksum::sum(&head[34..]), rest);
-    head[at..at + 2].copy_from_slice(&transport_sum(checksum::add(data, pseudo), w.tcp).to_be_bytes());
+    let sum = transport_sum(checksum::add(checksum::sum(&segment[..20]), rest), w.tcp);
+    segment[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Transport checksum from a one's complement sum. For UDP, zero is written as 0xffff, because zero would mean that
@@ -273,23 +292,11 @@ impl Frame for Written6 {
         frame[12..22].copy_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, PAYLOAD6 as u8, protocol, 64]);
         frame[22..38].copy_from_slice(&address6(from, w.source.0));
         frame[38..54].copy_from_slice(&address6(to, w.destination.0));
-        frame[54..56].copy_from_slice(&w.source.1.to_be_bytes());
-        frame[56..58].copy_from_slice(&w.destination.1.to_be_bytes());
-        frame[58..74].fill(0);
         frame[74..].copy_from_slice(&w.mark.to_be_bytes());
-        let at = if w.tcp {
-            frame[58..62].copy_from_slice(&w.numbers.0.to_be_bytes());
-            frame[62..66].copy_from_slice(&w.numbers.1.to_be_bytes());
-            frame[66..70].copy_from_slice(&[0x50, w.flags, 0x20, 0]);
-            70
-        } else {
-            frame[58..60].copy_from_slice(&PAYLOAD6.to_be_bytes());
-            60
-        };
         // Pseudo-header: addresses, length, protocol.
         let pseudo = checksum::add(checksum::sum(&frame[22..54]), PAYLOAD6 + u16::from(protocol));
-        let sum = transport_sum(checksum::add(checksum::sum(&frame[54..]), pseudo), w.tcp);
-        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        let rest = checksum::add(pseudo, checksum::sum(&frame[74..]));
+        transport(&mut frame[54..74], w, PAYLOAD6, rest);
     }
 }
 

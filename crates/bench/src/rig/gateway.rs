@@ -1,16 +1,22 @@
 //! A gateway with one worker between ring ports, and control requests to workers.
 
+use std::slice::ChunksExactMut;
+use std::sync::Arc;
+
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::{Devices, tsc};
 use sluice_engine::control::plane::ControlPlane;
-use sluice_engine::packet::counters::CycleStage;
+use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
+use sluice_engine::packet::io::Handover;
 use sluice_engine::packet::reason::Reason;
 use sluice_engine::packet::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_engine::worker::request::{Cursor, Filter, Reply, Request, SessionInfo, WorkerHandle};
 use sluice_route::Address;
+use sluice_table::memory::Line;
 
+use super::lanes::{Done, Middle};
 use super::policy::{Job, neighbours};
 use super::{Source, join};
 use crate::rows::Failure;
@@ -101,24 +107,92 @@ pub struct Gateway<'m> {
     pub devices: Devices,
 }
 
-/// The gateway's worker; another thread may run it.
+/// Time that starts at `base` and advances by `step` nanoseconds for each session opened after the first `first`
+/// sessions, so that as many sessions end as are opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    pub base: u64,
+    pub step: u64,
+    pub first: u64,
+}
+
+/// A gateway's worker; another thread may run it.
 pub struct Rounds<'m> {
     pub worker: Worker<'m>,
     desk: Desk,
+    pub counters: Arc<WorkerCounters>,
     pub clock: Clock,
+    /// Time of the sessions, if it is not the real time.
+    pub opened: Option<Opened>,
 }
 
-impl Rounds<'_> {
+impl<'m> Rounds<'m> {
+    /// Creates worker `own`, which receives from some ports. The worker's shards get the next parts of [`shards`].
+    pub fn new(
+        plane: &mut ControlPlane,
+        own: usize,
+        io: Box<dyn Handover + 'm>,
+        receives: Vec<u16>,
+        shards: &mut ChunksExactMut<'m, Line>,
+    ) -> Result<Self, Failure> {
+        let give = |_| shards.next().unwrap_or_default();
+        let (worker, desk) = plane.worker(own as u16, io, receives, give, tsc::now)?;
+        Ok(Self {
+            worker,
+            desk: Desk(desk),
+            counters: plane.counters()[own].clone(),
+            clock: Clock::start(),
+            opened: None,
+        })
+    }
+
+    #[inline(always)]
+    pub fn now(&self) -> Now {
+        match self.opened {
+            None => self.clock.now(),
+            Some(Opened { base, step, first }) => Now::at(base + (self.counters.sessions_created.get() - first) * step),
+        }
+    }
+
     /// Run a round of the worker; returns the number of packets moved.
     #[inline(always)]
     pub fn round(&mut self) -> usize {
-        self.worker.round(self.clock.now())
+        self.worker.round(self.now())
+    }
+
+    pub fn know(&mut self, neighbour: (u16, Address, [u8; 6])) -> Result<(), Failure> {
+        let Self {
+            worker, desk, clock, ..
+        } = self;
+        desk.know(neighbour, || _ = worker.round(clock.now()))
     }
 
     pub fn session_packets(&mut self) -> Result<u64, Failure> {
         let (worker, clock) = (&mut self.worker, self.clock);
         self.desk.session_packets(|| _ = worker.round(clock.now()))
     }
+}
+
+impl Middle for Rounds<'_> {
+    #[inline(always)]
+    fn round(&mut self) -> usize {
+        Rounds::round(self)
+    }
+
+    fn count(&self, done: &mut Done) {
+        done.count(&self.counters);
+    }
+
+    fn session_packets(&mut self) -> Result<Option<u64>, Failure> {
+        Rounds::session_packets(self).map(Some)
+    }
+}
+
+/// Parts of a gateway's memory, one for each shard.
+pub fn shards<'m>(plane: &ControlPlane, memory: &'m mut Region) -> ChunksExactMut<'m, Line> {
+    memory
+        .lines()
+        .chunks_exact_mut(plane.lines().total().next_multiple_of(2))
 }
 
 impl<'m> Gateway<'m> {
@@ -144,12 +218,8 @@ impl<'m> Gateway<'m> {
         receives: Vec<u16>,
         memory: &'m mut Region,
     ) -> Result<Self, Failure> {
-        let lines = plane.lines().total().next_multiple_of(2);
-        let mut rest = memory.lines().chunks_exact_mut(lines);
-        let give = |_| rest.next().unwrap_or_default();
-        let (worker, desk) = plane.worker(0, Box::new(io), receives, give, tsc::now)?;
-        let (desk, clock) = (Desk(desk), Clock::start());
-        let rounds = Rounds { worker, desk, clock };
+        let mut shards = shards(&plane, memory);
+        let rounds = Rounds::new(&mut plane, 0, Box::new(io), receives, &mut shards)?;
         Ok(Self {
             plane,
             rounds,
@@ -159,7 +229,7 @@ impl<'m> Gateway<'m> {
     }
 
     pub fn now(&self) -> Now {
-        self.rounds.clock.now()
+        self.rounds.now()
     }
 
     #[inline(always)]
@@ -168,8 +238,7 @@ impl<'m> Gateway<'m> {
     }
 
     pub fn know(&mut self, neighbour: (u16, Address, [u8; 6])) -> Result<(), Failure> {
-        let Rounds { worker, desk, clock } = &mut self.rounds;
-        desk.know(neighbour, || _ = worker.round(clock.now()))
+        self.rounds.know(neighbour)
     }
 
     pub fn session_packets(&mut self) -> Result<u64, Failure> {
@@ -191,7 +260,7 @@ impl<'m> Gateway<'m> {
 
     /// Cycles that the worker has spent on each of its stages.
     pub fn stages(&self) -> [u64; CycleStage::ALL.len()] {
-        self.plane.counters()[0].cycles.values()
+        self.rounds.counters.cycles.values()
     }
 
     /// Bytes of memory per session, if each shard has this number of cache lines.

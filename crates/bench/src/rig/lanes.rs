@@ -1,13 +1,17 @@
-//! Lanes: the concurrent work of the cores in a run, each with its source and sink.
+//! Lanes: the concurrent work of the cores in a run. A lane is one core's source, component under test, and sink.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use sluice_dpdk::eal::allowed_cores;
-use sluice_dpdk::tsc;
+use sluice_dpdk::eal::{Eal, allowed_cores};
 use sluice_dpdk::workers::pin;
+use sluice_dpdk::{Devices, DpdkIo, tsc};
+use sluice_engine::packet::counters::{CycleStage, WorkerCounters};
 
-use super::LAG;
+use super::progress::{Progress, Window};
+use super::queues::Queues;
 use super::slices::{Slices, undisturbed};
+use super::{BURST, LAG, Source};
 use crate::rows::Failure;
 
 /// Synchronises lanes, so that they start and end together.
@@ -65,34 +69,20 @@ pub fn on_cores<L: Send>(
     })
 }
 
-/// Runs rounds of all lanes in turn until no packet moves.
-pub fn settle<L>(lanes: &mut [L], mut round: impl FnMut(&mut L) -> usize) {
-    let mut idle = 0;
-    while idle < 8 {
-        let moved: usize = lanes.iter_mut().map(&mut round).sum();
-        idle = if moved == 0 { idle + 1 } else { 0 };
-    }
-}
-
 /// Number of undisturbed time slices required, and maximum number of runs to obtain them.
 const ENOUGH: usize = 8;
 const TRIES: usize = 50;
 
-/// Results of a time slice.
-pub trait Done: Copy + Default {
-    fn and(self, other: Self) -> Self;
-}
-
 /// Runs lanes until enough time slices were undisturbed; returns the results of each lane in these slices.
-pub fn quiet<D: Done>(
+pub fn quiet(
     name: &str,
     lanes: usize,
-    mut once: impl FnMut() -> Result<Vec<Slices<D>>, Failure>,
-) -> Result<Vec<D>, Failure> {
-    let (mut done, mut quiet) = (vec![D::default(); lanes], 0);
+    mut once: impl FnMut() -> Result<Vec<Slices<Done>>, Failure>,
+) -> Result<Vec<Done>, Failure> {
+    let (mut done, mut quiet) = (vec![Done::default(); lanes], 0);
     for _ in 0..TRIES {
         let slices = once()?;
-        let (more, count) = undisturbed(&slices.iter().collect::<Vec<_>>(), D::and);
+        let (more, count) = undisturbed(&slices.iter().collect::<Vec<_>>(), Done::and);
         done = done.into_iter().zip(more).map(|(done, more)| done.and(more)).collect();
         quiet += count;
         if quiet >= ENOUGH {
@@ -105,96 +95,338 @@ pub fn quiet<D: Done>(
     }
 }
 
-/// Maximum number of packets in flight per source: about as many packets lie between the write and the read of a
-/// packet.
-pub const WINDOW: u64 = LAG as u64;
+/// Results of a lane: numbers of packets, and cycles by purpose.
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Done {
+    /// Number of output frames.
+    pub came: u64,
+    /// Number of frames that were due, and number of due frames for which the queue had no room.
+    pub due: u64,
+    pub lost: u64,
+    /// Cycles of the measured time.
+    pub cycles: u64,
+    /// Cycles spent on writing frames, and on freeing output frames.
+    pub source: u64,
+    pub sink: u64,
+    /// Cycles of rounds that moved packets, without those of source and sink.
+    pub work: u64,
+    /// Number of packets handed over to other workers, and taken over from them.
+    pub handed: u64,
+    pub taken: u64,
+    /// Number of packets of shards that this worker took over from another worker by assist.
+    pub assisted: u64,
+    /// Cycles spent waiting for locks.
+    pub waited: u64,
+    /// Cycles of the worker's stages.
+    pub stages: [u64; CycleStage::ALL.len()],
+}
 
-/// Maximum number of packets between receive and transmit per receiving worker: the default capacity of a ring. Further
-/// packets wait in front of the device, as they would if the offered load did not exceed the capacity.
-pub const WITHIN: u64 = 512;
+const FIELDS: usize = size_of::<Done>() / 8;
 
-/// A counter in a cache line of its own, written by one thread.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Count(AtomicU64);
-
-impl Count {
-    #[inline(always)]
-    pub fn add(&self, count: usize) {
-        self.0.store(self.get() + count as u64, Ordering::Relaxed);
+impl Done {
+    fn with(self, other: Self, one: impl Fn(u64, u64) -> u64) -> Self {
+        let [own, other]: [[u64; FIELDS]; 2] = [self, other].map(bytemuck::cast);
+        bytemuck::cast(std::array::from_fn::<_, FIELDS, _>(|at| one(own[at], other[at])))
     }
 
-    #[inline(always)]
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    pub fn and(self, other: Self) -> Self {
+        self.with(other, |a, b| a + b)
+    }
+
+    pub fn less(self, before: Self) -> Self {
+        self.with(before, |a, b| a - b)
+    }
+
+    pub fn sum(all: impl IntoIterator<Item = Self>) -> Self {
+        all.into_iter().fold(Self::default(), Self::and)
+    }
+
+    /// Million output frames per second.
+    pub fn mpps(&self) -> f64 {
+        self.came as f64 * tsc::frequency() as f64 / 1e6 / self.cycles as f64
+    }
+
+    /// Share of the measured time in which the core did work.
+    pub fn busy(&self) -> f64 {
+        (self.work + self.source + self.sink) as f64 / self.cycles.max(1) as f64
+    }
+
+    /// Adds what a worker has counted.
+    pub fn count(&mut self, counters: &WorkerCounters) {
+        (self.handed, self.taken) = (counters.all_handed_off(), counters.taken_over.get());
+        self.assisted = counters.assisted.get();
+        self.stages = counters.cycles.values();
     }
 }
 
-/// Sum of counters.
-pub fn sum(counts: &[Count]) -> u64 {
-    counts.iter().map(Count::get).sum()
+/// Throughput in Mpps that independent sources with these shares of all packets can sustain: the source with the lowest
+/// rate relative to its share limits the rate of all.
+pub fn sustained(done: &[Done], shares: &[f64]) -> f64 {
+    let sources = done.iter().zip(shares).filter(|(_, share)| **share > 0.0);
+    sources
+        .map(|(done, share)| done.mpps() / share)
+        .fold(f64::INFINITY, f64::min)
 }
 
-/// Numbers of packets that were sent to a gateway, received by it, and returned by it, per lane.
-#[derive(Debug)]
-pub struct Progress {
-    sent: Vec<Count>,
-    received: Vec<Count>,
-    came: Vec<Count>,
-    sources: u64,
+/// The component under test on one core.
+pub trait Middle: Send {
+    /// Runs a round; returns the number of packets moved.
+    fn round(&mut self) -> usize;
+
+    /// Adds what the component itself has counted.
+    fn count(&self, _done: &mut Done) {}
+
+    /// Number of packets that sessions have counted; `None` without sessions.
+    fn session_packets(&mut self) -> Result<Option<u64>, Failure> {
+        Ok(None)
+    }
 }
 
-impl Progress {
-    /// Creates counters for `lanes` lanes, `sources` of which have a source.
-    pub fn new(lanes: usize, sources: u64) -> Self {
-        let [sent, received, came] = [(); 3].map(|()| (0..lanes).map(|_| Count::default()).collect());
-        Self {
-            sent,
-            received,
-            came,
-            sources,
-        }
-    }
+/// Source and sink of one core.
+pub trait Traffic: Send {
+    /// Sends frames, as many as are due or, if there is room for more packets in flight, a burst; returns the number of
+    /// frames.
+    fn send(&mut self, far: &mut Source, has_room: impl Fn() -> bool, now: u64, done: &mut Done) -> usize;
 
-    /// Numbers of packets sent and returned, summed over all lanes.
-    pub fn all(&self) -> (u64, u64) {
-        (sum(&self.sent), sum(&self.came))
-    }
+    /// Frees the frames output by a port, at most a burst; returns the number of frames.
+    fn receive(&mut self, far: &mut Source, port: u16, now: u64) -> usize;
 
-    /// Whether a lane may receive another burst.
+    /// Called before the lanes warm up.
+    fn begin(&mut self) {}
+
+    /// Called if the core was preempted until `now`.
+    fn late(&mut self, _now: u64) {}
+
+    /// Called at the end of each time slice, and before the first one; tells whether the slice counts.
+    fn slice(&mut self, _is_quiet: bool) {}
+
+    /// Called after the last time slice.
+    fn end(&mut self) {}
+}
+
+/// Source, component under test, and sink of one core.
+pub struct Lane<T, M> {
+    pub own: usize,
+    pub middle: M,
+    pub traffic: T,
+    /// Source and sink at the opposite ends of this core's queues, if it has queues.
+    pub far: Option<Source>,
+    /// Whether packets leave through this core's queue.
+    pub drains: bool,
+    window: Window,
+    progress: Arc<Progress>,
+    /// Results of the lane for each time slice.
+    pub slices: Slices<Done>,
+    /// Total results of the lane.
+    pub done: Done,
+}
+
+impl<T: Traffic, M: Middle> Lane<T, M> {
+    /// Sends frames; returns the number of frames.
     #[inline(always)]
-    pub fn may_receive(&self) -> bool {
-        sum(&self.received).wrapping_sub(sum(&self.came)) + 64 <= WITHIN * self.sources
-    }
-
-    /// Whether another burst may be sent: checked for one lane if its packets return there, otherwise for all lanes
-    /// together.
-    #[inline(always)]
-    pub fn may_send(&self, local: Option<usize>) -> bool {
-        let (sent, came, sources) = match local {
-            Some(lane) => (self.sent[lane].get(), self.came[lane].get(), 1),
-            None => (sum(&self.sent), sum(&self.came), self.sources),
-        };
-        sent.wrapping_sub(came) < WINDOW * sources
-    }
-
-    /// Counts packets sent by a lane.
-    #[inline(always)]
-    pub fn send(&self, lane: usize, count: usize) {
-        self.sent[lane].add(count);
-    }
-
-    /// Counts packets that returned to a lane.
-    #[inline(always)]
-    pub fn come(&self, lane: usize, count: usize) {
+    fn feed(&mut self, now: u64) -> usize {
+        let Some(far) = &mut self.far else { return 0 };
+        let has_room = || self.progress.may_send(self.own, self.window);
+        let count = self.traffic.send(far, has_room, now, &mut self.done);
         if count > 0 {
-            self.came[lane].add(count);
+            self.progress.send(self.own, count);
+        }
+        count
+    }
+
+    /// Frees the output frames; returns their number.
+    #[inline(always)]
+    fn drain(&mut self, now: u64) -> usize {
+        let Some(far) = self.far.as_mut().filter(|_| self.drains) else {
+            return 0;
+        };
+        let mut came = 0;
+        for port in [0, 1] {
+            // The output also contains packets that other workers handed over, in addition to the packets that this
+            // worker received.
+            loop {
+                let count = self.traffic.receive(far, port, now);
+                came += count;
+                if count < BURST {
+                    break;
+                }
+            }
+        }
+        if came > 0 {
+            self.progress.come(self.own, came);
+        }
+        came
+    }
+
+    /// Runs a round in which the source sends nothing; returns the number of packets moved.
+    pub fn round(&mut self) -> usize {
+        self.middle.round() + self.drain(tsc::now())
+    }
+
+    /// Runs a round in which the source sends packets, and attributes the cycles to their purposes; returns the number
+    /// of packets moved.
+    #[inline(always)]
+    pub fn step(&mut self) -> usize {
+        let begin = tsc::now();
+        let fed = self.feed(begin);
+        let start = tsc::now();
+        let worked = self.middle.round();
+        let after = tsc::now();
+        let came = self.drain(after);
+        if fed > 0 {
+            self.done.source += start - begin;
+        }
+        if worked > 0 {
+            self.done.work += after - start;
+        }
+        if came > 0 {
+            self.done.sink += tsc::now() - after;
+        }
+        self.done.came += came as u64;
+        if fed + worked + came == 0 {
+            // Pause, so that idle polling by this core does not delay the cores that write to the polled cache lines.
+            (0..8).for_each(|_| std::hint::spin_loop());
+        }
+        fed + worked + came
+    }
+
+    /// Runs the lane for a number of cycles, simultaneously with the other lanes.
+    fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
+        if self.window == Window::Unlimited {
+            (0..LAG / (2 * BURST)).for_each(|_| _ = self.feed(tsc::now()));
+        }
+        let begin = together.meet(lanes);
+        self.traffic.begin();
+        while tsc::now() < begin {
+            self.step();
+        }
+        if self.window == Window::Unlimited {
+            self.slices = Slices::new(cycles, u64::MAX);
+        }
+        self.slices.begin(begin, tsc::now());
+        self.traffic.slice(false);
+        let mut before = self.all();
+        while self.slices.go_on(begin + cycles) {
+            self.step();
+            let now = tsc::now();
+            if self.slices.is_late(now) {
+                self.traffic.late(now);
+            }
+            let Some((cycles, is_quiet)) = self.slices.step(now) else {
+                continue;
+            };
+            let after = self.all();
+            self.traffic.slice(is_quiet);
+            self.slices.end(Done {
+                cycles,
+                ..after.less(before)
+            });
+            before = after;
+        }
+        self.traffic.end();
+    }
+
+    /// Results so far, including those that the component has counted.
+    pub fn all(&self) -> Done {
+        let mut done = self.done;
+        self.middle.count(&mut done);
+        done
+    }
+}
+
+/// All lanes of a run, and their ports.
+pub struct Lanes<T, M> {
+    pub all: Vec<Lane<T, M>>,
+    pub progress: Arc<Progress>,
+    devices: Vec<Devices>,
+}
+
+impl<T: Traffic, M: Middle> Lanes<T, M> {
+    /// Creates a lane for each worker of these queues; `make` creates its source and sink and its component from the
+    /// worker's number and ports, and the progress of all lanes. Each lane has time slices like `slices`.
+    pub fn new(
+        eal: &'static Eal,
+        number: u32,
+        queues: &Queues,
+        (window, slices): (Window, &Slices<Done>),
+        mut make: impl FnMut(usize, DpdkIo, &Arc<Progress>) -> Result<(T, M), Failure>,
+    ) -> Result<Self, Failure> {
+        let (devices, ios) = Devices::open(eal, &queues.plan(number, true)?)?;
+        let progress = Arc::new(Progress::new(ios.len(), queues.entrances().len() as u64));
+        let mut lanes = Self::of(progress, vec![devices]);
+        for (own, io) in ios.into_iter().enumerate() {
+            let (traffic, middle) = make(own, io, &lanes.progress)?;
+            lanes.push((traffic, middle), queues.far(eal, number, own)?, window, slices);
+            lanes.all[own].drains = queues.sends(own);
+        }
+        Ok(lanes)
+    }
+
+    fn of(progress: Arc<Progress>, devices: Vec<Devices>) -> Self {
+        Self {
+            all: Vec::new(),
+            progress,
+            devices,
         }
     }
 
-    /// Counts packets received by a lane's worker.
-    #[inline(always)]
-    pub fn receive(&self, lane: usize, count: usize) {
-        self.received[lane].add(count);
+    fn push(&mut self, (traffic, middle): (T, M), far: Option<Source>, window: Window, slices: &Slices<Done>) {
+        self.all.push(Lane {
+            own: self.all.len(),
+            middle,
+            traffic,
+            far,
+            drains: true,
+            window,
+            progress: self.progress.clone(),
+            slices: slices.clone(),
+            done: Done::default(),
+        });
+    }
+
+    /// Creates lanes of components that are separate from one another: each has its own ports, with a source.
+    pub fn apart(
+        count: usize,
+        slices: &Slices<Done>,
+        mut make: impl FnMut(usize) -> Result<(Source, Devices, T, M), Failure>,
+    ) -> Result<Self, Failure> {
+        let mut lanes = Self::of(Arc::new(Progress::new(count, count as u64)), Vec::new());
+        for own in 0..count {
+            let (source, devices, traffic, middle) = make(own)?;
+            lanes.devices.push(devices);
+            lanes.push((traffic, middle), Some(source), Window::Lane, slices);
+        }
+        Ok(lanes)
+    }
+
+    /// Runs rounds of all lanes in turn until no packet moves.
+    pub fn settle(&mut self) {
+        let mut idle = 0;
+        while idle < 8 {
+            let moved: usize = self.all.iter_mut().map(Lane::round).sum();
+            idle = if moved == 0 { idle + 1 } else { 0 };
+        }
+    }
+
+    /// Runs all lanes for a number of cycles, each on its own core. No packets are in flight afterwards.
+    pub fn run(&mut self, cores: &[usize], cycles: u64) -> Result<(), Failure> {
+        let count = self.all.len();
+        on_cores(&mut self.all, cores, |lane, together| lane.run(together, count, cycles))?;
+        self.settle();
+        Ok(())
+    }
+
+    /// Results of each lane by time slice.
+    pub fn slices(&self) -> Vec<Slices<Done>> {
+        self.all.iter().map(|lane| lane.slices.clone()).collect()
+    }
+
+    pub fn close(self) {
+        for lane in self.all {
+            drop(lane.middle);
+            lane.far.into_iter().for_each(Source::close);
+        }
+        self.devices.into_iter().for_each(|devices| drop(devices.close()));
     }
 }

@@ -7,7 +7,7 @@ use sluice_wire::Checksums;
 use super::frames::Frame;
 use super::gateway::Gateway;
 use super::reference::ports;
-use super::{LAG, SAMPLE, Sample, Source};
+use super::{LAG, SAMPLE, Sample, Samples, Source};
 use crate::rows::{Failure, Runs};
 
 /// Number of packets per timed loop.
@@ -117,18 +117,19 @@ pub fn full<F: Frame>(
     let ports = ports(direction);
     let each: usize = ports.iter().map(|(_, count)| count).sum();
     let (mut sent, mut came) = (0, 0);
-    let mut samples = Vec::with_capacity(2 * PACKETS / SAMPLE);
+    let mut samples = Samples::default();
+    samples.kept.reserve(2 * PACKETS / SAMPLE);
     for _ in 0..LAG / each {
         sent += path.source().feed(ports, checksums, |port| Some(draw(port)));
     }
     let rounds = PACKETS / each;
     let start = tsc::now();
-    for round in 0..rounds {
+    for _ in 0..rounds {
         sent += path.source().feed(ports, checksums, |port| Some(draw(port)));
         path.round();
         for port in [0, 1] {
             if direction == Direction::Both || ports[0].0 != port {
-                came += discard_sampling(path.source(), port, round, &mut samples);
+                came += samples.drain(path.source(), port);
             }
         }
     }
@@ -142,22 +143,10 @@ pub fn full<F: Frame>(
     if sent != came {
         return Err(format!("{sent} packets went in and {came} came out").into());
     }
-    let sent = sent as u64;
-    Ok(Loop { cycles, sent, samples })
-}
-
-/// Frees the frames output by a port, and keeps copies of some of them.
-#[inline(always)]
-fn discard_sampling(source: &mut Source, port: u16, round: usize, samples: &mut Vec<Sample>) -> usize {
-    // Each round has 64 packets per port, so one copy every 16 rounds samples one packet in 1,024.
-    if !round.is_multiple_of(SAMPLE / 64 + 1) {
-        return source.discard(port);
-    }
-    let mut first = true;
-    source.drain(port, |frame| {
-        if std::mem::take(&mut first) {
-            samples.push(frame.into());
-        }
+    Ok(Loop {
+        cycles,
+        sent: sent as u64,
+        samples: samples.kept,
     })
 }
 

@@ -9,9 +9,15 @@ pub mod gateway;
 pub mod lanes;
 pub mod measure;
 pub mod policy;
+pub mod progress;
+pub mod queues;
 pub mod reference;
+pub mod scenario;
 pub mod sites;
 pub mod slices;
+pub mod slow;
+pub mod steering;
+pub mod workers;
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::device::Device;
@@ -23,6 +29,9 @@ use sluice_wire::{Checksums, Packet};
 
 use crate::rows::Failure;
 use frames::Frame;
+use lanes::Middle;
+use measure::Direction;
+use reference::ports;
 
 /// Number of buffers of a source, which are reused first in, first out.
 pub const BUFFERS: u32 = 8191;
@@ -240,4 +249,18 @@ pub fn cross(io: &mut DpdkIo, from: u16) -> usize {
     io.transmit(1 - from, &slots(0..count));
     io.end();
     count
+}
+
+/// Two ports between which packets are forwarded with other MAC addresses (`l2fwd`).
+pub struct L2fwd {
+    pub io: DpdkIo,
+    pub direction: Direction,
+}
+
+impl Middle for L2fwd {
+    #[inline(always)]
+    fn round(&mut self) -> usize {
+        let ports = ports(self.direction).iter();
+        ports.map(|&(port, _)| cross(&mut self.io, port)).sum()
+    }
 }

@@ -15,14 +15,15 @@ pub type Publics = Vec<(u32, u16)>;
 
 /// Opens flows step by step: SYN or datagram from inside, SYN-ACK or datagram from outside, ACK or datagram from
 /// inside. `deal` returns the lane at which a flow's packets from a side arrive; `exchange` sends packets to a lane
-/// from a side and returns all output frames.
-pub fn open_by(
+/// from a side and returns all output frames. Both get the `gateway`.
+pub fn open_by<G>(
     hosts: Hosts,
     flows: u32,
     lanes: usize,
     source_at: (usize, usize),
-    deal: impl Fn(u32, bool, &Publics) -> usize,
-    mut exchange: impl FnMut(usize, bool, &[Written], &mut dyn FnMut(&[u8])) -> Result<(), Failure>,
+    gateway: &mut G,
+    deal: impl Fn(&G, u32, bool, &Publics) -> usize,
+    mut exchange: impl FnMut(&mut G, usize, bool, &[Written], &mut dyn FnMut(&[u8])) -> Result<(), Failure>,
 ) -> Result<Publics, Failure> {
     let mut publics: Publics = vec![(0, 0); flows as usize];
     for (step, flags, numbers) in [
@@ -34,7 +35,7 @@ pub fn open_by(
         let mut waiting = vec![Vec::with_capacity(BURST); lanes];
         for number in 0..flows {
             let public = publics[number as usize];
-            let lane = deal(number, outside, &publics);
+            let lane = deal(gateway, number, outside, &publics);
             if step == 0 || public.1 != 0 {
                 waiting[lane].push(data(hosts, number, outside.then_some(public)).with(flags, numbers));
             }
@@ -43,7 +44,7 @@ pub fn open_by(
                 if packets.len() < BURST && !last || packets.is_empty() {
                     continue;
                 }
-                exchange(lane, outside, packets, &mut |frame| {
+                exchange(gateway, lane, outside, packets, &mut |frame| {
                     if let Some(public) = publics.get_mut(mark(frame) as usize).filter(|_| step == 0) {
                         let (at, port) = source_at;
                         let word = u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
@@ -70,8 +71,9 @@ pub fn open<F: Frame>(
         flows,
         1,
         F::SOURCE,
-        |_, _, _| 0,
-        |_, outside, packets, look| {
+        gateway,
+        |_, _, _, _| 0,
+        |gateway, _, outside, packets, look| {
             let (mut rest, port) = (packets.iter(), u16::from(outside));
             let frames = |_| rest.next().map(|packet| frame(*packet, !outside));
             gateway

@@ -32,6 +32,11 @@ impl<D: Copy> Slices<D> {
         }
     }
 
+    /// Result of the last slice.
+    pub fn last(&self) -> Option<D> {
+        *self.all.last()?
+    }
+
     /// Starts a run that begins at `begin`; `now` is the current time. Both times are cycles of the same counter.
     pub fn begin(&mut self, begin: u64, now: u64) {
         self.all.clear();

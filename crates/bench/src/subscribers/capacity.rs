@@ -3,13 +3,11 @@
 //!
 //! The total is the increase of the process's resident memory; the parts are computed from readings in between.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::{Agent, Output, Settings};
@@ -18,9 +16,9 @@ use sluice_nat::Secret;
 use sluice_nat::sites::SiteWriter;
 use sluice_wire::Mac;
 
-use super::ends::wires;
+use super::gateway::wires;
 use super::operator::Operator;
-use super::site::{KEA_HEADER, kea_line, terminal_address, virtual_macs};
+use super::site::{LeaseFile, terminal_address, unix, virtual_macs};
 use super::world::World;
 use super::{Failure, Figures, Size};
 use crate::rig::sites::terminal;
@@ -32,13 +30,8 @@ const RATE: u32 = 20_000;
 
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
 
-/// Resident memory of this process in kilobytes.
-fn resident() -> Result<f64, Failure> {
-    resident_of("self")
-}
-
 /// Resident memory of a process in kilobytes.
-fn resident_of(process: &str) -> Result<f64, Failure> {
+fn resident(process: &str) -> Result<f64, Failure> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let word = line.and_then(|line| line.split_whitespace().next());
@@ -90,24 +83,11 @@ fn writer(size: &Size, macs: &[Mac]) -> Result<SiteWriter, Failure> {
 /// Parses a lease file with leases for all terminals; returns the leases and the seconds that parsing took.
 fn leases(size: &Size, file: &Path) -> Result<(Source, f64), Failure> {
     let terminals = size.sites * size.terminals;
-    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
-    let mut writer = BufWriter::new(File::create(file)?);
-    writer.write_all(KEA_HEADER.as_bytes())?;
-    for terminal in 0..terminals {
-        let line = kea_line(
-            terminal / size.terminals,
-            terminal,
-            terminal_address(terminal),
-            unix + 3_600,
-        );
-        writer.write_all(line.as_bytes())?;
-    }
-    writer.flush()?;
-    drop(writer);
-    let began = Instant::now();
+    let all = (0..terminals).map(|terminal| (terminal / size.terminals, terminal, terminal_address(terminal)));
+    LeaseFile::create(file)?.add(all)?;
+    let (unix, began) = (unix()?, Instant::now());
     let mut source = Source::new(file, Format::Kea, terminals as usize, Arc::new(AtomicBool::new(false)));
-    let mut changes = Vec::new();
-    source.look(Now { unix, monotonic: 0 }, &mut changes)?;
+    source.look(Now { unix, monotonic: 0 }, &mut Vec::new())?;
     let seconds = began.elapsed().as_secs_f64();
     match source.table().len() {
         read if read == terminals as usize => Ok((source, seconds)),
@@ -117,14 +97,14 @@ fn leases(size: &Size, file: &Path) -> Result<(Source, f64), Failure> {
 
 pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let macs = virtual_macs(size.sites)?;
-    let begin = resident()?;
+    let begin = resident("self")?;
     let writer = writer(size, &macs)?;
-    let with_sites = resident()?;
+    let with_sites = resident("self")?;
     let agent = agent(&macs)?;
-    let with_agent = resident()?;
+    let with_agent = resident("self")?;
     let folder = tempfile::tempdir()?;
     let (source, seconds) = leases(size, &folder.path().join("kea-leases4.csv"))?;
-    let end = resident()?;
+    let end = resident("self")?;
     let bytes = writer.sites().bytes() + writer.bytes();
     // All three must live until memory has been measured.
     drop((agent, source, writer));
@@ -157,15 +137,15 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let mut world = World::new(&size, folder.path())?;
     let one = {
         // The reference has the same session capacity, but only one site.
-        let daemon = world.gateway_of(&size, 1, folder.path())?;
-        resident_of(&daemon.process().to_string())?
+        let daemon = world.gateway(&size, 1, folder.path())?;
+        resident(&daemon.process().to_string())?
     };
     world.lease(0..size.sites * size.terminals)?;
     let began = Instant::now();
-    let daemon = world.gateway(&size, folder.path())?;
+    let daemon = world.gateway(&size, size.sites, folder.path())?;
     world.settle(&daemon, PATIENCE)?;
     let seconds = began.elapsed().as_secs_f64();
-    let all = resident_of(&daemon.process().to_string())?;
+    let all = resident(&daemon.process().to_string())?;
     let more = all - one;
     let per_site = more * 1024.0 / f64::from(size.sites);
     // Memory in addition to that of the daemon with one site.

@@ -1,14 +1,28 @@
-//! Configuration of a gateway that serves sites.
+//! A gateway that serves sites: its configuration, and its links in one network namespace. The terminals are behind one
+//! veth pair, the operator's network is behind another.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use serde_json::{Value, json};
 use sluice_daemon::subscribers::virtual_mac::text;
 use sluice_wire::Mac;
 
-use super::Failure;
-use crate::daemon::socket;
+use super::{Failure, Size};
+use crate::daemon;
+use crate::netns::bring_up;
+use crate::process::{run, script};
 use crate::rig::sites::{OF_SERVICE, tags};
+
+/// The gateway's devices on the terminals' side and on the operator's side.
+pub const DEVICES: [&str; 2] = ["access", "outside"];
+/// The opposite ends of both links, used by this process.
+pub const FAR: [&str; 2] = ["street", "operator"];
+/// MAC addresses of the gateway's devices.
+pub const MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+
+/// MAC addresses of the opposite ends of both links; terminals have MAC addresses of their own.
+const FAR_MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 3], OPERATOR_MAC];
 
 /// Address of the next hop to all outside destinations.
 pub const OPERATOR: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
@@ -24,22 +38,22 @@ pub const POOL: &str = "203.0.1.0 - 203.3.250.255";
 /// The gateway's own address in that network.
 const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 2);
 
-/// Parameters of a gateway between terminals and an operator.
-#[derive(Clone, Copy, Debug)]
-pub struct Gateway<'g> {
-    /// The gateway's devices on the terminals' side and on the operator's side.
-    pub devices: [&'g str; 2],
-    pub sites: u32,
-    /// Maximum number of terminals per site.
-    pub terminals: u32,
-    /// Session capacity.
-    pub flows: u32,
-    pub rate: u32,
-    pub core: usize,
-    /// Folder of the gateway's files.
-    pub folder: &'g Path,
-    /// Lease file that the terminals' DHCP server writes.
-    pub leases: &'g Path,
+/// Creates the links in this network namespace.
+pub fn wires() -> Result<(), Failure> {
+    script(
+        "env",
+        "ip link set lo up\nsysctl -q -w net.ipv6.conf.default.disable_ipv6=1\n",
+    )?;
+    for ((near, far), (mac, other)) in DEVICES.into_iter().zip(FAR).zip(MACS.into_iter().zip(FAR_MACS)) {
+        let (mac, other) = (text(mac), text(other));
+        let far_end = format!("{far} address {other} mtu 1508");
+        run(&format!(
+            "ip link add {near} address {mac} mtu 1508 type veth peer name {far_end}"
+        ))?;
+        bring_up("env", near)?;
+        bring_up("env", far)?;
+    }
+    Ok(())
 }
 
 /// VLAN tags of all sites, in the format of the configuration.
@@ -55,69 +69,30 @@ fn ranges(sites: u32) -> Result<String, Failure> {
     }
 }
 
-impl Gateway<'_> {
-    pub fn text(&self) -> Result<String, Failure> {
-        let terminals = self.sites * self.terminals;
-        Ok(format!(
-            r#"[system]
-name = "bench"
-workers = [{core}]
-
-[sessions]
-ipv4 = {sessions}
-ipv6 = 64
-
-[control]
-socket = "{socket}"
-log = "warn"
-
-[interfaces.access]
-device = "{access}"
-addresses = ["10.0.0.1/8"]
-
-[interfaces.outside]
-device = "{outside}"
-addresses = ["{OWN}/{PREFIX}"]
-
-[[routes]]
-to = "0.0.0.0/0"
-via = "{OPERATOR}"
-
-[[neighbours.static]]
-address = "{OPERATOR}"
-mac = "{operator}"
-interface = "outside"
-
-[subscribers]
-terminals = {room}
-
-[subscribers.sites.homes]
-interface = "access"
-tags = "{tags}"
-dhcp = "inside"
-public = "outside"
-
-[subscribers.dhcp.inside]
-server = "{OPERATOR}"
-leases = "{leases}"
-format = "kea"
-
-[subscribers.public.outside]
-prefixes = ["{SUBNET}"]
-rate = {rate}
-"#,
-            core = self.core,
-            sessions = 2 * self.flows + 16 * 1024,
-            socket = socket(self.folder).display(),
-            access = self.devices[0],
-            outside = self.devices[1],
-            operator = text(OPERATOR_MAC),
-            room = terminals.max(1_024),
-            tags = ranges(self.sites)?,
-            leases = self.leases.display(),
-            rate = self.rate,
-        ))
-    }
+/// Configuration of a gateway with room for all flows that serves `sites` sites. `leases` is the lease file that the
+/// terminals' DHCP server writes.
+pub fn configuration(size: &Size, sites: u32, core: usize, folder: &Path, leases: &Path) -> Result<Value, Failure> {
+    let [access, outside] = DEVICES;
+    let more = json!({
+        "interfaces": {
+            "access": {"device": access, "addresses": ["10.0.0.1/8"]},
+            "outside": {"device": outside, "addresses": [format!("{OWN}/{PREFIX}")]},
+        },
+        "routes": [{"to": "0.0.0.0/0", "via": OPERATOR}],
+        "neighbours": {"static": [{"address": OPERATOR, "mac": text(OPERATOR_MAC), "interface": "outside"}]},
+        "subscribers": {
+            "terminals": (sites * size.terminals).max(1_024),
+            "sites": {"homes": {
+                "interface": "access", "tags": ranges(sites)?, "dhcp": "inside", "public": "outside",
+            }},
+            "dhcp": {"inside": {"server": OPERATOR, "leases": leases, "format": "kea"}},
+            "public": {"outside": {"prefixes": [SUBNET], "rate": size.rate}},
+        },
+    });
+    let sessions = 2 * size.sites * size.terminals + 16 * 1024;
+    let mut all = daemon::configuration(core, sessions, folder, more);
+    all["sessions"]["ipv6"] = 64.into();
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -135,24 +110,17 @@ mod tests {
 
     #[test]
     fn configuration_is_valid_and_its_sites_have_the_names_of_the_bench() {
-        let gateway = Gateway {
-            devices: ["null:", "null:"],
+        let size = Size {
             sites: 2_000,
             terminals: 4,
-            flows: 8_000,
             rate: 500,
-            core: 0,
-            folder: Path::new("/tmp/bench"),
-            leases: Path::new("/tmp/bench/leases"),
+            program: None,
         };
-        let text = gateway.text().expect("whole tags");
-        for part in [
-            "tags = \"100-101.1-1000\"",
-            "terminals = 8000",
-            "rate = 500",
-            "leases = \"/tmp/bench/leases\"",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
+        let [folder, leases] = ["/tmp/bench", "/tmp/bench/leases"].map(Path::new);
+        let all = configuration(&size, 2_000, 0, folder, leases).expect("whole tags");
+        assert_eq!("100-101.1-1000", all["subscribers"]["sites"]["homes"]["tags"]);
+        assert_eq!(8_000, all["subscribers"]["terminals"]);
+        assert_eq!(500, all["subscribers"]["public"]["outside"]["rate"]);
+        assert_eq!("/tmp/bench/leases", all["subscribers"]["dhcp"]["inside"]["leases"]);
     }
 }

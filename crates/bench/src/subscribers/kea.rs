@@ -1,22 +1,12 @@
 //! An unmodified Kea as the operator's DHCP server.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+
+use serde_json::json;
 
 use super::Failure;
-use crate::process::Background;
-
-/// Parameters of the DHCP server.
-#[derive(Clone, Copy, Debug)]
-pub struct Operator<'o> {
-    /// Prefix of commands that run in the server's environment.
-    pub prefix: &'o str,
-    pub interface: &'o str,
-    pub router: &'o str,
-    pub subnet: &'o str,
-    /// Range of leased addresses.
-    pub pool: &'o str,
-}
+use crate::process::{Background, command};
 
 /// The running server, which is stopped when this value is dropped.
 #[derive(Debug)]
@@ -26,38 +16,25 @@ pub struct Kea {
 }
 
 impl Kea {
-    /// Starts the server on an interface that is up and has an address.
-    pub fn start(operator: &Operator<'_>) -> Result<Self, Failure> {
+    /// Starts the server on an interface that is up and has an address. `prefix` is the prefix of commands that run in
+    /// the server's environment; the server leases addresses of the range `pool` in the subnet, with this router.
+    pub fn start(prefix: &str, interface: &str, router: &str, [subnet, pool]: [&str; 2]) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let (file, leases) = (folder.path().join("kea.json"), folder.path().join("leases.csv"));
-        let Operator {
-            interface,
-            router,
-            subnet,
-            pool,
-            ..
-        } = operator;
-        let configuration = format!(
-            r#"{{"Dhcp4": {{
-                "interfaces-config": {{"interfaces": ["{interface}"], "dhcp-socket-type": "raw"}},
-                "lease-database": {{"type": "memfile", "persist": true, "name": "{}", "lfc-interval": 0}},
-                "valid-lifetime": 3600,
-                "subnet4": [{{
-                    "id": 1,
-                    "subnet": "{subnet}",
-                    "interface": "{interface}",
-                    "pools": [{{"pool": "{pool}"}}],
-                    "option-data": [{{"name": "routers", "data": "{router}"}}]
-                }}],
-                "loggers": [{{"name": "kea-dhcp4", "severity": "INFO", "output_options": [{{"output": "stdout"}}]}}]
-            }}}}"#,
-            leases.display(),
-        );
-        std::fs::write(&file, configuration)?;
-        let line = format!("{} kea-dhcp4", operator.prefix);
-        let mut words = line.split_whitespace();
-        let mut process = Command::new(words.next().unwrap_or_default())
-            .args(words)
+        let subnet = json!({
+            "id": 1, "subnet": subnet, "interface": interface, "pools": [{"pool": pool}],
+            "option-data": [{"name": "routers", "data": router}],
+        });
+        let output = json!([{"output": "stdout"}]);
+        let configuration = json!({"Dhcp4": {
+            "interfaces-config": {"interfaces": [interface], "dhcp-socket-type": "raw"},
+            "lease-database": {"type": "memfile", "persist": true, "name": leases, "lfc-interval": 0},
+            "valid-lifetime": 3600,
+            "subnet4": [subnet],
+            "loggers": [{"name": "kea-dhcp4", "severity": "INFO", "output_options": output}],
+        }});
+        std::fs::write(&file, configuration.to_string())?;
+        let mut process = command(&format!("{prefix} kea-dhcp4"))
             .arg("-c")
             .arg(&file)
             .env("KEA_PIDFILE_DIR", folder.path())

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::ends::wires;
+use super::gateway::wires;
 use super::world::World;
 use super::{Failure, Figures, Size};
 
@@ -16,11 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 fn percentile(values: &[f64], share: f64) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    let place = (values.len() as f64 * share) as usize;
-    values
-        .get(place.min(values.len().saturating_sub(1)))
-        .copied()
-        .unwrap_or(f64::NAN)
+    let place = ((values.len() as f64 * share) as usize).min(values.len().saturating_sub(1));
+    values.get(place).copied().unwrap_or(f64::NAN)
 }
 
 /// Measures once, in a separate network namespace.
@@ -31,7 +28,7 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     wires()?;
     let mut world = World::new(size, folder.path())?;
     world.lease((0..known).map(|site| site * size.terminals))?;
-    let daemon = world.gateway(size, folder.path())?;
+    let daemon = world.gateway(size, size.sites, folder.path())?;
     world.settle(&daemon, PATIENCE)?;
     let (began, arrived) = (Instant::now(), world.arrived());
     let others = (0..known).flat_map(|site| (1..size.terminals).map(move |place| (site, place)));

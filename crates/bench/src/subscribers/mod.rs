@@ -8,7 +8,6 @@
 //! listen in a private network namespace.
 
 mod capacity;
-mod ends;
 mod gateway;
 pub mod kea;
 mod lease_to_mapping;
@@ -17,16 +16,14 @@ pub mod public_leases;
 pub mod site;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use serde_json::Value;
-
+use crate::inside;
 use crate::kernel::machine::is_root;
-use crate::rows::{Named, Row, Run};
+use crate::rows::{Failure, Named, Row, Run, Runs};
 
-use crate::rows::Failure;
 /// Parts of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
@@ -92,9 +89,6 @@ pub struct SubscribersArguments {
     /// The program `sluice`; by default the one in the same folder as `sluice-bench`.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
-    /// Set in the process of a single run to the part that the run measures.
-    #[arg(long, hide = true, value_name = "PART")]
-    pub inside: Option<Part>,
 }
 
 /// Numbers of sites and terminals, and message rate, of a run.
@@ -124,11 +118,8 @@ impl SubscribersArguments {
     }
 }
 
-/// Measures once, and sends the figures to the parent process as a line of JSON.
-pub fn inside(arguments: &SubscribersArguments) -> Result<(), Failure> {
-    let part = arguments.inside.ok_or("nothing is to be measured")?;
-    let by = arguments.by.first().copied().unwrap_or(By::Parts);
-    let size = &arguments.size(part, false);
+/// Measures once.
+fn measure((part, by): (Part, By), size: &Size) -> Result<Row, Failure> {
     let figures = match (part, by) {
         (Part::Capacity, By::Parts) => capacity::measure(size)?,
         (Part::Capacity, By::Daemon) => capacity::of_daemon(size)?,
@@ -136,12 +127,16 @@ pub fn inside(arguments: &SubscribersArguments) -> Result<(), Failure> {
         (Part::PublicLeases, By::Parts) => public_leases::measure(size)?,
         (Part::PublicLeases, By::Daemon) => public_leases::of_daemon(size)?,
     };
-    let figures: serde_json::Map<String, Value> = figures
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.into()))
-        .collect();
-    println!("{}", Value::from(figures));
-    Ok(())
+    let mut row = Row::new(part.name())
+        .key("by", by.name())
+        .key("sites", size.sites)
+        .key("terminals", size.terminals);
+    if part == Part::PublicLeases {
+        row = row.key("messages_per_s", size.rate);
+    }
+    let mut runs = Runs::default();
+    runs.extend(figures);
+    Ok(row.runs(&runs))
 }
 
 /// Whether the measurement needs a private network namespace.
@@ -149,73 +144,65 @@ fn has_network((part, by): (Part, By)) -> bool {
     part != Part::Capacity || by == By::Daemon
 }
 
-fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
-    let program = std::env::current_exe()?;
-    let mut command = match has_network((part, by)) {
-        false => Command::new(program),
-        true => {
-            let mut command = Command::new("unshare");
-            // The memory of processes is read from /proc by their numbers in this PID namespace.
-            command.args(["--net", "--pid", "--mount-proc", "--fork", "--kill-child=KILL"]);
-            command.arg(program);
-            command
-        }
-    };
-    command.args(["subscribers", "--inside", &part.name(), "--by", &by.name()]);
-    for (name, value) in [
-        ("--sites", size.sites),
-        ("--terminals", size.terminals),
-        ("--rate", size.rate),
-    ] {
-        command.args([name, &value.to_string()]);
-    }
-    if let Some(program) = &size.program {
-        command.arg("--sluice").arg(program);
-    }
-    Ok(command)
+/// Arguments of the process of a single run.
+fn words((part, by): (Part, By), size: &Size) -> Vec<OsString> {
+    let (sites, terminals, rate) = (size.sites, size.terminals, size.rate);
+    let (part, by) = (part.name(), by.name());
+    let line = format!("subscribers --only {part} --by {by} --sites {sites} --terminals {terminals} --rate {rate}");
+    let program = size
+        .program
+        .iter()
+        .flat_map(|program| ["--sluice".into(), program.clone().into()]);
+    line.split(' ').map(OsString::from).chain(program).collect()
 }
 
-fn once(what: (Part, By), size: &Size) -> Result<BTreeMap<String, f64>, Failure> {
-    let mut command = command(what, size)?;
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(format!("{}: {}", what.0.name(), output.status).into());
+/// Measures in a process of its own, which has private namespaces if it needs a network.
+fn once(what: (Part, By), size: &Size) -> Result<Row, Failure> {
+    let (mut row, words) = (None, words(what, size));
+    let mut run = Run {
+        quick: false,
+        row: &mut |measured| row = Some(measured),
+    };
+    match has_network(what) {
+        true => inside::enter(&mut run, words)?,
+        false => inside::start(&mut run, &mut Command::new(std::env::current_exe()?), words)?,
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
+    Ok(row.ok_or("a run has no result")?)
 }
 
-fn row((part, by): (Part, By), size: &Size, runs: &[BTreeMap<String, f64>]) -> Row {
-    let row = Row::new(part.name())
-        .key("by", by.name())
-        .key("sites", size.sites)
-        .key("terminals", size.terminals);
-    let row = match part {
-        Part::PublicLeases => row.key("messages_per_s", size.rate),
-        Part::Capacity | Part::LeaseToMapping => row,
-    };
-    let names = runs.iter().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>();
-    names.into_iter().fold(row, |row, name| {
-        let values: Vec<f64> = runs.iter().filter_map(|run| run.get(name).copied()).collect();
-        row.figure(name.clone(), &values)
+/// One row for several runs.
+fn combined(runs: &[Row]) -> Row {
+    let first = runs.first().cloned().unwrap_or_default();
+    let mut keys = first.json();
+    if let Some(keys) = keys.as_object_mut() {
+        keys.retain(|_, value| !value.is_object());
+    }
+    let row = Row::from_json(&keys).unwrap_or_default();
+    first.figures().fold(row, |row, (name, _)| {
+        let values: Vec<f64> = runs.iter().filter_map(|run| run.median(name)).collect();
+        row.figure(name.to_owned(), &values)
     })
 }
 
-pub fn run(run: &mut Run<'_>, arguments: &SubscribersArguments) -> Result<(), Failure> {
+/// Measures everything that the arguments select. The process of a single run (`inside`) measures once.
+pub fn run(run: &mut Run<'_>, arguments: &SubscribersArguments, inside: bool) -> Result<(), Failure> {
     let wanted = |(part, by): &(Part, By)| {
         (arguments.only.is_empty() || arguments.only.contains(part))
             && (arguments.by.is_empty() || arguments.by.contains(by))
     };
     for what in ALL.into_iter().filter(wanted) {
-        let (part, by) = what;
+        let size = arguments.size(what.0, run.quick);
+        if inside {
+            (run.row)(measure(what, &size)?);
+            continue;
+        }
         if has_network(what) && !is_root() {
-            let (part, by) = (part.name(), by.name());
+            let (part, by) = (what.0.name(), what.1.name());
             eprintln!("sluice-bench: no rows of {part} by {by}: network namespaces need root here");
             continue;
         }
-        let size = arguments.size(part, run.quick);
         let runs = (0..arguments.runs(run.quick)).map(|_| once(what, &size));
-        (run.row)(row(what, &size, &runs.collect::<Result<Vec<_>, _>>()?));
+        (run.row)(combined(&runs.collect::<Result<Vec<_>, _>>()?));
     }
     Ok(())
 }
@@ -223,27 +210,31 @@ pub fn run(run: &mut Run<'_>, arguments: &SubscribersArguments) -> Result<(), Fa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: SubscribersArguments,
-    }
-
-    fn parsed(words: &[&str]) -> SubscribersArguments {
-        Line::parse_from([&["subscribers"], words].concat()).arguments
-    }
+    use crate::parsed;
 
     #[test]
     fn command_of_a_run_is_understood() {
-        let size = parsed(&["--sites", "7", "--sluice", "x"]).size(Part::Capacity, false);
+        let size = parsed::<SubscribersArguments>(&["--sites", "7", "--sluice", "x"]).size(Part::Capacity, false);
         for what in ALL {
-            let command = command(what, &size).expect("the path of this program");
-            let words: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
-            let from = words.iter().position(|&word| word == "subscribers").expect("the bench");
-            let line = ["sluice-bench"].into_iter().chain(words[from..].iter().copied());
-            assert!(crate::understands(line), "{words:?}");
+            let words = words(what, &size);
+            let words: Vec<_> = words.iter().filter_map(|word| word.to_str()).collect();
+            assert!(
+                crate::understands(["sluice-bench"].into_iter().chain(words.iter().copied())),
+                "{words:?}"
+            );
         }
+    }
+
+    #[test]
+    fn row_of_several_runs_has_the_figures_of_all() {
+        let run = |seconds| Row::new("capacity").key("sites", 7).figure("seconds", &[seconds]);
+        let row = combined(&[run(3.0), run(1.0), run(2.0)]);
+        assert_eq!(
+            Row::new("capacity")
+                .key("sites", 7)
+                .figure("seconds", &[1.0, 2.0, 3.0])
+                .json(),
+            row.json()
+        );
     }
 }

@@ -4,7 +4,6 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::{Agent, Destination, Event, Output, Settings, Transmit};
 use sluice_daemon::subscribers::frame::Datagram;
@@ -14,14 +13,13 @@ use sluice_dpdk::tap::Tap;
 use sluice_nat::Secret;
 use sluice_wire::ethernet::BROADCAST;
 
-use super::ends::{FAR, wires};
-use super::gateway::{OPERATOR, OPERATOR_MAC, POOL, PREFIX, ROUTER, SUBNET};
-use super::kea::{Kea, Operator};
+use super::gateway::{FAR, OPERATOR, OPERATOR_MAC, POOL, PREFIX, ROUTER, SUBNET, wires};
+use super::kea::Kea;
 use super::site::virtual_macs;
 use super::world::World;
 use super::{Failure, Figures, Size};
-use crate::kernel::command::run;
-use crate::process::await_every;
+use crate::daemon::Daemon;
+use crate::process::{await_every, run, script};
 
 const INTERFACE: &str = "wan";
 /// Maximum number of received frames that are processed before due messages are sent.
@@ -107,32 +105,21 @@ impl Runner {
     }
 }
 
-/// Parameters of the operator's server on an interface.
-fn operator(interface: &str) -> Operator<'_> {
-    Operator {
-        prefix: "env",
-        interface,
-        router: ROUTER,
-        subnet: SUBNET,
-        pool: POOL,
-    }
-}
-
 /// Measures once, in a separate network namespace.
 pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let tap = Tap::open(INTERFACE)?;
-    for line in [
-        "ip link set lo up".to_owned(),
-        format!(
-            "ip link set {INTERFACE} address {} txqueuelen 20000",
-            text(OPERATOR_MAC)
+    let mac = text(OPERATOR_MAC);
+    script(
+        "env",
+        &format!(
+            "ip link set lo up
+ip link set {INTERFACE} address {mac} txqueuelen 20000
+ip address add {OPERATOR}/{PREFIX} dev {INTERFACE}
+ip link set {INTERFACE} up
+"
         ),
-        format!("ip address add {OPERATOR}/{PREFIX} dev {INTERFACE}"),
-        format!("ip link set {INTERFACE} up"),
-    ] {
-        run(&line)?;
-    }
-    let kea = Kea::start(&operator(INTERFACE))?;
+    )?;
+    let kea = Kea::start("env", INTERFACE, ROUTER, [SUBNET, POOL])?;
     let settings = Settings {
         prefixes: vec![SUBNET.parse()?],
         servers: vec![OPERATOR],
@@ -171,46 +158,34 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     wires()?;
     let [_, interface] = FAR;
     run(&format!("ip address add {OPERATOR}/{PREFIX} dev {interface}"))?;
-    let kea = Kea::start(&operator(interface))?;
+    let kea = Kea::start("env", interface, ROUTER, [SUBNET, POOL])?;
     let folder = tempfile::tempdir()?;
     let mut world = World::new(size, folder.path())?;
     world.lease((0..size.sites).map(|site| site * size.terminals))?;
     let began = Instant::now();
-    let daemon = world.gateway(size, folder.path())?;
+    let daemon = world.gateway(size, size.sites, folder.path())?;
     let sites = size.sites as usize;
-    // Query the DHCP server, which has all leases before the gateway does; queries to the gateway would take its CPU
-    // time.
-    let all = await_every(Duration::from_millis(100), PATIENCE, || {
-        let all = kea.leases()? >= sites && with_addresses(&daemon.show("sites")?)? >= sites;
-        Ok(all.then_some(()))
-    })?;
-    if all.is_none() {
-        let (leases, words) = (kea.leases()?, daemon.last_words());
-        return Err(format!("of {sites} sites {leases} have leases; {words}").into());
-    }
+    // Query the DHCP server first, which has all leases before the gateway does; queries to the gateway would take its
+    // CPU time.
+    await_addresses(&daemon, sites, PATIENCE, || Ok(kea.leases()? >= sites))?;
     Ok(vec![("seconds", began.elapsed().as_secs_f64())])
 }
 
-/// Number of sites in a listing that have a public address.
-pub fn with_addresses(listing: &str) -> Result<usize, Failure> {
-    let listing: Value = serde_json::from_str(listing)?;
-    let sites = listing.as_array().or_else(|| listing.get("sites")?.as_array());
-    let with = sites.into_iter().flatten().filter(|site| site.get("public").is_some());
-    Ok(with.count())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sites_with_public_addresses_are_counted() {
-        let listing = r#"[{"name": "homes-100.1", "public": "203.0.1.0"}, {"name": "homes-100.2"}]"#;
-        assert_eq!(1, with_addresses(listing).expect("a listing"));
-        assert_eq!(
-            1,
-            with_addresses(&format!("{{\"sites\": {listing}}}")).expect("a listing")
-        );
-        assert!(with_addresses("no listing").is_err());
-    }
+/// Waits until this number of sites have public addresses; queries the daemon only if `is_due`.
+pub fn await_addresses(
+    daemon: &Daemon,
+    sites: usize,
+    patience: Duration,
+    is_due: impl Fn() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut served = 0;
+    let all = await_every(Duration::from_millis(100), patience, || {
+        if is_due()? {
+            let shown = daemon.show("sites")?;
+            served = shown.iter().filter(|site| site.get("public").is_some()).count();
+        }
+        Ok((served >= sites).then_some(()))
+    })?;
+    let failed = || format!("{served} of {sites} sites have an address; {}", daemon.last_words());
+    Ok(all.ok_or_else(failed)?)
 }

@@ -1,6 +1,10 @@
 //! Names, addresses and leases of sites and terminals, by number.
 
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
 use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::SystemTime;
 
 use sluice_daemon::subscribers::virtual_mac::{VirtualMacs, text};
 use sluice_nat::Secret;
@@ -29,12 +33,43 @@ pub fn terminal_address(terminal: u32) -> Ipv4Addr {
 }
 
 /// Header line of Kea's lease file.
-pub const KEA_HEADER: &str =
+const KEA_HEADER: &str =
     "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context\n";
+
+/// A lease file in Kea's format, as the terminals' DHCP server writes it. Leases expire an hour after the file was
+/// created.
+#[derive(Debug)]
+pub struct LeaseFile {
+    file: File,
+    expires: u64,
+}
+
+impl LeaseFile {
+    pub fn create(file: &Path) -> Result<Self, Failure> {
+        let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+        file.write_all(KEA_HEADER.as_bytes())?;
+        let expires = unix()? + 3_600;
+        Ok(Self { file, expires })
+    }
+
+    /// Leases addresses to terminals, each in a site.
+    pub fn add(&mut self, leases: impl Iterator<Item = (u32, u32, Ipv4Addr)>) -> Result<(), Failure> {
+        let mut writer = BufWriter::new(&self.file);
+        for (site, terminal, address) in leases {
+            writer.write_all(kea_line(site, terminal, address, self.expires).as_bytes())?;
+        }
+        Ok(writer.flush()?)
+    }
+}
+
+/// Seconds since the Unix epoch.
+pub fn unix() -> Result<u64, Failure> {
+    Ok(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs())
+}
 
 /// Line of a terminal's lease in Kea's lease file. The lease expires at the Unix time `expires`; the relay agent
 /// information identifies the site.
-pub fn kea_line(site: u32, terminal: u32, address: Ipv4Addr, expires: u64) -> String {
+fn kea_line(site: u32, terminal: u32, address: Ipv4Addr, expires: u64) -> String {
     let circuit = name(site);
     let mut option = format!("0x01{:02X}", circuit.len());
     option.extend(circuit.bytes().map(|byte| format!("{byte:02X}")));

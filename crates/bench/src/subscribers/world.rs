@@ -2,22 +2,22 @@
 //! operator's DHCP server, and the receiver of the packets. All components run in one process, so that they share a
 //! clock.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use sluice_daemon::subscribers::frame::Datagram;
 use sluice_daemon::subscribers::message::{CLIENT_PORT, SERVER_PORT};
+use sluice_dpdk::Driver;
 use sluice_wire::Mac;
 
-use super::ends::{DEVICES, End, Ends, MACS};
-use super::gateway::{Gateway, OPERATOR, OPERATOR_MAC};
+use super::gateway::{FAR, MACS, OPERATOR, OPERATOR_MAC, configuration};
 use super::operator::Operator;
-use super::site::{KEA_HEADER, kea_line, terminal_address};
+use super::site::{LeaseFile, terminal_address};
 use super::{Failure, Size};
 use crate::daemon::Daemon;
+use crate::netns;
+use crate::rig::Source;
 use crate::rig::frames::{Frame, Random, SEED, SHORTEST, Tagged, Written, mark};
 use crate::rig::sites::{Homes, TAGS, terminal_mac};
 
@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval between packets of the measured terminal.
 const PROBE: Duration = Duration::from_micros(100);
 const BURST: usize = 32;
+/// Ports of the terminals' side and of the operator's side.
+const STREET: u16 = 0;
+const OPERATOR_SIDE: u16 = 1;
 /// Number of packets per second from all other terminals together.
 const RATE: u32 = 100_000;
 /// Destination address and port of the terminals' packets.
@@ -33,11 +36,11 @@ const REMOTE: (u32, u16) = (0x0808_0808, 443);
 
 /// State of everything except the gateway.
 pub struct World {
-    ends: Ends,
+    /// Opposite ends of both links, which are its ports [`STREET`] and [`OPERATOR_SIDE`].
+    source: Source,
     homes: Homes,
     operator: Operator,
-    file: File,
-    expires: u64,
+    leases: LeaseFile,
     /// Terminals that send packets in turn, and the index of the next one.
     busy: Vec<u32>,
     next: usize,
@@ -71,15 +74,11 @@ impl World {
             sites: size.sites,
             terminals: size.terminals,
         };
-        let mut file = OpenOptions::new().create(true).append(true).open(leases(folder))?;
-        file.write_all(KEA_HEADER.as_bytes())?;
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
         Ok(Self {
-            ends: Ends::open(cores()?.0)?,
+            source: netns::open(&FAR, Driver::AfPacket, cores()?.0, None)?,
             homes,
             operator: Operator::new(Ipv4Addr::new(203, 0, 1, 0)),
-            file,
-            expires: unix + 3_600,
+            leases: LeaseFile::create(&leases(folder))?,
             busy: Vec::new(),
             next: 0,
             due: Instant::now(),
@@ -89,27 +88,12 @@ impl World {
         })
     }
 
-    pub fn gateway(&self, size: &Size, folder: &Path) -> Result<Daemon, Failure> {
-        self.gateway_of(size, size.sites, folder)
-    }
-
     /// Starts a gateway that serves `sites` sites and has capacity for all flows.
-    pub fn gateway_of(&self, size: &Size, sites: u32, folder: &Path) -> Result<Daemon, Failure> {
+    pub fn gateway(&self, size: &Size, sites: u32, folder: &Path) -> Result<Daemon, Failure> {
         let (own, core) = cores()?;
-        let gateway = Gateway {
-            devices: DEVICES,
-            sites,
-            terminals: size.terminals,
-            flows: self.homes.flows(),
-            rate: size.rate,
-            core,
-            folder,
-            leases: &leases(folder),
-        };
+        let configuration = configuration(size, sites, core, folder, &leases(folder))?;
         let program = crate::daemon::program(size.program.as_ref());
-        let daemon = Daemon::start("env", &[own, core], &program, folder, &gateway.text()?)?;
-        daemon.await_route("0.0.0.0/0")?;
-        Ok(daemon)
+        Daemon::start("env", [own, core], &program, folder, &configuration, &["0.0.0.0/0"])
     }
 
     pub fn arrived(&self) -> u64 {
@@ -119,12 +103,18 @@ impl World {
     /// Sends one packet from each of the given terminals.
     fn send(&mut self, terminals: &[u32]) -> usize {
         let (homes, mut left) = (self.homes, terminals.iter());
-        self.ends.send(End::Street, terminals.len(), |into| {
-            let packet = packet(homes, *left.next()?);
-            let length = packet.length();
-            packet.write(into.get_mut(..length)?);
-            Some(length)
-        })
+        let (_, taken) = self.source.send(&[(STREET, terminals.len())], |_, buffer| {
+            let Some(&terminal) = left.next() else {
+                return false;
+            };
+            let packet = packet(homes, terminal);
+            let is_long_enough = buffer.set_len(packet.length());
+            if is_long_enough {
+                packet.write(buffer.bytes_mut());
+            }
+            is_long_enough
+        });
+        taken
     }
 
     /// Sends the due packets of the other terminals.
@@ -147,7 +137,7 @@ impl World {
     fn listen(&mut self) {
         let mut questions: Vec<(Mac, Vec<u8>)> = Vec::new();
         let (came, arrived) = (&mut self.came, &mut self.arrived);
-        self.ends.receive(End::Operator, |frame| {
+        self.source.drain(OPERATOR_SIDE, |frame| {
             if frame.len() == SHORTEST && frame.get(30..34) == Some(&REMOTE.0.to_be_bytes()[..]) {
                 *arrived += 1;
                 if let Some(came) = came.get_mut(mark(frame) as usize) {
@@ -157,7 +147,7 @@ impl World {
                 questions.push((datagram.source_mac, datagram.payload.to_vec()));
             }
         });
-        self.ends.receive(End::Street, |_| {});
+        self.source.discard(STREET);
         for (client, question) in questions {
             let Some(payload) = self.operator.answer(&question) else {
                 continue;
@@ -170,40 +160,30 @@ impl World {
                 payload: &payload,
             };
             if let Some(frame) = datagram.frame() {
-                let mut once = Some(frame);
-                self.ends.send(End::Operator, 1, |into| {
-                    let frame = once.take()?;
-                    into.get_mut(..frame.len())?.copy_from_slice(&frame);
-                    Some(frame.len())
+                self.source.send(&[(OPERATOR_SIDE, 1)], |_, buffer| {
+                    let is_long_enough = buffer.set_len(frame.len());
+                    if is_long_enough {
+                        buffer.bytes_mut().copy_from_slice(&frame);
+                    }
+                    is_long_enough
                 });
             }
         }
     }
 
-    fn line(&self, terminal: u32) -> String {
-        kea_line(
-            terminal / self.homes.terminals,
-            terminal,
-            terminal_address(terminal),
-            self.expires,
-        )
-    }
-
     /// Leases addresses to terminals, which send packets from now on.
     pub fn lease(&mut self, terminals: impl Iterator<Item = u32>) -> Result<(), Failure> {
-        let mut writer = BufWriter::new(&self.file);
         let first = self.busy.len();
         self.busy.extend(terminals);
-        for &terminal in &self.busy[first..] {
-            writer.write_all(self.line(terminal).as_bytes())?;
-        }
-        Ok(writer.flush()?)
+        let lease = |&terminal: &u32| (terminal / self.homes.terminals, terminal, terminal_address(terminal));
+        self.leases.add(self.busy[first..].iter().map(lease))
     }
 
     /// Leases an address to a terminal; returns the milliseconds until its packets are output.
     pub fn measure(&mut self, terminal: u32) -> Result<f64, Failure> {
-        let line = self.line(terminal);
-        self.file.write_all(line.as_bytes())?;
+        let site = terminal / self.homes.terminals;
+        self.leases
+            .add([(site, terminal, terminal_address(terminal))].into_iter())?;
         let began = Instant::now();
         let mut next = began;
         while !self.came[terminal as usize] {

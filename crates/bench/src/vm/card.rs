@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use crate::kernel::topology::{INSIDE_MAC, OUTSIDE_MAC, mac_text};
+use crate::kernel::topology::{INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, mac_text};
 
 /// A kind of network card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -19,36 +19,39 @@ pub enum Card {
 pub const ADDRESSES: [&str; 2] = ["0000:00:02.0", "0000:00:03.0"];
 
 impl Card {
+    /// QEMU's device, and the modules and the name of the Linux driver.
+    fn names(self) -> [&'static str; 3] {
+        match self {
+            Self::Virtio => [
+                "virtio-net-pci,disable-legacy=on",
+                "virtio_pci virtio_net",
+                "virtio-pci",
+            ],
+            Self::E1000e => ["e1000e"; 3],
+            Self::Vmxnet3 => ["vmxnet3"; 3],
+        }
+    }
+
     /// QEMU arguments for two cards of this kind at two TAP interfaces.
-    pub fn devices(self, taps: [&str; 2]) -> Vec<String> {
-        let device = match self {
-            Self::Virtio => "virtio-net-pci,disable-legacy=on",
-            Self::E1000e => "e1000e",
-            Self::Vmxnet3 => "vmxnet3",
-        };
+    pub fn devices(self, taps: [&str; 2]) -> String {
+        let [device, ..] = self.names();
         let each = taps.into_iter().zip([INSIDE_MAC, OUTSIDE_MAC]).zip(ADDRESSES);
-        each.flat_map(|((tap, mac), address)| {
+        let card = |((tap, mac), address): ((&str, _), &str)| {
             let (mac, slot) = (mac_text(mac), address.trim_start_matches("0000:00:"));
-            [
-                "-netdev".into(),
-                format!("tap,id={tap},ifname={tap},script=no,downscript=no,vhost=off"),
-                "-device".into(),
-                format!("{device},netdev={tap},mac={mac},addr={slot}"),
-            ]
-        })
-        .collect()
+            format!(
+                " -netdev tap,id={tap},ifname={tap},script=no,downscript=no,vhost=off \
+                 -device {device},netdev={tap},mac={mac},addr={slot}"
+            )
+        };
+        each.map(card).collect()
     }
 
     /// Guest commands that bind both cards to their Linux drivers and name their interfaces; the interfaces are down
     /// afterwards.
-    pub fn to_linux(self, names: [&str; 2]) -> String {
-        let (modules, driver) = match self {
-            Self::Virtio => ("virtio_pci virtio_net", "virtio-pci"),
-            Self::E1000e => ("e1000e", "e1000e"),
-            Self::Vmxnet3 => ("vmxnet3", "vmxnet3"),
-        };
+    pub fn to_linux(self) -> String {
+        let [_, modules, driver] = self.names();
         let mut text = bind(modules, driver);
-        for (address, name) in ADDRESSES.into_iter().zip(names) {
+        for (address, name) in ADDRESSES.into_iter().zip([INSIDE, OUTSIDE]) {
             // For virtio, the interface is in the folder of the device on the virtio bus, which is below that of the
             // PCI device.
             text += &format!(

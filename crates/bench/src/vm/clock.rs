@@ -49,15 +49,20 @@ pub struct Span {
 }
 
 impl Span {
+    /// Share of the time in which the guest was not idle.
+    pub fn share(&self) -> f64 {
+        self.worked / self.whole.max(1.0)
+    }
+
     /// Work in addition to that of an idle guest, which was measured in `idle`. The background work of an idle guest is
     /// subtracted only from the remaining time.
     pub fn beyond(&self, idle: &Self) -> f64 {
-        let share = idle.worked / idle.whole.max(1.0);
+        let share = idle.share();
         ((self.worked - share * self.whole) / (1.0 - share).max(1e-9)).max(0.0)
     }
 }
 
-/// Threads of an emulator.
+/// Threads of an emulator, as folders in /proc.
 #[derive(Clone, Debug)]
 pub struct Threads {
     process: u32,
@@ -68,39 +73,30 @@ impl Threads {
     /// Finds the threads of a process by QEMU's thread names; `None` if no thread emulates a processor.
     pub fn of(process: u32) -> Option<Self> {
         let name = |thread: &PathBuf| fs::read_to_string(thread.join("comm")).unwrap_or_default();
-        let processor = tasks(process)
-            .into_iter()
-            .find(|thread| name(thread).trim().ends_with("/TCG"))?;
+        let processor = tasks(process).find(|thread| name(thread).trim().ends_with("/TCG"))?;
         Some(Self { process, processor })
     }
 
     /// CPU time of the thread that emulates the guest's processor, and of all threads.
     pub fn times(&self) -> [Duration; 2] {
-        [time(&self.processor), Self::all(self.process)]
+        [
+            time(&self.processor),
+            tasks(self.process).map(|thread| time(&thread)).sum(),
+        ]
     }
 
-    fn all(process: u32) -> Duration {
-        tasks(process).iter().map(|thread| time(thread)).sum()
-    }
-
-    /// Number of the thread that emulates the guest's processor, and numbers of the others.
-    pub fn numbers(&self) -> (String, Vec<String>) {
-        let number = |thread: &PathBuf| thread.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let others = tasks(self.process)
-            .into_iter()
-            .filter(|thread| *thread != self.processor);
-        (number(&self.processor), others.map(|thread| number(&thread)).collect())
+    /// Number of each thread, and whether the thread emulates the guest's processor.
+    pub fn numbers(&self) -> impl Iterator<Item = (String, bool)> {
+        tasks(self.process).map(move |thread| {
+            let number = thread.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (number, thread == self.processor)
+        })
     }
 }
 
-fn tasks(process: u32) -> Vec<PathBuf> {
+fn tasks(process: u32) -> impl Iterator<Item = PathBuf> {
     let folder = fs::read_dir(format!("/proc/{process}/task"));
-    folder
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|thread| thread.path())
-        .collect()
+    folder.into_iter().flatten().flatten().map(|thread| thread.path())
 }
 
 fn time(thread: &Path) -> Duration {
@@ -144,7 +140,8 @@ mod tests {
     fn time_of_a_thread_is_the_first_field() {
         assert_eq!(Duration::from_nanos(1_234), ran("1234 55 6\n"));
         assert_eq!(Duration::ZERO, ran(""));
-        assert!(Threads::all(std::process::id()) > Duration::ZERO);
+        let all = tasks(std::process::id()).map(|thread| time(&thread));
+        assert!(all.sum::<Duration>() > Duration::ZERO);
         assert!(
             Threads::of(std::process::id()).is_none(),
             "it has no emulated processor"

@@ -1,6 +1,5 @@
 //! A program with a known number of instructions, which verifies the counting of instructions.
 
-use super::clock::Reading;
 use super::guest::{Guest, INSTRUCTION};
 use crate::rows::Failure;
 
@@ -28,20 +27,13 @@ fn program(rounds: u32) -> (Vec<u8>, u64) {
         &[0x0f, 0x05],        // syscall
     ]
     .concat();
-    let half = |value: u16| value.to_le_bytes();
-    let word = |value: u32| value.to_le_bytes();
-    let long = |value: u64| value.to_le_bytes();
     let size = HEADERS + code.len() as u64;
-    let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     // ELF header: executable, x86-64, version 1; entry point and program headers, no sections.
-    file.extend([half(2), half(62)].concat());
-    file.extend(word(1));
-    file.extend([long(BASE + HEADERS), long(64), long(0)].concat());
-    file.extend(word(0));
-    file.extend([half(64), half(56), half(1), half(0), half(0), half(0)].concat());
+    let header = [0x1_003e_0002, BASE + HEADERS, 64, 0, 0x38_0040_0000_0000, 1];
     // Program header: one loadable segment, readable and executable.
-    file.extend([word(1), word(5)].concat());
-    file.extend([long(0), long(BASE), long(BASE), long(size), long(size), long(0x1000)].concat());
+    let segment = [0x5_0000_0001, 0, BASE, BASE, size, size, 0x1000];
+    file.extend(header.iter().chain(&segment).flat_map(|word: &u64| word.to_le_bytes()));
     file.extend(code);
     (file, 4 + 2 * u64::from(rounds))
 }
@@ -49,11 +41,11 @@ fn program(rounds: u32) -> (Vec<u8>, u64) {
 /// Counted instructions of the program, divided by the actual number.
 pub fn share(guest: &mut Guest) -> Result<f64, Failure> {
     let (file, instructions) = program(ROUNDS);
-    guest.shell().put(FILE, &file)?;
+    guest.shell.put(FILE, &file)?;
     guest.run(&format!("chmod +x {FILE}"))?;
     // Subtract the instructions for starting a program and for the readings.
     let mut spent = |command: &str| -> Result<f64, Failure> {
-        let before: Reading = guest.reading()?;
+        let before = guest.reading()?;
         guest.run(command)?;
         Ok(guest.reading()?.since(&before).worked)
     };

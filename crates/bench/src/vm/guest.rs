@@ -1,17 +1,16 @@
 //! A guest with two network cards: QEMU without hardware virtualisation, with one processor.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use super::card::Card;
 use super::clock::{COMMAND, Reading, Threads};
 use super::shell::Shell;
-use crate::daemon::of;
-use crate::kernel::command::run;
 use crate::kernel::machine::Cores;
-use crate::process::{Background, await_some};
+use crate::process::{Background, await_some, command, of, run};
 use crate::rows::Failure;
 
 /// Maximum time until the guest's shell is ready.
@@ -33,47 +32,39 @@ const MODULES: [&str; 6] = [
 /// The image from which guests start.
 #[derive(Clone, Debug)]
 pub struct Image {
-    kernel: PathBuf,
-    initramfs: PathBuf,
+    kernel: String,
+    initramfs: String,
 }
 
 impl Image {
     /// Builds the image in a folder with the lab's script; the image contains the program `sluice`.
     pub fn build(lab: &Path, sluice: &Path) -> Result<Self, Failure> {
+        let modules = MODULES.map(|module| format!(" --module {module}")).concat();
+        let tools = "--tool iptables-legacy --tool iptables-legacy-restore";
+        let files = "--file /usr/lib/*/xtables/libxt_SNAT.so";
         let builder = lab.join("vm-image");
-        let mut command = Command::new(&builder);
-        command.arg(sluice).args(["--kernel", "ordinary"]);
-        for tool in ["iptables-legacy", "iptables-legacy-restore"] {
-            command.args(["--tool", tool]);
-        }
-        for module in MODULES {
-            command.args(["--module", module]);
-        }
-        command.args(["--file", "/usr/lib/*/xtables/libxt_SNAT.so"]);
-        let output = command.stdin(Stdio::null()).output().map_err(of(builder.display()))?;
-        let failed = |said: &[u8]| -> Failure {
-            let said = String::from_utf8_lossy(said);
-            format!("{} builds no guest: {}", builder.display(), said.trim()).into()
-        };
-        if !output.status.success() {
-            return Err(failed(&output.stderr));
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        match text.lines().collect::<Vec<_>>().as_slice() {
+        let said = run(&format!(
+            "{} {} --kernel ordinary {tools}{modules} {files}",
+            builder.display(),
+            sluice.display()
+        ))?;
+        match said.lines().collect::<Vec<_>>().as_slice() {
             [.., kernel, initramfs] => Ok(Self {
-                kernel: kernel.into(),
-                initramfs: initramfs.into(),
+                kernel: (*kernel).into(),
+                initramfs: (*initramfs).into(),
             }),
-            _ => Err(failed(&output.stdout)),
+            _ => Err(format!("{} builds no guest: {said}", builder.display()).into()),
         }
     }
 }
 
-/// What a guest's clock counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a guest's clock counts, and with it the part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Clock {
+    /// Packets per second, and CPU time.
     Time,
-    /// The clock counts executed instructions, and advances with real time while the guest is idle.
+    /// Instructions per packet.
+    // The clock counts executed instructions, and advances with real time while the guest is idle.
     Instructions,
 }
 
@@ -83,15 +74,13 @@ pub const INSTRUCTION: u32 = 3;
 
 impl Clock {
     /// QEMU arguments for this clock.
-    fn words(self) -> Vec<String> {
-        let words: &[&str] = match self {
+    fn words(self) -> String {
+        match self {
             // Request emulation explicitly, because in a virtual machine, hardware virtualisation may appear to be
             // available without working.
-            Self::Time => &["-accel", "tcg,thread=multi"],
-            Self::Instructions => &["-accel", "tcg,thread=single", "-icount"],
-        };
-        let count = (self == Self::Instructions).then(|| format!("shift={INSTRUCTION},sleep=on"));
-        words.iter().map(|&word| word.into()).chain(count).collect()
+            Self::Time => "-accel tcg,thread=multi".into(),
+            Self::Instructions => format!("-accel tcg,thread=single -icount shift={INSTRUCTION},sleep=on"),
+        }
     }
 }
 
@@ -99,7 +88,7 @@ impl Clock {
 #[derive(Debug)]
 pub struct Guest {
     _child: Background,
-    shell: Shell,
+    pub shell: Shell,
     threads: Threads,
 }
 
@@ -122,36 +111,22 @@ impl Guest {
         fs::create_dir_all(folder).map_err(of(folder.display()))?;
         let [console, port, log] = ["console", "shell", "log"].map(|name| folder.join(name));
         let output = File::create(&log).map_err(of(log.display()))?;
-        let mut command = Command::new("qemu-system-x86_64");
-        command.args([
-            "-name",
-            "bench,debug-threads=on",
-            "-nodefaults",
-            "-display",
-            "none",
-            "-no-reboot",
-        ]);
-        command.args(clock.words());
-        command.args([
-            "-M",
-            "q35",
-            "-cpu",
-            "Nehalem",
-            "-smp",
-            "1",
-            "-m",
-            &MEMORY[0].to_string(),
-        ]);
-        command
-            .arg("-kernel")
-            .arg(&image.kernel)
-            .arg("-initrd")
-            .arg(&image.initramfs);
-        command.args(["-append", APPEND]);
-        command.args(["-serial", &format!("file:{}", console.display())]);
-        command.args(["-serial", &format!("unix:{},server=on,wait=off", port.display())]);
-        command.args(card.devices(taps));
-        let mut child = command
+        let mut child = command("qemu-system-x86_64 -name bench,debug-threads=on -nodefaults -display none -no-reboot")
+            .args(clock.words().split(' '))
+            .args([
+                "-M",
+                "q35",
+                "-cpu",
+                "Nehalem",
+                "-smp",
+                "1",
+                "-m",
+                &MEMORY[0].to_string(),
+            ])
+            .args(["-kernel", &image.kernel, "-initrd", &image.initramfs, "-append", APPEND])
+            .args(["-serial", &format!("file:{}", console.display())])
+            .args(["-serial", &format!("unix:{},server=on,wait=off", port.display())])
+            .args(card.devices(taps).split_whitespace())
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(of(log.display()))?)
             .stderr(output)
@@ -160,7 +135,7 @@ impl Guest {
             .map_err(of("qemu-system-x86_64"))?;
         let up = await_up(&mut child.0, &console).and_then(|()| {
             let threads = Threads::of(child.0.id()).ok_or("QEMU has no processor")?;
-            Ok((Shell::connect(&port)?, threads))
+            Ok((Shell::new(UnixStream::connect(&port)?), threads))
         });
         match up {
             Ok((shell, threads)) => {
@@ -184,17 +159,14 @@ impl Guest {
     }
 
     fn pin(&self, cores: &Cores) -> Result<(), Failure> {
-        let (processor, others) = self.threads.numbers();
-        run(&format!("taskset -p -c {} {processor}", cores.gateway))?;
-        for thread in others {
-            // Ignore errors, because a thread may have ended.
-            let _ = run(&format!("taskset -p -c {} {thread}", cores.traffic));
+        for (thread, is_processor) in self.threads.numbers() {
+            match is_processor {
+                true => _ = run(&format!("taskset -p -c {} {thread}", cores.gateway))?,
+                // Ignore errors, because a thread may have ended.
+                false => _ = run(&format!("taskset -p -c {} {thread}", cores.traffic)),
+            }
         }
         Ok(())
-    }
-
-    pub fn shell(&mut self) -> &mut Shell {
-        &mut self.shell
     }
 
     /// Runs a shell command in the guest; fails if the command fails.
@@ -245,7 +217,7 @@ mod tests {
 
     #[test]
     fn emulator_that_ends_is_told_at_once() {
-        let mut child = Command::new("false").spawn().expect("a process");
+        let mut child = command("false").spawn().expect("a process");
         let error = await_up(&mut child, Path::new("/no/console")).expect_err("it ends");
         assert_eq!("QEMU ended with exit status: 1", error.to_string());
     }

@@ -1,5 +1,5 @@
-//! The part of the benchmark inside the namespaces: starts one guest after another, each with two cards of one kind,
-//! and measures every case in each round.
+//! Measurement inside the namespaces: starts one guest after another, each with two cards of one kind, and measures
+//! every case in each round.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,15 +9,15 @@ use super::card::Card;
 use super::counted;
 use super::gateway::{self, Case};
 use super::guest::{Clock, Guest, Image};
-use super::rounds::{Figures, Key, Rounds};
+use super::rounds::{Key, Rounds};
 use super::search::Search;
-use super::trial::{LOADS, Rig, Way};
+use super::trial::{LOADS, Rig};
 use crate::daemon::program;
-use crate::kernel::inside::{Outside, furnish};
+use crate::inside::note;
 use crate::kernel::machine::Cores;
 use crate::kernel::topology::{GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
 use crate::rig::frames::Random;
-use crate::rows::{Failure, Named, Row};
+use crate::rows::{Failure, Named, Row, Run};
 
 /// Folder of QEMU's files.
 const FOLDER: &str = "/run/sluice-bench/guest";
@@ -26,43 +26,38 @@ const FOLDER: &str = "/run/sluice-bench/guest";
 const FIRST: f64 = 20_000.0;
 
 /// Measures everything that the arguments select.
-pub fn run(arguments: &VmArguments, quick: bool) -> Result<(), Box<dyn std::error::Error>> {
-    let cores = arguments.cores()?;
-    furnish()?;
-    let outside = Outside::of_this();
-    let began = Instant::now();
+pub fn run(arguments: &VmArguments, run: &mut Run<'_>) -> Result<(), Failure> {
+    let (cores, began) = (arguments.cores()?, Instant::now());
     let image = Image::build(&arguments.lab, &program(arguments.sluice.as_ref()))?;
-    outside.note(&format!("the guest is built after {:?}", began.elapsed()));
+    note(&format!("the guest is built after {:?}", began.elapsed()));
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut bench = Bench {
         arguments,
-        quick,
+        run,
         image,
         cores,
-        outside,
         order: Random(since.as_nanos() as u64 | 1),
     };
-    for card in arguments.cards(quick) {
-        for clock in arguments.clocks() {
+    for card in arguments.cards(bench.run.quick) {
+        for &clock in &arguments.only {
             bench.guest(card, clock)?;
         }
     }
     Ok(())
 }
 
-struct Bench<'a> {
+struct Bench<'a, 'r> {
     arguments: &'a VmArguments,
-    quick: bool,
+    run: &'a mut Run<'r>,
     image: Image,
     cores: Cores,
-    outside: Outside<'a>,
     /// Random generator for the order of cases.
     order: Random,
 }
 
-impl Bench<'_> {
+impl Bench<'_, '_> {
     /// Measures all rounds in one guest, and creates their rows.
-    fn guest(&mut self, card: Card, clock: Clock) -> Result<(), Box<dyn std::error::Error>> {
+    fn guest(&mut self, card: Card, clock: Clock) -> Result<(), Failure> {
         let mut rounds = Rounds::new(card, clock);
         for &rules in &self.arguments.rules {
             let mut rig = self.rig(card, clock, rules)?;
@@ -71,9 +66,9 @@ impl Bench<'_> {
                 let row = Row::new("loop")
                     .key("card", card.name())
                     .figure("counted_share", &[share]);
-                self.outside.row(&row);
+                (self.run.row)(row);
             }
-            for round in 0..self.arguments.rounds(self.quick) {
+            for round in 0..self.arguments.rounds(self.run.quick) {
                 let mut cases = self.arguments.cases();
                 // Cases without translation do not depend on the number of rules, so they are measured only once per
                 // round.
@@ -83,9 +78,9 @@ impl Bench<'_> {
                     let began = Instant::now();
                     let name = format!("{} {}, {rules} rules, round {}", card.name(), case.name(), round + 1);
                     match self.case(&mut rig, &mut rounds, card, clock, (case, rules, round)) {
-                        Ok(()) => self.outside.note(&format!("{name}: {:.0?}", began.elapsed())),
+                        Ok(()) => note(&format!("{name}: {:.0?}", began.elapsed())),
                         Err(error) => {
-                            self.outside.note(&format!("{name}: {error}"));
+                            note(&format!("{name}: {error}"));
                             drop(rig);
                             rig = self.rig(card, clock, rules)?;
                         }
@@ -93,11 +88,11 @@ impl Bench<'_> {
                 }
             }
         }
-        rounds.rows().for_each(|row| self.outside.row(&row));
+        rounds.rows().for_each(|row| (self.run.row)(row));
         Ok(())
     }
 
-    fn rig(&self, card: Card, clock: Clock, rules: u32) -> Result<Rig, Box<dyn std::error::Error>> {
+    fn rig(&self, card: Card, clock: Clock, rules: u32) -> Result<Rig, Failure> {
         let taps = [GENERATOR_INTERFACE, SINK_INTERFACE];
         let guest = Guest::start(&self.image, card, clock, taps, Path::new(FOLDER), &self.cores)?;
         let topology = Topology::at_taps(self.cores.clone())?;
@@ -115,7 +110,7 @@ impl Bench<'_> {
     ) -> Result<(), Failure> {
         gateway::start(&mut rig.guest, case, rules, card, clock, &self.arguments.linux)?;
         rig.open(case)?;
-        let window = self.arguments.window(self.quick);
+        let window = self.arguments.window(self.run.quick);
         let idle = match clock {
             Clock::Time => None,
             Clock::Instructions => Some(rig.idle(window)?),
@@ -135,33 +130,17 @@ impl Bench<'_> {
                         Some(rate) => Search::from(rate, 1.2),
                         None => Search::from(FIRST, 1.5),
                     };
-                    rounds.take(key(0), round, speed(rig, case, way, search, window)?);
+                    rounds.take(key(0), round, rig.search(case, way, search, window)?);
                     continue;
                 };
                 for load in LOADS {
-                    let instructions = rig.instructions(case, way, load, idle, window)?;
-                    let share = idle.worked / idle.whole.max(1.0);
-                    let figures = vec![("instructions_per_packet", instructions), ("idle_work_share", share)];
+                    let figures = rig.instructions(case, way, load, idle, window)?;
                     rounds.take(key(load.burst), round, figures);
                 }
             }
         }
         gateway::stop(&mut rig.guest, case)
     }
-}
-
-/// Finds the highest rate without loss, and its cost.
-fn speed(rig: &mut Rig, case: Case, way: Way, search: Search, window: Duration) -> Result<Figures, Failure> {
-    let found = rig.search(case, way, search, window)?;
-    let [cpu, machine] = found.best.nanoseconds();
-    Ok(vec![
-        ("packets_per_s", found.best.rate()),
-        ("cpu_ns_per_packet", cpu),
-        ("qemu_ns_per_packet", machine),
-        ("flood_per_s", found.flooded.offered()),
-        ("flooded_per_s", found.flooded.rate()),
-        ("flooded_cpu_ns_per_packet", found.flooded.nanoseconds()[0]),
-    ])
 }
 
 /// Estimated total duration.
@@ -173,7 +152,7 @@ pub fn estimate(arguments: &VmArguments, quick: bool) -> Duration {
         .map(|case| if case.translates() { rules } else { 1 })
         .sum::<usize>();
     let ways = arguments.bytes.len() * arguments.directions.len();
-    let of = |clock| {
+    let of = |clock: &Clock| {
         let trials = match clock {
             Clock::Time => TRIALS,
             Clock::Instructions => LOADS.len(),
@@ -181,7 +160,7 @@ pub fn estimate(arguments: &VmArguments, quick: bool) -> Duration {
         let trials = (arguments.window(quick) + BETWEEN) * (trials * ways) as u32;
         BOOT * rules as u32 + (SET_UP + trials) * (cases * arguments.rounds(quick)) as u32
     };
-    let guests = arguments.clocks().into_iter().map(of).sum::<Duration>();
+    let guests = arguments.only.iter().map(of).sum::<Duration>();
     guests * arguments.cards(quick).len() as u32
 }
 
@@ -196,20 +175,11 @@ const TRIALS: usize = 9;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        arguments: VmArguments,
-    }
+    use crate::parsed;
 
     #[test]
     fn estimate_grows_with_what_is_asked_for() {
-        let of = |words: &[&str]| {
-            let line = Line::parse_from([&["vm"], words].concat());
-            estimate(&line.arguments, false)
-        };
+        let of = |words: &[&str]| estimate(&parsed(words), false);
         let whole = of(&[]);
         assert!(
             whole > Duration::from_secs(600) && whole < Duration::from_secs(7_200),

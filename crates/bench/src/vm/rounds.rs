@@ -33,11 +33,8 @@ pub struct Rounds {
 
 impl Rounds {
     pub fn new(card: Card, clock: Clock) -> Self {
-        Self {
-            card,
-            clock,
-            rows: BTreeMap::new(),
-        }
+        let rows = BTreeMap::new();
+        Self { card, clock, rows }
     }
 
     /// Adds the figures of a trial. Cases are compared by their first figure.
@@ -56,49 +53,41 @@ impl Rounds {
     }
 
     fn row(&self, key: &Key, rounds: &BTreeMap<usize, Figures>) -> Row {
-        let mut row = Row::new(key.case.name())
+        let row = Row::new(key.case.name())
             .key("card", self.card.name())
             .key("rules", key.rules)
             .key("bytes", key.bytes)
             .key("direction", key.way.name())
             .key("rounds", rounds.len());
-        row = match self.clock {
+        let row = match self.clock {
             Clock::Time => row.key("emulation", "interrupts dear, no caches"),
             Clock::Instructions => row
                 .key("burst", key.burst)
                 .key("emulation", "instructions alone: no caches, no waiting"),
         };
-        let mut columns = Runs::default();
-        columns.extend(rounds.values().flatten().copied());
-        row = row.runs(&columns);
-        match self.beside(key, rounds) {
-            (_, times) if times.is_empty() => row,
-            (name, times) => row.figure(name, &times),
-        }
+        let mut runs = Runs::default();
+        runs.extend(rounds.values().flatten().copied());
+        runs.extend(self.beside(key, rounds));
+        row.runs(&runs)
     }
 
-    /// Ratio to Linux in the same round, above 1 if this case is better: of packet rates, or of instruction counts.
-    fn beside(&self, key: &Key, rounds: &BTreeMap<usize, Figures>) -> (&'static str, Vec<f64>) {
-        let name = match key.case.beside() {
+    /// Ratios to Linux in the same round, above 1 if this case is better: of packet rates, or of instruction counts.
+    fn beside(&self, key: &Key, rounds: &BTreeMap<usize, Figures>) -> Figures {
+        let case = key.case.beside();
+        let name = match case {
             Case::Iptables => "times_iptables",
             _ => "times_linux_forward",
         };
-        let other = Key {
-            case: key.case.beside(),
-            ..*key
-        };
-        let Some(others) = self.rows.get(&other) else {
-            return (name, Vec::new());
-        };
         let first = |figures: &Figures| figures.first().map(|&(_, value)| value).filter(|&value| value > 0.0);
         let times = rounds.iter().filter_map(|(round, figures)| {
+            let others = self.rows.get(&Key { case, ..*key })?;
             let (ours, theirs) = (first(figures)?, first(others.get(round)?)?);
             Some(match self.clock {
-                Clock::Time => ours / theirs,
-                Clock::Instructions => theirs / ours,
+                Clock::Time => (name, ours / theirs),
+                Clock::Instructions => (name, theirs / ours),
             })
         });
-        (name, times.collect())
+        times.collect()
     }
 }
 

@@ -1,14 +1,14 @@
 //! The guest's shell, which is connected to a serial port: receives a command line, and returns the command's output
 //! and status.
 
-use crate::rows::Failure;
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Default time limit of a command: emulation is slow, especially if the machine is loaded.
+use crate::rows::Failure;
+
+/// Time limit of a command: emulation is slow, especially if the machine is loaded.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Number of bytes of a file that one command writes.
@@ -17,53 +17,48 @@ const CHUNK: usize = 2_048;
 /// Connection to the guest's shell.
 #[derive(Debug)]
 pub struct Shell {
-    port: UnixStream,
+    port: BufReader<UnixStream>,
     number: u32,
-    answers: Answers,
 }
 
 impl Shell {
-    /// Connects to the shell at the Unix socket of the guest's serial port.
-    pub fn connect(port: &Path) -> Result<Self, Failure> {
-        Ok(Self {
-            port: UnixStream::connect(port)?,
-            number: 0,
-            answers: Answers::default(),
-        })
+    /// Uses the shell at the Unix socket of the guest's serial port.
+    pub fn new(port: UnixStream) -> Self {
+        let (port, number) = (BufReader::new(port), 0);
+        Self { port, number }
     }
 
     /// Runs a command and returns its output; fails if the command fails.
     pub fn run(&mut self, command: &str) -> Result<String, Failure> {
-        self.run_within(command, LIMIT)
-    }
-
-    /// Runs a command with a time limit and returns its output; fails if the command fails.
-    pub fn run_within(&mut self, command: &str, limit: Duration) -> Result<String, Failure> {
-        match self.attempt(command, limit)? {
+        match self.attempt(command, LIMIT)? {
             (output, 0) => Ok(output),
             (output, status) => Err(format!("in the guest '{}' ended with {status}: {output}", short(command)).into()),
         }
     }
 
-    /// Runs a command, and returns its output and status.
+    /// Runs a command, and returns its output and status. Discards late output of earlier commands.
     pub fn attempt(&mut self, command: &str, limit: Duration) -> Result<(String, i32), Failure> {
         self.number += 1;
-        self.port.write_all(line(self.number, command).as_bytes())?;
-        let (began, mut buffer) = (Instant::now(), [0; 1 << 14]);
+        self.port.get_mut().write_all(line(self.number, command).as_bytes())?;
+        let (until, mark) = (Instant::now() + limit, format!("@@{}@@ ", self.number));
+        let (mut output, mut bytes) = (String::new(), Vec::new());
         loop {
-            if let Some(answer) = self.answers.take(self.number) {
-                return Ok(answer);
-            }
-            let left = limit.saturating_sub(began.elapsed());
+            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(format!("the guest does not end '{}' within {limit:?}", short(command)).into());
             }
-            self.port.set_read_timeout(Some(left))?;
-            match self.port.read(&mut buffer) {
-                Ok(0) => return Err(format!("the guest ended during '{}'", short(command)).into()),
-                Ok(count) => self.answers.push(&buffer[..count]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            self.port.get_mut().set_read_timeout(Some(left))?;
+            match self.port.read_until(b'\n', &mut bytes) {
+                Ok(_) if bytes.last() == Some(&b'\n') => {}
+                Ok(_) => return Err(format!("the guest ended during '{}'", short(command)).into()),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
                 Err(error) => return Err(error.into()),
+            }
+            let text = String::from_utf8_lossy(&std::mem::take(&mut bytes)).replace('\r', "");
+            match text.strip_prefix(&mark) {
+                Some(status) => return Ok((output.trim_end().into(), status.trim().parse()?)),
+                None if text.starts_with("@@") => output.clear(),
+                None => output += &text,
             }
         }
     }
@@ -81,14 +76,9 @@ impl Shell {
 /// command's number and status.
 fn line(number: u32, command: &str) -> String {
     format!(
-        "(eval {}) </dev/null; printf '\\n@@%s@@ %s\\n' {number} $?\n",
-        quoted(command)
+        "(eval '{}') </dev/null; printf '\\n@@%s@@ %s\\n' {number} $?\n",
+        command.replace('\'', "'\\''")
     )
-}
-
-/// Quotes a text as one word for the shell.
-pub fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// Escapes bytes for `printf` in single quotes.
@@ -111,39 +101,14 @@ fn short(command: &str) -> String {
     }
 }
 
-/// Output of the guest that has not been processed yet.
-#[derive(Debug, Default)]
-struct Answers(Vec<u8>);
-
-impl Answers {
-    fn push(&mut self, bytes: &[u8]) {
-        self.0.extend(bytes.iter().filter(|&&byte| byte != b'\r'));
-    }
-
-    /// Returns the output and status of a command, if complete. Discards late output of earlier commands.
-    fn take(&mut self, number: u32) -> Option<(String, i32)> {
-        let text = String::from_utf8_lossy(&self.0);
-        let mark = format!("\n@@{number}@@ ");
-        let end = text.find(&mark)?;
-        let (status, rest) = text[end + mark.len()..].split_once('\n')?;
-        let before = &text[..end];
-        let from = before.rfind("\n@@").map_or(0, |at| {
-            let behind = before[at + 1..].find('\n');
-            behind.map_or(end, |behind| at + 1 + behind + 1)
-        });
-        let answer = (
-            before.get(from..).unwrap_or_default().trim_end().to_owned(),
-            status.parse().ok()?,
-        );
-        let rest = rest.as_bytes().to_vec();
-        self.0 = rest;
-        Some(answer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn pair() -> (Shell, UnixStream) {
+        let (port, guest) = UnixStream::pair().expect("two sockets");
+        (Shell::new(port), guest)
+    }
 
     #[test]
     fn line_has_one_word_whatever_the_command() {
@@ -155,32 +120,38 @@ mod tests {
     fn line_and_file_are_understood_by_a_shell() {
         let all: Vec<u8> = (0..=255).collect();
         let script = line(3, &format!("printf '{}' | od -An -v -tu1; false", escaped(&all)));
-        let output = crate::kernel::command::feed("sh", &script).expect("a shell");
-        let mut answers = Answers::default();
-        answers.push(output.as_bytes());
-        answers.push(b"\n");
-        let (bytes, status) = answers.take(3).expect("an answer");
+        let output = crate::process::feed("sh", &script).expect("a shell");
+        let (mut shell, mut guest) = pair();
+        shell.number = 2;
+        guest.write_all(format!("{output}\n").as_bytes()).expect("room");
+        let (bytes, status) = shell.attempt("", LIMIT).expect("an answer");
         let bytes: Vec<u8> = bytes.split_whitespace().filter_map(|byte| byte.parse().ok()).collect();
         assert_eq!((all, 1), (bytes, status));
     }
 
     #[test]
-    fn answer_is_taken_when_it_is_whole() {
-        let mut answers = Answers::default();
-        answers.push(b"up\r\n\r\n@@1@@ ");
-        assert_eq!(None, answers.take(1));
-        answers.push(b"2\r\nmore");
-        assert_eq!(Some(("up".into(), 2)), answers.take(1));
-        answers.push(b"\n@@2@@ 0\n");
-        assert_eq!(Some(("more".into(), 0)), answers.take(2));
-        assert_eq!(None, answers.take(3));
+    fn answer_follows_late_ones_of_commands_that_were_given_up() {
+        let (mut shell, mut guest) = pair();
+        shell.number = 1;
+        guest
+            .write_all(b"late\n@@1@@ 0\nup\r\n\r\n@@2@@ 2\r\n@@3@@ 0\n")
+            .expect("room");
+        assert_eq!(("up".into(), 2), shell.attempt("one", LIMIT).expect("an answer"));
+        assert_eq!((String::new(), 0), shell.attempt("another", LIMIT).expect("an answer"));
     }
 
     #[test]
-    fn answer_of_a_command_that_was_given_up_is_passed_over() {
-        let mut answers = Answers::default();
-        answers.push(b"late\n@@1@@ 0\nmine\n\n@@2@@ 0\n");
-        assert_eq!(Some(("mine".into(), 0)), answers.take(2));
+    fn answer_that_is_not_whole_is_none() {
+        let (mut shell, mut guest) = pair();
+        guest.write_all(b"up\r\n\r\n@@1@@ ").expect("room");
+        let failed = shell
+            .attempt("one", Duration::from_millis(1))
+            .expect_err("no end")
+            .to_string();
+        assert!(failed.starts_with("the guest does not end 'one' within"), "{failed}");
+        guest.shutdown(std::net::Shutdown::Write).expect("an open socket");
+        let failed = shell.attempt("two", LIMIT).expect_err("no guest").to_string();
+        assert_eq!("the guest ended during 'two'", failed);
     }
 
     #[test]

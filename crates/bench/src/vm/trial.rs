@@ -5,23 +5,22 @@ use std::time::{Duration, Instant};
 use super::clock::Span;
 use super::gateway::Case;
 use super::guest::{Guest, INSTRUCTION};
+use super::rounds::Figures;
 use super::search::Search;
-use crate::kernel::generator::Own;
+use crate::kernel::generator::{Own, Task};
 use crate::kernel::topology::{Arrived, Topology};
-use crate::kernel::traffic::{Direction, Frames, Generator, Hits, OPENED, Site};
+use crate::kernel::traffic::{Direction, Frames, Hits, OPENED, Site, Traffic};
+use crate::process::Peer;
 use crate::rows::Failure;
 
 /// Packet rates for opening flows, tried in order until the packets get through.
-const OPENING_RATES: [u32; 4] = [8_000, 4_000, 2_000, 1_000];
+const OPENING_RATES: [u64; 4] = [8_000, 4_000, 2_000, 1_000];
 
 /// Maximum share of packets lost at a rate that still counts as without loss.
 pub const LOSS: f64 = 0.001;
 
 /// Maximum number of packets per burst at a controlled rate; smaller bursts contain the packets of half a millisecond.
 const BURST: u32 = 32;
-
-/// Maximum time to wait for the last packets.
-const DRAIN: Duration = Duration::from_secs(3);
 
 /// Direction of the measured packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -75,53 +74,11 @@ impl Passed {
     }
 }
 
-/// Result of a search.
-#[derive(Clone, Copy, Debug)]
-pub struct Found {
-    /// Result at the highest rate without loss.
-    pub best: Passed,
-    pub flooded: Passed,
-}
-
-/// Generators at both ends of the guest's links.
-#[derive(Debug)]
-pub struct Ends {
-    inside: Generator,
-    outside: Generator,
-}
-
-impl Ends {
-    pub fn start(core: usize, rules: u32) -> Result<Self, Failure> {
-        let start = |direction| {
-            let frames = Frames {
-                bytes: 64,
-                hits: Hits::Last,
-                rules,
-                direction,
-                site: Site::None,
-                xdp: false,
-            };
-            Generator::start(core, &frames, direction)
-        };
-        Ok(Self {
-            inside: start(Direction::Up)?,
-            outside: start(Direction::Down)?,
-        })
-    }
-
-    fn at(&mut self, direction: Direction) -> &mut Generator {
-        match direction {
-            Direction::Up => &mut self.inside,
-            Direction::Down => &mut self.outside,
-        }
-    }
-}
-
 /// A guest, its links, and the generators at their ends.
 #[derive(Debug)]
 pub struct Rig {
     /// Dropped before the namespaces in which the generators run.
-    ends: Ends,
+    traffic: Traffic,
     topology: Topology,
     pub guest: Guest,
 }
@@ -129,107 +86,100 @@ pub struct Rig {
 impl Rig {
     /// Combines a guest with generators at the ends of its links; packets match the last of `rules` rules.
     pub fn new(guest: Guest, topology: Topology, rules: u32) -> Result<Self, Failure> {
-        let ends = Ends::start(topology.cores.traffic, rules)?;
-        Ok(Self { ends, topology, guest })
+        let frames = Frames {
+            bytes: 64,
+            hits: Hits::Last,
+            rules,
+            site: Site::None,
+            xdp: false,
+        };
+        let traffic = Traffic::start(&topology, &frames, true)?;
+        Ok(Self {
+            traffic,
+            topology,
+            guest,
+        })
     }
 
-    /// Sends a packet of every flow, and checks that nine of ten arrive as expected for this case.
+    /// Opens all flows, and checks that packets arrive as expected for this case.
     pub fn open(&mut self, case: Case) -> Result<(), Failure> {
-        let (mut arrived, mut known) = (Arrived::default(), 0);
-        let enough = u64::from(OPENED) * 9 / 10;
-        for rate in OPENING_RATES {
-            self.ends.outside.0.tell("learn")?;
-            self.ends.outside.0.ask("known", "known")?;
-            let before = self.topology.arrived()?;
-            self.ends.inside.0.ask(&format!("open {OPENED} {rate}"), "opened")?;
-            arrived = self.drained()?;
-            known = self.ends.outside.0.ask("known", "known")?;
-            if right(&arrived, case, Direction::Up) - right(&before, case, Direction::Up) >= enough && known >= enough {
-                self.ends.outside.0.ask("stop", "sent")?;
-                return Ok(());
-            }
-        }
-        Err(
-            format!("of {OPENED} packets, each of another flow, {arrived:?} arrived; the server's end knows {known}")
-                .into(),
-        )
+        self.traffic.open(&self.topology, &OPENING_RATES, case.translates())
+    }
+
+    /// Generators that send in a direction.
+    fn senders(&mut self, way: Way) -> impl Iterator<Item = &mut Peer> {
+        let inside = self.traffic.inside.iter_mut().filter(move |_| way != Way::Down);
+        inside.chain(self.traffic.outside.iter_mut().filter(move |_| way != Way::Up))
     }
 
     /// Sets the size of the frames to send.
     pub fn size(&mut self, bytes: u32) -> Result<(), Failure> {
-        self.ends.inside.0.tell(&format!("bytes {bytes}"))?;
-        self.ends.outside.0.tell(&format!("bytes {bytes}"))
+        self.senders(Way::Both)
+            .try_for_each(|sender| sender.tell(&Task::Bytes(bytes as usize)))
+    }
+
+    /// Stops the generators; returns the number of packets that they have sent since their start.
+    fn sent(&mut self, way: Way) -> Result<u64, Failure> {
+        self.senders(way).map(|sender| sender.ask::<u64>(&Task::Stop)).sum()
     }
 
     /// Sends packets at a rate, in bursts, for some time.
-    fn pass(&mut self, case: Case, way: Way, rate: f64, burst: u32, window: Duration) -> Result<Passed, Failure> {
+    fn pass(&mut self, case: Case, way: Way, load: Load, window: Duration) -> Result<Passed, Failure> {
         let directions = way.directions();
-        let sum = |arrived: &Arrived| -> u64 { directions.iter().map(|&way| right(arrived, case, way)).sum() };
-        let rate = (rate / directions.len() as f64).round() as u64;
-        let own = Own::of(OPENED, 0, 1);
-        let line = format!("established {} {} {} {rate} {burst}", own.from, own.step, own.count);
-        let (before, mut sent) = (sum(&self.topology.arrived()?), 0);
-        for &direction in directions {
-            sent -= self.ends.at(direction).0.ask("stop", "sent")? as i64;
-        }
+        let sum = |arrived: Arrived| -> u64 {
+            let of = directions.iter().map(|&way| arrived.right(way, case.translates()));
+            of.sum()
+        };
+        let task = Task::Established {
+            own: Own::of(OPENED, 0, 1),
+            rate: (load.rate / directions.len() as f64).round() as u64,
+            burst: load.burst as usize,
+        };
+        let (before, sent) = (sum(self.topology.arrived()?), self.sent(way)?);
         let (began, times) = (Instant::now(), self.guest.times());
-        for &direction in directions {
-            self.ends.at(direction).0.tell(&line)?;
-        }
+        self.senders(way).try_for_each(|sender| sender.tell(&task))?;
         std::thread::sleep(window);
-        for &direction in directions {
-            sent += self.ends.at(direction).0.ask("stop", "sent")? as i64;
-        }
+        let sent = self.sent(way)?.saturating_sub(sent);
         let (seconds, now) = (began.elapsed().as_secs_f64(), self.guest.times());
         Ok(Passed {
-            sent: u64::try_from(sent).unwrap_or(0),
-            arrived: sum(&self.drained()?).saturating_sub(before),
+            sent,
+            arrived: sum(self.topology.drained()?).saturating_sub(before),
             seconds,
             times: [0, 1].map(|index| now[index].saturating_sub(times[index])),
         })
     }
 
-    /// Number of packets that have arrived, read when no further packets arrive.
-    fn drained(&self) -> Result<Arrived, Failure> {
-        let began = Instant::now();
-        let mut arrived = self.topology.arrived()?;
-        while began.elapsed() < DRAIN {
-            std::thread::sleep(Duration::from_millis(100));
-            let now = self.topology.arrived()?;
-            if now == arrived {
-                break;
-            }
-            arrived = now;
-        }
-        Ok(arrived)
-    }
-
-    /// Find the highest rate without loss.
-    pub fn search(&mut self, case: Case, way: Way, mut search: Search, window: Duration) -> Result<Found, Failure> {
+    /// Finds the highest rate without loss, and its cost; then measures at twice this rate.
+    pub fn search(&mut self, case: Case, way: Way, mut search: Search, window: Duration) -> Result<Figures, Failure> {
         let mut best = None;
         while let Some(rate) = search.next() {
-            let passed = self.pass(case, way, rate, burst(rate), window)?;
-            // The generator could not send at the requested rate, so the search ends.
-            let short = passed.offered() < 0.9 * rate;
-            match passed.is_whole() {
-                true => {
-                    best = Some(passed);
-                    search.passed();
-                }
-                false => search.failed(),
+            let passed = self.pass(case, way, Load::at(rate), window)?;
+            if !passed.is_whole() {
+                search.failed();
+                continue;
             }
-            if short && passed.is_whole() {
+            best = Some(passed);
+            search.passed();
+            // The generator could not send at the requested rate, so the search ends.
+            if passed.offered() < 0.9 * rate {
                 break;
             }
         }
         let best: Passed = best.ok_or("packets get lost at every rate")?;
-        let flood = 2.0 * best.rate();
-        let flooded = self.pass(case, way, flood, burst(flood), window)?;
-        Ok(Found { best, flooded })
+        let flooded = self.pass(case, way, Load::at(2.0 * best.rate()), window)?;
+        let [cpu, machine] = best.nanoseconds();
+        Ok(vec![
+            ("packets_per_s", best.rate()),
+            ("cpu_ns_per_packet", cpu),
+            ("qemu_ns_per_packet", machine),
+            ("flood_per_s", flooded.offered()),
+            ("flooded_per_s", flooded.rate()),
+            ("flooded_cpu_ns_per_packet", flooded.nanoseconds()[0]),
+        ])
     }
 
-    /// Instructions per packet in addition to those of an idle guest, in bursts without loss; `idle` is a measurement
-    /// without packets.
+    /// Counts instructions per packet in addition to those of an idle guest, in bursts without loss; `idle` is a
+    /// measurement without packets.
     pub fn instructions(
         &mut self,
         case: Case,
@@ -237,12 +187,15 @@ impl Rig {
         load: Load,
         idle: &Span,
         window: Duration,
-    ) -> Result<f64, Failure> {
+    ) -> Result<Figures, Failure> {
         let before = self.guest.reading()?;
-        let passed = self.pass(case, way, load.rate, load.burst, window)?;
+        let passed = self.pass(case, way, load, window)?;
         let span = self.guest.reading()?.since(&before);
-        let packets = passed.arrived.max(1) as f64;
-        Ok(span.beyond(idle) / f64::from(1 << INSTRUCTION) / packets)
+        let instructions = span.beyond(idle) / f64::from(1 << INSTRUCTION);
+        Ok(vec![
+            ("instructions_per_packet", instructions / passed.arrived.max(1) as f64),
+            ("idle_work_share", idle.share()),
+        ])
     }
 
     /// Measures a period without packets.
@@ -253,14 +206,22 @@ impl Rig {
     }
 }
 
-/// How packets arrive while instructions are counted.
+/// How packets arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     pub burst: u32,
-    pub rate: f64,
+    rate: f64,
 }
 
-/// Single packets, each sent after the previous one was processed; and bursts, as at a busy gateway.
+impl Load {
+    /// A rate in packets per second, with the usual number of packets per burst.
+    fn at(rate: f64) -> Self {
+        let burst = ((rate / 2_000.0) as u32).clamp(1, BURST);
+        Self { burst, rate }
+    }
+}
+
+/// Loads at which instructions are counted: single packets, each sent after the previous one was processed; and bursts, as at a busy gateway.
 pub const LOADS: [Load; 2] = [
     Load {
         burst: 1,
@@ -271,15 +232,6 @@ pub const LOADS: [Load; 2] = [
         rate: 4_000.0,
     },
 ];
-
-/// Number of packets per burst at a rate.
-fn burst(rate: f64) -> u32 {
-    ((rate / 2_000.0) as u32).clamp(1, BURST)
-}
-
-fn right(arrived: &Arrived, case: Case, direction: Direction) -> u64 {
-    arrived.right(direction, case.translates())
-}
 
 #[cfg(test)]
 mod tests {
@@ -300,19 +252,8 @@ mod tests {
     }
 
     #[test]
-    fn packets_count_where_they_are_as_the_case_leaves_them() {
-        let arrived = Arrived {
-            translated: 1,
-            plain: 2,
-            returned: 3,
-        };
-        assert_eq!(1, right(&arrived, Case::Iptables, Direction::Up));
-        assert_eq!(2, right(&arrived, Case::LinuxForward, Direction::Up));
-        assert_eq!(3, right(&arrived, Case::Sluice, Direction::Down));
-    }
-
-    #[test]
     fn bursts_are_of_half_a_millisecond() {
-        assert_eq!((1, 10, 32), (burst(500.0), burst(20_000.0), burst(1e6)));
+        let bursts = [500.0, 20_000.0, 1e6].map(|rate| Load::at(rate).burst);
+        assert_eq!([1, 10, 32], bursts);
     }
 }

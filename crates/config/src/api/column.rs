@@ -6,9 +6,9 @@ use serde::Serialize;
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Text.
+    /// Left, for text.
     Left,
-    /// Numbers.
+    /// Right, for numbers.
     Right,
 }
 
@@ -43,7 +43,7 @@ pub trait Row: Sized + 'static {
     const COLUMNS: &'static [Column<Self>];
 }
 
-/// A number whose digits are in groups of three.
+/// A number with its digits in groups of three.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -68,7 +68,7 @@ pub fn age(seconds: u64) -> String {
     }
 }
 
-/// Name of a value as in the configuration.
+/// Name of a value in the notation of the configuration.
 pub fn word<T: Serialize>(value: &T) -> String {
     let value = serde_json::to_value(value).ok();
     value
@@ -76,7 +76,7 @@ pub fn word<T: Serialize>(value: &T) -> String {
         .unwrap_or_default()
 }
 
-/// A value, or `-` if it is absent.
+/// Text of a value, or `-` if the value is absent.
 pub fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }

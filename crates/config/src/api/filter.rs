@@ -15,10 +15,10 @@ use crate::value::Protocol;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// The text is not an address, prefix or port.
-    #[error("`{0}` is no endpoint: write 192.0.2.1, 192.0.2.0/24, 192.0.2.1:443, [2001:db8::1]:443 or :443")]
+    #[error("`{0}` is not an endpoint: write 192.0.2.1, 192.0.2.0/24, 192.0.2.1:443, [2001:db8::1]:443 or :443")]
     Endpoint(String),
     /// The text is not an address or a prefix.
-    #[error("`{0}` is no address: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
+    #[error("`{0}` is not an address: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
     Net(String),
 }
 
@@ -71,9 +71,9 @@ text!(NetFilter);
 /// An address or prefix, a port, or both: `192.0.2.0/24`, `192.0.2.1:443`, `[2001:db8::1]:443`, `:443`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointFilter {
-    /// Addresses that match. If absent, any address.
+    /// Addresses that match. If absent, every address matches.
     pub net: Option<IpNet>,
-    /// Port or ICMP identifier that matches. If absent, any.
+    /// Port or ICMP identifier that matches. If absent, every port and identifier matches.
     pub port: Option<u16>,
 }
 
@@ -189,7 +189,7 @@ pub struct SessionFilter {
 }
 
 impl SessionFilter {
-    /// Whether a session matches, on the assumption that every address is a separate subscriber.
+    /// Whether a session matches. Each inside address counts as a separate subscriber.
     pub fn matches(&self, session: &Session) -> bool {
         let endpoint =
             |filter: &Option<EndpointFilter>, endpoint| filter.as_ref().is_none_or(|filter| filter.matches(&endpoint));
@@ -237,7 +237,7 @@ impl SessionFilter {
             })
     }
 
-    /// Whether every session matches.
+    /// Whether the filter has no conditions, so that every session matches.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -269,20 +269,20 @@ impl NeighbourFilter {
             && self.router.as_ref().is_none_or(|name| *name == neighbour.router)
     }
 
-    /// Whether every neighbour matches.
+    /// Whether the filter has no conditions, so that every neighbour matches.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Page of a list. The page is in the same query string as a filter.
+/// Position in a list, which selects a page. A query string contains the position together with a filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Position {
     /// `next` of the previous page. If absent, the first page is requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Maximum number of entries per page. The response may have fewer.
+    /// Maximum number of entries per page. A response may contain fewer entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }

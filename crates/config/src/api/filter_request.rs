@@ -18,11 +18,11 @@ macro_rules! request {
             import: $import:tt
         }
     )+) => {
-        /// What is asked.
+        /// Selection of rules, or of a packet for which the deciding rule is determined.
         #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case", default)]
         pub struct FilterRequest {
-            /// How many of the rules.
+            /// Maximum number of rules.
             #[arg(
                 long,
                 default_value_t = 100,
@@ -30,28 +30,30 @@ macro_rules! request {
                 value_name = "NUMBER"
             )]
             pub rules: u32,
-            /// Which rule decides about the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (the destination as
-            /// translated), "icmp 10.0.0.1 > 192.0.2.1".
+            /// Show the rule that determines the verdict on the first packet of this flow: "tcp 10.0.0.1:1234 >
+            /// 192.0.2.1:80", "icmp 10.0.0.1 > 192.0.2.1". The destination is the address after translation.
             #[arg(long = "match", value_name = "PACKET")]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub packet: Option<String>,
-            /// With --match: the interface that it comes in by, where it is not the one that leads back to its source.
+            /// With --match: input interface of the packet. If omitted, the interface of the route to the source.
             #[arg(long = "in", value_name = "INTERFACE", requires = "packet")]
             #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
             pub incoming: Option<String>,
-            /// With --match: the virtual router whose packet it is, where it is not that of --in.
+            /// With --match: virtual router of the packet. If omitted, the router of the interface in --in.
             #[arg(long, value_name = "NAME", requires = "packet")]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub router: Option<String>,
-            /// With --match: the interface that it leaves by, where it is not the one that leads to its destination; or `gateway`.
+            /// With --match: output interface of the packet, or `gateway`. If omitted, the interface of the route to
+            /// the destination.
             #[arg(long, value_name = "INTERFACE", requires = "packet")]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub out: Option<String>,
-            /// With --match: the source MAC address of its frame; no frame brings it where neither address is given.
+            /// With --match: source MAC address of the frame. If neither MAC address is given, the packet has no
+            /// Ethernet header.
             #[arg(long, value_name = "MAC", requires = "packet")]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub from_mac: Option<Mac>,
-            /// With --match: the destination MAC address of its frame.
+            /// With --match: destination MAC address of the frame.
             #[arg(long, value_name = "MAC", requires = "packet")]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub to_mac: Option<Mac>,
@@ -61,7 +63,7 @@ macro_rules! request {
                 #[serde(skip_serializing_if = "Option::is_none")]
                 pub $key: Option<$asked>,
             )?)+
-            /// With --match: the mark of its session, such as 0x10.
+            /// With --match: mark of the session, such as 0x10.
             #[arg(long, value_name = "MARK", requires = "packet")]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub mark: Option<Mark>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The current graph, of all routers or of a single one.
+/// The current graph of all routers or of a single router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Graph {
@@ -12,7 +12,7 @@ pub struct Graph {
     pub edges: Vec<GraphEdge>,
     /// Chains of each router, in the order of the file.
     pub chains: Vec<GraphChain>,
-    /// Copies that chains requested and that were not sent, because too many were queued, a frame was too long, or no
+    /// Number of packet copies that chains could not send, because the queue was full, the frame was too long, or no
     /// buffer was free.
     pub copies_lost: u64,
 }
@@ -25,9 +25,9 @@ pub struct GraphNode {
     pub name: String,
     /// Function of the node.
     pub help: String,
-    /// How packets leave the graph at this node, in addition to being sent.
+    /// Exits from the graph at this node, in addition to transmission.
     pub leaves: Vec<String>,
-    /// Counters of the node, over all routers. The counters are absent if other nodes do the work of this node.
+    /// Counters of the node, summed over all routers. Absent if other nodes do the work of this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<NodeWork>,
 }
@@ -36,11 +36,11 @@ pub struct GraphNode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct NodeWork {
-    /// Number of runs.
+    /// Number of times that workers have run the node.
     pub runs: u64,
     /// Number of packets. A packet that returns to the node is counted again.
     pub packets: u64,
-    /// Clock cycles.
+    /// Clock cycles that workers have spent in the node.
     pub cycles: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct GraphEdge {
     pub from: String,
     /// Node that receives the packets.
     pub to: String,
-    /// Condition of the edge. Empty if the edge is the only one of its node.
+    /// Condition under which packets take the edge. Empty if the edge is the only edge from its node.
     pub why: String,
 }
 
@@ -72,12 +72,12 @@ pub struct GraphChain {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct GraphStep {
-    /// Text of the step.
+    /// Description of the step as text.
     pub step: String,
     /// Chain at which all packets, or those to which the step applies, continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Number of counted packets: those that passed, matched, exceeded the rate or were copied.
+    /// Number of packets that the step has counted: those that passed, matched, exceeded the rate or were copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
     /// Frame bytes of the counted packets.

@@ -21,7 +21,7 @@ pub struct AlertRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Alert {
-    /// Wall-clock time.
+    /// Wall-clock time of the alert.
     pub time: String,
     /// Action of the rule: `alert`, `drop` or `reject`.
     pub action: String,
@@ -41,12 +41,12 @@ pub struct Alert {
     pub interface: String,
     /// IP protocol.
     pub protocol: String,
-    /// Source address of the packet. An inside address is the address before translation.
+    /// Source address of the packet. For an inside host, the address before translation.
     pub source: IpAddr,
     /// Source port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
-    /// Destination address of the packet. An inside address is the address before translation.
+    /// Destination address of the packet. For an inside host, the address before translation.
     pub destination: IpAddr,
     /// Destination port.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ fn end(address: IpAddr, port: Option<u16>) -> String {
 pub struct InspectionStatus {
     /// Number of active rules.
     pub signatures: u64,
-    /// Rejected rules with reasons.
+    /// Rejected rules, each with the reason.
     pub refused: Vec<RefusedSignature>,
     /// Size of the compiled search database in bytes.
     pub search_bytes: u64,
@@ -113,10 +113,10 @@ pub struct AppliedRules {
 pub struct SearchMade {
     /// Whether the database was loaded from the cache. Otherwise the database was compiled.
     pub loaded: bool,
-    /// Why the cache did not contain it.
+    /// Why the cache did not contain the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Time that this took in milliseconds.
+    /// Time for loading or compiling the database, in milliseconds.
     pub milliseconds: u64,
     /// Progress of a running compilation: the number of compiled patterns, and the number of all patterns.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -32,13 +32,13 @@ pub struct MappingFilter {
 }
 
 impl MappingFilter {
-    /// Whether the filter matches everything.
+    /// Whether the filter has no conditions, so that everything matches.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Outside ports that are assigned to an inside address of a deterministic pool, whether in use or not (RFC 7422).
+/// Outside ports that are assigned to an inside address of a deterministic pool (RFC 7422). Unused ports are included.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Share {
@@ -48,7 +48,7 @@ pub struct Share {
     pub inside: IpAddr,
     /// Number of ports for each protocol.
     pub ports: u32,
-    /// The ports.
+    /// The ports, as spans.
     pub spans: Vec<Span>,
 }
 
@@ -56,7 +56,7 @@ pub struct Share {
 const SPANS: usize = 4;
 
 impl Share {
-    /// Text with the first spans and the number of further ones.
+    /// Text with the first spans and the number of omitted spans.
     fn some_spans(&self) -> String {
         let mut spans: Vec<_> = self.spans.iter().take(SPANS).map(ToString::to_string).collect();
         if self.spans.len() > SPANS {

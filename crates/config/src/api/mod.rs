@@ -2,10 +2,10 @@
 //!
 //! [`operation`] contains all operations, and `docs/api.md` lists them.
 //!
-//! The request of a `GET` is in its query string, that of a `POST` in its body. A list is read page by page: as long as
-//! a response has `next`, the next request passes this value as `cursor`. Entries that exist during the whole listing
-//! are returned exactly once. Entries that are added or removed during the listing may be missing. A failed request
-//! returns [`Failure`].
+//! A `GET` has its request in the query string, a `POST` in the body. A list is read page by page: as long as a
+//! response has `next`, the next request passes this value as `cursor`. Entries that exist during the whole listing are
+//! returned exactly once. Entries that are added or removed during the listing may be missing. A failed request returns
+//! [`Failure`].
 
 mod applications;
 pub mod column;
@@ -80,11 +80,11 @@ impl<T> Page<T> {
     }
 }
 
-/// Number of removed entries.
+/// Result of a request that removes entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Cleared {
-    /// Number of entries.
+    /// Number of removed entries.
     pub count: u64,
 }
 
@@ -92,7 +92,7 @@ pub struct Cleared {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplyRequest {
-    /// Name of the text for messages, which is the path of its file.
+    /// Name of the configuration in messages: the path of its file.
     pub name: String,
     /// The configuration.
     pub text: String,
@@ -105,7 +105,7 @@ pub struct ApplyRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "result")]
 pub enum ApplyAnswer {
-    /// The configuration is active or, in a dry run, would be.
+    /// The configuration is active. In a dry run, the configuration could be made active.
     #[serde(rename_all = "kebab-case")]
     Committed {
         /// Number of the commit, counted from 1 at start.

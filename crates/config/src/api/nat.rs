@@ -49,7 +49,7 @@ pub struct Pool {
     pub name: String,
     /// Number of addresses.
     pub addresses: u64,
-    /// Number of ports on all addresses, for each protocol.
+    /// Number of ports for each protocol, summed over all addresses.
     pub ports: u64,
     /// Ports in use.
     pub used: ByProtocol,
@@ -99,7 +99,7 @@ pub struct PoolBlocks {
     pub count: u64,
     /// Number of blocks assigned to subscribers.
     pub used: u64,
-    /// Fraction of the ports in assigned blocks that are not in use, 0 to 1, for the protocol that uses most.
+    /// Fraction of unused ports in assigned blocks, 0 to 1, for the protocol with the most used ports.
     pub fragmentation: f64,
 }
 
@@ -113,17 +113,17 @@ pub struct Nat {
     pub subscribers: Vec<Subscriber>,
     /// Utilisation of the translation tables.
     pub tables: Vec<TableUse>,
-    /// Ports and port blocks that were released without quarantine because too many were in quarantine
+    /// Ports and port blocks that were released without quarantine because the quarantine was full
     /// (`quarantined-ports`).
     pub quarantine_overflows: u64,
-    /// Number of 64-port blocks that shards have borrowed after using up their own. Cards steer packets for borrowed
-    /// ports to the shards that own the blocks.
+    /// Number of 64-port blocks that shards have borrowed because their own blocks were used up. Cards steer packets
+    /// for borrowed ports to the shards that own the blocks.
     #[serde(default)]
     pub borrowed_blocks: u64,
     /// Hosts over which destination rules balance flows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<RuleHost>,
-    /// The first rules in the order of evaluation: destination rules, then source rules.
+    /// First rules in the order of evaluation: destination rules, then source rules.
     pub rules: Vec<Rule>,
     /// Total number of rules.
     pub rules_in_all: u64,
@@ -133,7 +133,7 @@ pub struct Nat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Rule {
-    /// Whether the rule translates destination or source.
+    /// Whether the rule translates the destination or the source.
     pub kind: RuleKind,
     /// Addresses that match.
     pub network: String,
@@ -212,7 +212,7 @@ impl Row for Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RuleHost {
-    /// Number of the set of hosts. The rule shows the same number.
+    /// Number of the host set. The rule shows the same number.
     pub hosts: u64,
     /// Address of the host.
     pub address: std::net::Ipv4Addr,
@@ -256,13 +256,13 @@ impl std::fmt::Display for HostState {
     }
 }
 
-/// The end of a flow whose address a rule translates.
+/// Address that a rule translates: the destination or the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleKind {
-    /// Destination rules. Destination rules are evaluated before source rules.
+    /// The destination. Destination rules are evaluated before source rules.
     Destination,
-    /// Source.
+    /// The source.
     Source,
 }
 
@@ -338,7 +338,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Spans for ascending ports of one address.
+    /// Divides ascending ports of one address into spans.
     pub fn of(address: IpAddr, ports: &[u16]) -> Vec<Self> {
         let mut spans: Vec<Self> = Vec::new();
         for &port in ports {

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::Page;
 
-/// How an operation is requested, and which form its response has.
+/// HTTP method of an operation, and form of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
     /// `GET`: the request is the query string, the response is a single value.
@@ -84,9 +84,9 @@ impl Description {
 }
 
 /// Calls a macro with the table of operations. A line contains the [`OperationKind`] in lower case, the name in
-/// [`operation`](crate::api::operation), the path, and the types of the request and of the response or the rows of a list. The command
-/// of `sluice show` follows: `table` if it prints only the columns of the rows, `text` if `crates/sluice` implements its output,
-/// `several` if it makes several requests.
+/// [`operation`](crate::api::operation), the path, the request type, and the type of the response or of a list's rows.
+/// The command of `sluice show` follows: `table` for a command that prints only the columns of the rows, `text` for an
+/// output that `crates/sluice` implements, `several` for a command with several requests.
 ///
 /// Paths begin with the version of the API. The meaning of a path in a given version never changes.
 #[macro_export]
@@ -117,11 +117,11 @@ macro_rules! operations {
             post RemoveFromSet "/v1/sets/remove" SetRequest => SetAnswer;
             /// Remove all elements from a set
             post FlushSet "/v1/sets/flush" SetRequest => SetAnswer;
-            /// Outside ports and their inside hosts, searched by either side
+            /// Outside ports and the inside hosts that use them, searched by inside or outside address
             ///
             /// Prints three lists: the computed ports of inside addresses in deterministic pools (RFC 7422; only with an address), the
             /// port blocks of subscribers, and the mappings of sessions. With --config, the ports are computed from a configuration
-            /// file: an old configuration tells which subscriber had a port when the configuration was in use.
+            /// file. An old configuration shows which subscriber had a port when this configuration was in use.
             pages Mappings "/v1/mappings" MappingFilter => Mapping, several "mapping";
             /// Remove mappings that match all given filters, and their sessions; the hosts get new mappings
             post ClearMappings "/v1/mappings/clear" MappingFilter => Cleared;
@@ -135,9 +135,9 @@ macro_rules! operations {
             pages Sites "/v1/sites" SiteFilter => Site, table "sites";
             /// Private addresses of the terminals of sites, from the lease files of the DHCP servers
             ///
-            /// The state of a terminal decides about its packets. active: they are translated. waiting: the site has no public address
-            /// yet. outside: the leased address belongs to no site. conflict: another terminal has the address. full: the maximum
-            /// number of terminals is reached.
+            /// The state of a terminal determines how its packets are treated. active: the packets are translated. waiting: the site has
+            /// no public address yet. outside: the leased address belongs to no site. conflict: another terminal has the address. full:
+            /// the maximum number of terminals is reached.
             pages Leases "/v1/leases" LeaseFilter => Lease, table "leases";
             /// DHCP of sites: lease files, relays and clients with their counters
             ///
@@ -147,33 +147,33 @@ macro_rules! operations {
             list Routers "/v1/routers" RouterFilter => Router, table "routers";
             /// Packet processing graph: nodes with their counters, and the chains of virtual routers
             get Graph "/v1/graph" RouterFilter => Graph, text "graph";
-            /// Active routes: connected, static and learned; a line for each next hop
+            /// Active routes: connected, static and learned, with a line for each next hop
             ///
-            /// With an address, shows the route to it: the longest match with its next hops.
+            /// With an address, shows only the route to this address: the longest match with its next hops.
             pages Routes "/v1/routes" RouteFilter => Route, text "routes";
             /// Neighbours: MAC addresses of hosts on the links
             list Neighbours "/v1/neighbours" NeighbourFilter => Neighbour, table "neighbours";
             /// Remove neighbours that match all given filters; they are resolved again
             post ClearNeighbours "/v1/neighbours/clear" NeighbourFilter => Cleared;
-            /// Uplinks: use by new flows, and results of their checks
+            /// Uplinks: whether new flows use them, and results of their health checks
             list Uplinks "/v1/uplinks" Unfiltered => Uplink, table "uplinks";
             /// Workers: core, load, packets per second
             list Cores "/v1/cores" Unfiltered => Core, table "cores";
-            /// Bridges: links, traffic, and packets passed though invalid or not inspected
+            /// Bridges: links, traffic, and packets that passed although they are invalid or not inspected
             list Bridges "/v1/bridges" Unfiltered => Bridge, text "bridges";
             /// Latest alerts of inspection rules
             list Alerts "/v1/alerts" AlertRequest => Alert, table "alerts";
-            /// Applications: sessions of each, and state of the identification
+            /// Applications: sessions of each application, and state of the identification
             get Applications "/v1/applications" Unfiltered => ApplicationsStatus, text "applications";
             /// Inspection: loaded and refused rules, inspected traffic
             get Inspection "/v1/inspection" Unfiltered => InspectionStatus, text "inspection";
             /// Dropped packets by reason, with the meaning of each reason
             list Drops "/v1/drops" Unfiltered => Drop, text "drops";
-            /// Path of the next matching packets through the nodes
+            /// Path of the next matching packets through the nodes of the graph
             stream Trace "/v1/trace" TraceRequest => TraceRecord;
             /// Packets of an interface, or dropped packets
             stream Capture "/v1/capture" CaptureRequest => Pcapng;
-            /// Change to another configuration
+            /// Change the running daemon to another configuration
             post Apply "/v1/apply" ApplyRequest => ApplyAnswer;
         }
     };

@@ -29,11 +29,11 @@ pub struct PacketFilter {
     pub bytes: u64,
     /// Total number of rules.
     pub rules_in_all: u64,
-    /// Number of rule combinations that have their own verdict, for IPv4 and for IPv6.
+    /// Number of rule combinations that are stored with their verdict, for IPv4 and for IPv6.
     pub combinations: [u64; 2],
-    /// Log entries lost because too many were queued.
+    /// Log entries lost because the queue was full.
     pub log_lost: u64,
-    /// The first rules in order.
+    /// First rules in the order of evaluation.
     pub rules: Vec<FilterRule>,
     /// Verdict on the packet in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct Hits {
     pub packets: u64,
     /// Bytes, from the IP header on.
     pub bytes: u64,
-    /// Seconds since the last packet. Absent if there was none.
+    /// Seconds since the last packet. Absent if the rule has matched no packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<f64>,
 }
@@ -59,13 +59,13 @@ pub struct Hits {
 pub struct FilterRule {
     /// Number of the rule, counted from 1.
     pub number: u64,
-    /// Name of the rule, or its number.
+    /// Name of the rule. For a rule without a name, its number.
     pub name: String,
     /// Action of the rule.
     pub action: Action,
     /// Conditions, each with its key. Empty if the rule matches everything.
     pub matches: Vec<(String, String)>,
-    /// Whether the rule was inserted at run time, so that it is not in the file.
+    /// Whether the rule was inserted at run time. Inserted rules are not in the configuration file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inserted: bool,
     /// Counters of the rule.
@@ -125,17 +125,17 @@ impl Row for FilterRule {
 pub struct InsertRequest {
     /// Name of the text in messages.
     pub name: String,
-    /// `[[filter.rules]]`, each with a name.
+    /// Rules as `[[filter.rules]]` tables, each with a name.
     pub text: String,
-    /// Router whose filter is changed. If absent, `default`.
+    /// Router of the filter to change. If absent, `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
-    /// Place of the rules in the filter. The rules keep their order.
+    /// Position in the filter at which the rules are inserted. The inserted rules keep their order.
     #[serde(default)]
     pub place: InsertPlace,
 }
 
-/// Place at which rules are inserted.
+/// Position at which rules are inserted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InsertPlace {
@@ -152,7 +152,7 @@ pub enum InsertPlace {
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RemoveRequest {
-    /// Names of the rules; `sluice show filter` lists them.
+    /// Names of the rules, as `sluice show filter` lists them.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
 }
@@ -166,19 +166,19 @@ pub enum EditAnswer {
     Done {
         /// Number of rules inserted or removed.
         count: u64,
-        /// Total number of rules now.
+        /// Total number of rules after the change.
         rules_in_all: u64,
-        /// Whether the complete matcher was built again.
+        /// Whether the whole matcher was rebuilt.
         built_anew: bool,
     },
-    /// The rules are invalid, and nothing has changed.
+    /// The rules are invalid, and the filter is unchanged.
     Refused {
         /// Problems of the rules.
         complaints: Vec<Complaint>,
     },
 }
 
-/// Verdict on a packet, with the rules that lead to it.
+/// Verdict on a packet, with the matching rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Decision {
@@ -187,14 +187,14 @@ pub struct Decision {
     /// Rule that determines the verdict. Absent if the default verdict applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<FilterRule>,
-    /// Earlier rules that match, and after which evaluation continues with the next rule.
+    /// Earlier matching rules without a verdict, after which the evaluation continues with the next rule.
     pub before: Vec<FilterRule>,
-    /// Input and output interface of the packet. `gateway` if the packet is for the gateway itself.
+    /// Input and output interface of the packet. The output interface is `gateway` for packets to the gateway itself.
     pub interfaces: [Option<String>; 2],
 }
 
-/// A queried packet, such as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`. The destination is that
-/// after translation. A TCP packet is a SYN; an ICMP packet is an echo request.
+/// A queried packet, such as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`. The destination is the
+/// address after translation. A TCP packet is a SYN; an ICMP packet is an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Protocol.
@@ -217,7 +217,7 @@ impl FromStr for Packet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = "write it as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`";
+        let form = "write a packet as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`";
         let words: Vec<_> = text.split_whitespace().collect();
         let [protocol, source, ">", destination] = words[..] else {
             return Err(format!("`{text}` is not a packet: {form}"));
@@ -226,7 +226,7 @@ impl FromStr for Packet {
         let end = |text| end(text).ok_or_else(|| format!("`{text}` is not an address with or without a port: {form}"));
         let (source, destination) = (end(source)?, end(destination)?);
         if source.0.is_ipv4() != destination.0.is_ipv4() {
-            return Err("source and destination are of different families".into());
+            return Err("source and destination belong to different address families".into());
         }
         let has_ports = matches!(protocol.0, 6 | 17);
         if [source, destination]

@@ -54,7 +54,7 @@ pub struct TraceRecord {
     pub steps: Vec<TraceStep>,
 }
 
-/// A node's verdict.
+/// Verdict of a node on the traced packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TraceStep {
@@ -68,7 +68,7 @@ pub struct TraceStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CaptureRequest {
-    /// Selects the packets to capture.
+    /// Selection of the packets to capture.
     pub source: CaptureSource,
     /// Stop after this number of packets.
     pub count: u32,

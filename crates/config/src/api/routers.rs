@@ -9,7 +9,7 @@ use super::Counter;
 use super::column::{Column, Row, age, grouped, or_dash};
 use crate::schema::RouterLimits;
 
-/// Selection of a router; all if none is named.
+/// Selection of a virtual router. If no router is named, all routers are selected.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct RouterFilter {
@@ -48,9 +48,9 @@ pub struct Router {
     pub name: String,
     /// Names of the router's interfaces.
     pub interfaces: Vec<String>,
-    /// Number of IPv4 and IPv6 routes, including connected ones.
+    /// Number of IPv4 and IPv6 routes, including connected routes.
     pub routes: [u64; 2],
-    /// Number of neighbours, including unresolved ones.
+    /// Number of neighbours, including unresolved neighbours.
     pub neighbours: u64,
     /// Pools that the router's rules use.
     pub pools: Vec<String>,
@@ -63,13 +63,13 @@ pub struct Router {
     /// Weight that applies while a worker is overloaded. Absent if no router has a weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
-    /// Number of sessions that count towards the limits. Zero without limits.
+    /// Number of sessions that count towards the limits. Zero if the router has no limits.
     pub limited_sessions: u64,
     /// Packets received on the router's interfaces.
     pub received: u64,
     /// Packets sent on the router's interfaces.
     pub sent: u64,
-    /// Packets dropped that were received on its interfaces.
+    /// Dropped packets that were received on the router's interfaces.
     pub dropped: u64,
     /// Dropped packets for each reason. Reasons with a zero count are omitted.
     #[serde(default)]
@@ -78,7 +78,7 @@ pub struct Router {
     /// the packets within shares and rates.
     #[serde(default)]
     pub share: f64,
-    /// Number of packets that wait, for example for address resolution.
+    /// Number of buffered packets, for example packets queued for address resolution.
     #[serde(default)]
     pub waiting: u64,
     /// Routes of each origin. Origins without routes are omitted.
@@ -90,11 +90,10 @@ pub struct Router {
     /// Number of recursive gateways that can't be resolved.
     #[serde(default)]
     pub unreachable_gateways: u64,
-    /// Learned routes that were rejected because of the limit.
+    /// Learned routes that were rejected because of the router's route limit.
     #[serde(default)]
     pub refused_routes: u64,
-    /// Routes that were rejected, because they have too many next hops or because there are too many different sets of
-    /// next hops.
+    /// Routes that were rejected, because a route had too many next hops or because the router had too many hop sets.
     #[serde(default)]
     pub refused_next_hops: u64,
     /// Status of the FPM feed, if one is configured.
@@ -152,15 +151,15 @@ impl Router {
     }
 }
 
-/// Routes of one origin, whether used or not.
+/// Routes of one origin, including unused routes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RouteOrigin {
-    /// `connected`, `static`, `fpm` or `kernel`.
+    /// Name of the origin: `connected`, `static`, `fpm` or `kernel`.
     pub name: String,
     /// Number of routes.
     pub routes: u64,
-    /// Number of routes that the daemon has not sent again since it disconnected.
+    /// Number of stale routes. The daemon has not sent stale routes again since it disconnected.
     pub stale: u64,
 }
 
@@ -168,9 +167,9 @@ pub struct RouteOrigin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RouteTeller {
-    /// `absent`, `replaying`, `settled` or `gone`.
+    /// State of the feed: `absent`, `replaying`, `settled` or `gone`.
     pub state: String,
-    /// Seconds since the peer connected or, if it is gone, disconnected.
+    /// Seconds since the peer connected. In state `gone`, seconds since the peer disconnected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
     /// Listening address. Absent until the socket is open.
@@ -194,7 +193,7 @@ pub struct RouteTeller {
     pub errors: u64,
     /// Routes that were removed because the daemon did not send them again.
     pub aged_out: u64,
-    /// Routes that were received, including repeated ones.
+    /// Number of received routes, including repeated routes.
     pub offered: u64,
     /// Routes withdrawn.
     pub withdrawn: u64,
@@ -219,19 +218,22 @@ impl RouteTeller {
         };
         match (&*self.state, &self.listens, self.stale_for) {
             ("absent", Some(listens), _) => format!("{name} listens at {listens}{refused}"),
-            ("gone", _, Some(left)) => format!("{name} gone{since}, its routes go in {}{refused}", age(left)),
+            ("gone", _, Some(left)) => format!(
+                "{name} disconnected{since}, its routes are removed in {}{refused}",
+                age(left)
+            ),
             (state, ..) => format!("{name}{peer} {state}{since}{refused}"),
         }
     }
 }
 
-/// Host stack of a router, in which its daemons run.
+/// Host stack of a router, on which the router's daemons run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RouterHost {
     /// Name of the host stack's network namespace.
     pub namespace: String,
-    /// Packets that were punted to it, for each class. ARP packets are counted, but Sluice answers them itself.
+    /// Packets punted to the host stack, for each class. ARP packets are counted, although Sluice answers them itself.
     pub punted: Vec<Counter>,
     /// Punted packets that the host stack's kernel accepted.
     pub delivered: u64,
@@ -239,7 +241,7 @@ pub struct RouterHost {
     pub undelivered: u64,
     /// Packets that the host stack has sent.
     pub sent: u64,
-    /// Packets that the host stack has sent but that were lost because the worker's queue was full.
+    /// Packets from the host stack that were lost because the worker's queue was full.
     pub lost: u64,
 }
 
@@ -291,7 +293,7 @@ mod tests {
             ("fpm listens at 127.0.0.1:2620", absent),
             ("fpm 192.0.2.7:40000 settled 1m 15s", settled),
             (
-                "fpm gone 1m 15s, its routes go in 45s, 3 refused (2 not-named, 1 silent)",
+                "fpm disconnected 1m 15s, its routes are removed in 45s, 3 refused (2 not-named, 1 silent)",
                 gone,
             ),
         ];

@@ -30,7 +30,7 @@ pub struct Sets {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Set {
-    /// Name. For routers other than the default router, the router's name and a slash precede it.
+    /// Name. For routers other than the default router, the router's name and a slash precede the set's name.
     pub name: String,
     /// Type of the elements.
     #[serde(rename = "type")]
@@ -42,9 +42,9 @@ pub struct Set {
     /// Default timeout of added elements. If absent, added elements have no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
-    /// Packets whose source was not added, because the set was full or was being changed.
+    /// Packets whose source address could not be added, because the set was full or another change was in progress.
     pub not_added: u64,
-    /// Elements of the set, if it was requested by name.
+    /// Elements of the set, if the request names the set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<Element>,
 }
@@ -84,7 +84,7 @@ pub struct Element {
 pub struct SetRequest {
     /// Name of the set.
     pub name: String,
-    /// Elements to add or remove. Empty for flushing the set.
+    /// Elements to add or remove. Empty in a request that removes all elements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elements: Vec<SetElement>,
     /// Timeout of the added elements. If absent, the `timeout` of the set applies.

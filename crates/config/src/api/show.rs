@@ -13,7 +13,7 @@ use crate::value::Protocol;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Status {
-    /// `name` in `[system]`.
+    /// Name of the gateway: `name` in `[system]`.
     pub name: String,
     /// Version of the program.
     pub version: String,
@@ -49,7 +49,7 @@ pub struct Counter {
 pub struct Bridge {
     /// Name of the bridge in the configuration.
     pub name: String,
-    /// The two sides.
+    /// The two sides of the bridge.
     pub sides: Vec<BridgeSide>,
     /// Frames that were forwarded despite a drop reason, for each reason.
     pub exempted: Vec<Counter>,
@@ -61,7 +61,7 @@ pub struct Bridge {
 pub struct BridgeSide {
     /// Name of the interface.
     pub interface: String,
-    /// `up`, `down`, or `held`. `held` means that the link is held down because the other side is down.
+    /// Link state: `up`, `down`, or `held`. A link is held down if the link of the other side is down.
     pub link: String,
     /// Frames received on this side.
     pub received: u64,
@@ -81,11 +81,11 @@ pub struct Interface {
     /// Virtual router of the interface. Empty for an interface in a bridge.
     #[serde(default)]
     pub router: String,
-    /// Device as written. For a VLAN, the text contains its parent and its tags.
+    /// Device in the notation of the configuration. For a VLAN, its parent and its tags.
     pub device: String,
     /// Driver of the interface: `AF_XDP`, `AF_PACKET`, or the driver of a card.
     pub driver: String,
-    /// `up` or `down`.
+    /// Link state: `up` or `down`.
     pub link: String,
     /// Ethernet address.
     pub mac: String,
@@ -117,7 +117,7 @@ pub struct Interface {
     pub to_host: u64,
     /// Packets parked for an unresolved neighbour, counted at the input interface.
     pub parked: u64,
-    /// Parked packets that were sent after all.
+    /// Parked packets that were sent after their neighbour was resolved.
     pub unparked: u64,
     /// Further counters of the driver.
     pub counters: Vec<Counter>,
@@ -143,7 +143,7 @@ impl Row for Interface {
     ];
 }
 
-/// Address with port or ICMP identifier. The port is 0 for protocols without either.
+/// Address with a port or an ICMP identifier. The port is 0 for protocols that have neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Endpoint {
@@ -165,11 +165,11 @@ impl fmt::Display for Endpoint {
 pub struct Flow {
     /// Source address.
     pub source: IpAddr,
-    /// Source port or ICMP identifier. 0 for protocols without either.
+    /// Source port or ICMP identifier. 0 for protocols that have neither.
     pub source_port: u16,
     /// Destination address.
     pub destination: IpAddr,
-    /// Destination port or ICMP identifier. 0 for protocols without either.
+    /// Destination port or ICMP identifier. 0 for protocols that have neither.
     pub destination_port: u16,
     /// Packets.
     pub packets: u64,
@@ -195,7 +195,7 @@ impl Flow {
     }
 }
 
-/// Side that sent the first packet.
+/// Host that sent the first packet of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Initiator {
@@ -216,9 +216,9 @@ pub struct Session {
     pub protocol: Protocol,
     /// Direction of the first packet.
     pub forward: Flow,
-    /// Opposite direction.
+    /// Direction opposite to the first packet.
     pub reverse: Flow,
-    /// Side that sent the first packet.
+    /// Host that sent the first packet.
     pub initiator: Initiator,
     /// TCP state, with the kernel's names in lower case: `none`, `syn-sent`, `established`, `fin-wait`, `time-wait`,
     /// `close`. For protocols other than TCP, the state is `unanswered` or `answered`.
@@ -233,17 +233,17 @@ pub struct Session {
     /// Interface towards the remote host, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside_interface: Option<String>,
-    /// Subscriber site of the inside host, if it belongs to one.
+    /// Subscriber site of the inside host, if the host belongs to a site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Pool of the outside address, if it is from a pool.
+    /// Pool of the outside address, if the address is from a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// nDPI's name of the application, such as `TLS.Google`, once it is identified. `Unknown` if the application could
-    /// not be identified.
+    /// nDPI's name of the application, such as `TLS.Google`, once the application is identified. `Unknown` if the
+    /// application could not be identified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
-    /// Mark that filter rules have set. 0 if none has set a mark.
+    /// Mark that filter rules have set. 0 if no rule has set a mark.
     #[serde(default)]
     pub mark: u32,
     /// Shard of the session.
@@ -275,7 +275,7 @@ impl Session {
         }
     }
 
-    /// First the direction from the inside host, then the direction to it.
+    /// The direction from the inside host, then the direction to the inside host.
     pub fn up_and_down(&self) -> [&Flow; 2] {
         match self.initiator {
             Initiator::Inside => [&self.forward, &self.reverse],
@@ -314,18 +314,18 @@ pub struct Route {
     /// Source network of the route. Absent if the route applies to all sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Gateway, if there is one.
+    /// Gateway of the next hop, if the next hop has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
-    /// Output interface, if there is one.
+    /// Output interface of the next hop, if the next hop has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// Action of a route that does not forward: `blackhole`, `unreachable`, `prohibit` or `throw`. A lookup of an
     /// address may also show `directed-broadcast` and `link-local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`. For a learned route, the origin is its
-    /// protocol: `bgp`, `ospf`, …
+    /// Origin of the route: `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`. For a learned
+    /// route, the origin is its protocol: `bgp`, `ospf`, …
     pub kind: String,
     /// Administrative distance. Among the usable routes to a network, the route with the lowest distance is selected.
     #[serde(default)]
@@ -339,7 +339,7 @@ pub struct Route {
     /// Seconds since the last change of the route.
     #[serde(default)]
     pub age: u64,
-    /// Whether the source of the route has disconnected, or has not sent the route again yet.
+    /// Whether the route is stale: its daemon has disconnected, or has not sent the route again since.
     #[serde(default)]
     pub stale: bool,
     /// Whether packets use the next hop.
@@ -389,7 +389,8 @@ pub struct Neighbour {
     pub mac: Option<String>,
     /// Interface of the neighbour's link.
     pub interface: String,
-    /// `static`, `incomplete`, `reachable`, `stale`, `delay`, `probe` or `failed` (RFC 4861, section 7.3.2).
+    /// State of the neighbour: `static`, `incomplete`, `reachable`, `stale`, `delay`, `probe` or `failed` (RFC 4861,
+    /// section 7.3.2).
     pub state: String,
     /// Number of packets that are parked for the neighbour.
     pub parked: u32,
@@ -414,21 +415,21 @@ pub struct Core {
     pub worker: u16,
     /// Core to which the worker is pinned.
     pub core: u16,
-    /// `running`, `asleep` or `stuck`.
+    /// State of the worker: `running`, `asleep` or `stuck`.
     pub state: String,
     /// Stages that the worker performs. For run-to-completion: `receive+parse+session+transmit`.
     pub parts: String,
     /// Number of shards that the worker owns.
     pub shards: u16,
-    /// Number of sessions in these shards.
+    /// Number of sessions in the worker's shards.
     pub sessions: u64,
-    /// Packets processed.
+    /// Number of packets processed.
     pub packets: u64,
     /// Packets per second in the last second.
     pub rate: u64,
     /// Fraction of the last second spent on packets, 0 to 1.
     pub busy: f64,
-    /// Buffers that no node released. Any number other than 0 indicates a bug.
+    /// Number of leaked buffers, which no node released. A number other than 0 indicates a bug.
     pub leaked: u64,
     /// Other counters of the worker.
     pub counters: Vec<WorkerCounter>,

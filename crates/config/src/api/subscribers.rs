@@ -38,14 +38,14 @@ pub struct Site {
     pub name: String,
     /// Name of the group.
     pub group: String,
-    /// Number of the site, which is part of its sessions' context.
+    /// Number of the site. The contexts of the site's sessions contain this number.
     pub number: u32,
     /// Access interface of the terminals.
     pub interface: String,
     /// Tags, such as `100.7` for an S-tag and a C-tag, or `7` for a single tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<String>,
-    /// Network of the terminals, if it identifies the site.
+    /// Network of the terminals, if the site is identified by a network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// Virtual MAC, if the site gets a public address by DHCP.
@@ -152,7 +152,7 @@ pub struct Lease {
     /// Host name of the terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,
-    /// Site of the lease, even if the terminal is not served. Absent in state `outside`.
+    /// Site of the lease. The site is present even if the terminal is not served, and absent in state `outside`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
     /// Group of the site.
@@ -194,7 +194,7 @@ pub struct DhcpStatus {
     pub sites: u64,
     /// Number of terminals of all sites, and the maximum number.
     pub terminals: [u64; 2],
-    /// Number of private leases whose terminals are not served.
+    /// Number of private leases for terminals that are not served.
     pub left_out: u64,
     /// DHCP servers of private addresses.
     pub servers: Vec<LeaseServerStatus>,

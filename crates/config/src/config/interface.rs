@@ -36,9 +36,10 @@ pub struct Interface {
     pub redirects: bool,
     /// Router advertisements, if configured.
     pub advertisements: Option<schema::RouterAdvertisements>,
-    /// Handling of TCP and UDP packets whose checksum a local sender has left to the device.
+    /// Handling of TCP and UDP packets with a partial checksum, which a local sender has left for the device to
+    /// complete.
     pub left_to_offload: schema::LeftToOffload,
-    /// Maximum MSS in SYN segments, if it is limited.
+    /// Maximum MSS in SYN segments, if the MSS is limited.
     pub mss_clamp: Option<MssClamp>,
     /// Share of the capacity of the output link.
     pub share: Option<schema::LinkShare>,
@@ -130,7 +131,7 @@ pub enum Link {
     Device {
         /// The device.
         device: Device,
-        /// Number of receive queues, at most the number of workers. `None` for as many as the device supports.
+        /// Number of receive queues, at most the number of workers. `None` for the maximum that the device supports.
         queues: Option<u16>,
     },
     /// Several devices that form one link.
@@ -144,12 +145,12 @@ pub enum Link {
     },
     /// An end of an inter-router link.
     Virtual {
-        /// The other end.
+        /// Interface at the other end of the link.
         peer: InterfaceIndex,
     },
     /// A tunnel.
     Tunnel(Tunnel),
-    /// A removed interface, whose number is in quarantine.
+    /// A removed interface. Its number is in quarantine.
     Gone,
     /// A VLAN of an interface that has a device or is a bond.
     Vlan {

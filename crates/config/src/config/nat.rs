@@ -31,11 +31,11 @@ pub struct Pool {
     pub selection: schema::PortSelection,
     /// Whether UDP ports keep their parity.
     pub parity: bool,
-    /// Settings of port blocks. The block size is valid for the pool.
+    /// Settings of port blocks. The block size has been validated for the pool.
     pub block: Option<schema::Block>,
     /// Time for which released ports and blocks are in quarantine, in whole seconds.
     pub hold: Duration,
-    /// Settings of deterministic NAT. The settings are valid for the pool.
+    /// Settings of deterministic NAT, which have been validated for the pool.
     pub deterministic: Option<schema::Deterministic>,
     /// Whether the gateway replaces the IP ID of datagrams that are not atomic (RFC 6864).
     pub rewrite_ip_id: bool,
@@ -52,7 +52,7 @@ pub struct Pool {
 /// Idle timeouts of sessions, with all defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeouts {
-    /// Established TCP.
+    /// Timeout of an established TCP connection.
     pub tcp_established: Duration,
     /// Timeout of a partially open TCP connection.
     pub tcp_transitory_open: Duration,
@@ -60,13 +60,13 @@ pub struct Timeouts {
     pub tcp_transitory_close: Duration,
     /// Timeout of an inbound TCP SYN that is not answered.
     pub tcp_incoming_syn: Duration,
-    /// UDP.
+    /// Timeout of a UDP session.
     pub udp: Duration,
     /// UDP timeouts by server port, for at most 8 different ports.
     pub udp_ports: Vec<(u16, Duration)>,
-    /// ICMP queries.
+    /// Timeout of an ICMP query session.
     pub icmp: Duration,
-    /// Other protocols.
+    /// Timeout of sessions of other protocols.
     pub other: Duration,
     /// Whether inbound packets also refresh a session.
     pub inbound_refresh: bool,
@@ -89,7 +89,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Translates the source of packets from a network that are sent on an output interface.
+/// Rule that translates the source of packets. The packets come from a network and are sent on an output interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceRule {
     /// Virtual router of the rule.
@@ -98,9 +98,9 @@ pub struct SourceRule {
     pub own: bool,
     /// IPv4 network of the inside hosts.
     pub from: ipnet::Ipv4Net,
-    /// Protocol. `None` for any.
+    /// Protocol. `None` for any protocol.
     pub protocol: Option<Transport>,
-    /// Output interface. `None` for any.
+    /// Output interface. `None` for any interface.
     pub out: Option<InterfaceIndex>,
     /// Action of the rule.
     pub action: SourceAction,
@@ -117,7 +117,7 @@ pub enum SourceAction {
     Exempt,
 }
 
-/// Translates the destination of packets to outside addresses.
+/// Rule that translates the destination of packets to outside addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DestinationRule {
     /// Virtual router of the rule.
@@ -128,9 +128,9 @@ pub struct DestinationRule {
     pub protocol: Option<Transport>,
     /// Outside addresses.
     pub address: ipnet::Ipv4Net,
-    /// Input interface. `None` for any.
+    /// Input interface. `None` for any interface.
     pub incoming: Option<InterfaceIndex>,
-    /// Outside ports. `None` for all.
+    /// Outside ports. `None` for all ports.
     pub ports: Option<PortRange>,
     /// Action of the rule.
     pub action: DestinationAction,
@@ -141,7 +141,7 @@ pub struct DestinationRule {
 pub struct HostSet {
     /// Virtual router of the set.
     pub router: RouterIndex,
-    /// What the balancing depends on.
+    /// Whether connections or source addresses are balanced.
     pub balance: schema::Balance,
     /// Hosts with their weights.
     pub hosts: Vec<(Ipv4Addr, u16)>,
@@ -167,11 +167,10 @@ pub struct HostCheck {
 /// Action on a destination address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DestinationAction {
-    /// Translate to an inside host. The ports are translated to the range that begins at the given port; `None` keeps
-    /// them.
+    /// Translate to an inside host, and to the ports from the given port on. `None` keeps the ports.
     Host(Ipv4Addr, Option<u16>),
-    /// Translate to a host of the set with this index in [`Config::host_sets`](super::Config::host_sets), and to ports
-    /// that begin at the given one.
+    /// Translate to a host of the set with this index in [`Config::host_sets`](super::Config::host_sets), and to the
+    /// ports from the given port on. `None` keeps the ports.
     Hosts(u16, Option<u16>),
     /// Translate to the address with the same offset in a network of equal size.
     Static(ipnet::Ipv4Net),

@@ -19,7 +19,7 @@ const MOST_BOXES: usize = 128;
 /// Decisions of a table collected so far.
 #[derive(Debug, Default)]
 pub struct Flat {
-    /// Decisions in order.
+    /// Decisions in the order of evaluation.
     pub decisions: Vec<Decision>,
     /// Lines that are not converted, with the reason.
     pub leftovers: IndexMap<LineIndex, String>,
@@ -108,7 +108,7 @@ impl Flat {
             };
             let matching = both(&within, &meaning.when);
             if self.visits > MOST_ASKED || self.decisions.len() + matching.len() > MOST {
-                self.leave(rule.line, "its chain is reached in too many ways");
+                self.leave(rule.line, "too many jumps lead to the chain of this line");
                 continue;
             }
             for (at, step) in meaning.then.iter().enumerate() {
@@ -116,13 +116,13 @@ impl Flat {
                     self.leave(rule.line, why);
                     break;
                 }
-                // In a base chain, `return` and `goto` end with the policy.
+                // In a base chain, the policy applies after `return` and `goto`.
                 if end.is_none() && matches!(step, Step::Return | Step::Goto(_)) {
                     match remains(within.clone(), &matching, MOST_BOXES) {
                         Some(left) => within = left,
                         None => self.leave(
                             rule.line,
-                            "what it leaves for the rest of its chain is too much to write",
+                            "the packets that continue in the chain after this line need too many rules",
                         ),
                     }
                 }
@@ -156,9 +156,9 @@ impl Flat {
                 }
             }
             Step::Jump(to) | Step::Goto(to) => {
-                let chain = table.chains.get(to).ok_or("there is no such chain")?;
+                let chain = table.chains.get(to).ok_or("the target chain does not exist")?;
                 if depth == DEEPEST {
-                    return Err("chains lead too deep");
+                    return Err("the jumps between chains are nested too deeply");
                 }
                 self.walk(table, chain, matching.to_vec(), None, depth + 1);
                 if let (Step::Goto(_), Some(end)) = (what, end) {
@@ -176,7 +176,7 @@ fn both(left: &[Packets], right: &[Packets]) -> Vec<Packets> {
         .collect()
 }
 
-/// Convert the decisions to rejections only, so that accepted packets are left to other chains. Returns `None` if the
+/// Convert the decisions to rejections only, so that other chains evaluate accepted packets. Returns `None` if the
 /// conversion needs too many hyperrectangles.
 pub fn refusals(decisions: &[Decision], policy: Option<Decision>) -> Option<Vec<Decision>> {
     let mut accepted: Vec<Packets> = Vec::new();

@@ -42,10 +42,10 @@ fn unknown(what: &str, value: &Value) -> String {
     format!("{what} `{text}` has no counterpart")
 }
 
-/// The meanings of a rule. A verdict map has several.
+/// The meanings of a rule. A rule with a verdict map has several meanings.
 ///
 /// # Errors
-/// Why the rule can't be converted.
+/// Returns the reason for which the rule can't be converted.
 pub fn meanings(
     statements: &[Value],
     comment: Option<&str>,
@@ -60,13 +60,13 @@ pub fn meanings(
     for statement in statements {
         let (kind, value) = only_key(statement).ok_or_else(|| unknown("statement", statement))?;
         if !chosen.is_empty() {
-            return Err("something stands behind a map of verdicts".into());
+            return Err("another statement follows the verdict map".into());
         }
         match kind {
-            "match" if !then.is_empty() => return Err("a condition stands behind what is done".into()),
+            "match" if !then.is_empty() => return Err("a condition follows an action in the same rule".into()),
             "match" => boxes = reader.condition(boxes, value)?,
             "vmap" => chosen = reader.choices(&boxes, value)?,
-            // Every rule of the filter has counters, so this needs no conversion.
+            // These statements need no conversion. Every rule of the filter has counters.
             "counter" | "comment" | "continue" => {}
             "set" => {
                 let (action, family) = reader.added(value)?;
@@ -76,7 +76,7 @@ pub fn meanings(
             _ => then.push(statements::step(kind, value, &mut name)?),
         }
         if boxes.len() > MOST_BOXES {
-            return Err("it has too many combinations".into());
+            return Err("the rule has too many combinations of values".into());
         }
     }
     let to = then.iter().find_map(Step::target);
@@ -142,24 +142,28 @@ impl Reader<'_> {
         else {
             return Err(format!("set `{}` has no counterpart", set.unwrap_or_default()));
         };
-        let element = of("elem").ok_or("what is added is missing")?;
+        let element = of("elem").ok_or("the element that is added to the set is missing")?;
         let timeout = only_key(element).and_then(|(_, element)| element.get("timeout")?.as_u64());
         let source = ["ip", "ip6"]
             .into_iter()
             .find(|family| *plain(element) == serde_json::json!({"payload": {"protocol": family, "field": "saddr"}}));
-        let other = "`add-to-set` adds source addresses, and nothing else";
+        let other = "`add-to-set` can add only source addresses";
         let family = source.ok_or(other)?;
         if set.kind == SetType::Ports || of("stmt").is_some() {
             return Err(other.into());
         }
         let own = set.timeout.map(|period| period.duration().as_secs());
         match of("op").and_then(Value::as_str) {
-            _ if timeout.is_some() && timeout != own => Err("elements stay as long as their set says".into()),
-            Some("add") if own.is_some() => {
-                Err("`add-to-set` prolongs the time of what is there, as `update` does".into())
-            }
+            _ if timeout.is_some() && timeout != own => Err("an element can't have a different timeout than its \
+                 set"
+            .into()),
+            Some("add") if own.is_some() => Err(
+                "`add-to-set` renews the timeout of elements that are already in the set, which `update` does, \
+                     but not `add`"
+                    .into(),
+            ),
             Some("add" | "update") => Ok((Action::AddToSet(name.clone()), family)),
-            _ => Err("packets take nothing out of sets".into()),
+            _ => Err("packets can't remove elements from sets".into()),
         }
     }
 
@@ -168,7 +172,7 @@ impl Reader<'_> {
         let (left, right) = condition
             .get("left")
             .zip(condition.get("right"))
-            .ok_or("a condition has one side")?;
+            .ok_or("a condition has only one operand")?;
         self.apply(boxes, left, op, right)
     }
 
@@ -248,7 +252,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds the conditions that the use of a header's field implies.
+    /// Adds the conditions that a match on a header implies.
     fn implied(&self, boxes: Boxes, header: &str) -> Boxes {
         let (six, protocol) = match header {
             "ip" => (Some(false), None),
@@ -305,7 +309,9 @@ impl Reader<'_> {
             let member = plain(&member);
             let name = member.as_str().ok_or_else(|| unknown("interface", member))?;
             if name.ends_with('*') {
-                return Err(format!("interfaces are named one by one, not as `{name}`"));
+                return Err(format!(
+                    "the interface pattern `{name}` has no counterpart: each interface must be named"
+                ));
             }
             let number = self.listing.interface(values::interface_name(name)?)?;
             numbers.push((number, number));
@@ -387,7 +393,7 @@ impl Reader<'_> {
     /// Adds a condition on a concatenation of fields.
     fn together(&mut self, boxes: Boxes, parts: &[&Value], op: &str, right: &Value) -> Result<Boxes, String> {
         if op != "==" && op != "in" {
-            return Err("fields together are compared with `==`".into());
+            return Err("concatenated fields can be compared only with `==`".into());
         }
         let mut found = Vec::new();
         for member in self.members(right)? {
@@ -396,7 +402,11 @@ impl Reader<'_> {
             };
             let values = list(values);
             if values.len() != parts.len() || found.len() > MOST_BOXES {
-                return Err("fields together are not as many as their values, or too many".into());
+                return Err(
+                    "the number of concatenated fields differs from the number of values, or is too \
+                     high"
+                        .into(),
+                );
             }
             let mut matching = boxes.clone();
             for (part, value) in parts.iter().zip(values) {

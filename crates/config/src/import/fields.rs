@@ -51,7 +51,7 @@ macro_rules! fields {
             In,
             /// Number of the output interface.
             Out,
-            /// See [`state`](super::packets::state).
+            /// Connection tracking state: see [`state`](super::packets::state).
             State,
         }
 

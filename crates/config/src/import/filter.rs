@@ -14,7 +14,7 @@ use super::{Said, input, rules, sessions, untracked};
 use crate::schema::{Filter, FilterRule, NamedSet, Verdict};
 use crate::value::{Addresses, Ports};
 
-/// The filter. `None` if all packets pass and none are counted.
+/// The filter. `None` if all packets pass and no packets are counted.
 pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     let forwarded = asked(listing, Hook::Forward, said);
     let (stateful, decisions, policies) = match forwarded {
@@ -42,8 +42,8 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
     })
 }
 
-/// Converts the TTLs of a decision. Linux decrements the TTL of a forwarded packet before its chains see the packet; Sluice does
-/// so after its rules.
+/// Converts the TTLs of a decision. Linux decrements the TTL of a forwarded packet before it evaluates the chains.
+/// Sluice decrements the TTL after its rules.
 fn as_received(decision: Decision) -> Decision {
     let Some(seen) = decision.packets.get(Field::Ttl) else {
         return decision;
@@ -57,7 +57,7 @@ fn as_received(decision: Decision) -> Decision {
     }
 }
 
-/// Decisions of the chains of a hook, and the policies that apply at their ends, for each address family.
+/// Decisions of the chains of a hook, and the policies of these chains, for each address family.
 pub struct Asked {
     pub decisions: Vec<Decision>,
     pub policies: [Verdict; 2],
@@ -65,7 +65,7 @@ pub struct Asked {
     pub ends: [Option<LineIndex>; 2],
 }
 
-/// Action at the end of the chains, which the policies determine.
+/// Action on packets that reach the end of the chains, according to the policies.
 pub fn end(policies: [Verdict; 2], six: bool) -> Action {
     match policies[usize::from(six)] {
         Verdict::Accept => Action::Accept,
@@ -118,7 +118,7 @@ fn asked(listing: &Listing, hook: Hook, said: &mut Said) -> Option<Asked> {
     })
 }
 
-/// Whether forwarded packets are filtered by session; the decisions on them; and the policies.
+/// Whether only the first packet of a forwarded flow is filtered; the decisions on forwarded packets; and the policies.
 fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, Vec<Decision>, [Verdict; 2]) {
     let Asked {
         decisions,
@@ -128,7 +128,7 @@ fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, 
     for (six, family) in [(false, "IPv4"), (true, "IPv6")] {
         if !listing.complete[usize::from(six)] && ends[usize::from(six)].is_none() {
             said.remarks.push(format!(
-                "No listing of {family} was given: the default of the other family is its own."
+                "No listing of {family} was given: the default of the other family applies to both."
             ));
         }
     }
@@ -139,8 +139,8 @@ fn forwarded_alone(chains: Asked, listing: &Listing, said: &mut Said) -> (bool, 
     let (stateful, decisions) = sessions::sessions(decisions, &end, listing, said);
     if stateful && !drops_invalid {
         said.remarks.push(
-            "A TCP packet that neither belongs to a session nor begins a connection is dropped: in Linux, lines that ask for no state let \
-             it pass."
+            "Sluice drops a TCP packet that neither belongs to a session nor begins a connection; in Linux, lines \
+             that match no state accept such a packet."
                 .into(),
         );
     }
@@ -203,7 +203,7 @@ fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
             steps.all(|step| !matches!(step, super::listing::Step::Do(_)))
         });
         if flat.asked.contains(&rule.line) && !jumps && !decided.contains(&rule.line) {
-            said.note(rule.line, "no packet comes to it");
+            said.note(rule.line, "no packet reaches this line");
         }
     }
     said.asked.extend(flat.asked);
@@ -212,12 +212,15 @@ fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
         .into_iter()
         .partition(|decision| decision.action == Action::Notrack);
     for decision in late {
-        said.leave(decision.line, "what is forwarded has been tracked by then");
+        said.leave(
+            decision.line,
+            "forwarded packets are already tracked before they reach this chain",
+        );
     }
     decisions
 }
 
-/// Decisions of a chain after which other chains evaluate the packets that it accepts.
+/// Decisions of a chain that other chains follow. The other chains evaluate the packets that this chain accepts.
 fn ordered(
     found: Vec<Decision>,
     (table, chain): (&Table, &Chain),
@@ -252,7 +255,7 @@ fn ordered(
                 for decision in of {
                     said.leave(
                         decision.line,
-                        "other chains are asked about what it accepts, and that is too much to write",
+                        "other chains also filter the packets that this line accepts, which needs too many rules",
                     );
                 }
             }

@@ -8,10 +8,10 @@ use super::{Said, rules, sessions};
 use crate::schema::{FilterRule, Verdict};
 use crate::value::GATEWAY;
 
-const BY_LOOPBACK: &str = "what the host sends itself by the loopback interface does not come to Sluice";
-const LEAVES: &str = "what is addressed to the gateway leaves by no interface";
-const PASSES: &str = "what is addressed to the gateway passes, as nothing is refused there";
-const CALLED: &str = "an interface is called `gateway`, by which rules name the gateway itself";
+const BY_LOOPBACK: &str = "packets that the host sends to itself through the loopback interface do not reach Sluice";
+const LEAVES: &str = "packets to the gateway have no output interface";
+const PASSES: &str = "not needed: packets to the gateway pass, because the chain refuses no packets";
+const CALLED: &str = "an interface is named `gateway`, but in rules of Sluice `gateway` means the gateway itself";
 
 /// Decisions on packets that open flows to the gateway, and the policies for all other packets, for each address
 /// family.
@@ -43,7 +43,7 @@ pub fn decisions(chains: Asked, listing: &Listing, said: &mut Said) -> (Vec<Deci
     {
         said.note(
             decision.line,
-            "of a datagram in fragments it is the first one that has a length",
+            "if a datagram is fragmented, only its first fragment has a length",
         );
     }
     if refuses {
@@ -53,9 +53,8 @@ pub fn decisions(chains: Asked, listing: &Listing, said: &mut Said) -> (Vec<Deci
 }
 
 fn remarks(decisions: &[Decision], said: &mut Said) {
-    said.remarks.push(
-        "ARP, neighbour discovery and the DHCP that Sluice relays come to the gateway without a rule, as do tunnels' packets.".into(),
-    );
+    said.remarks
+        .push("ARP, neighbour discovery, packets of tunnels and relayed DHCP reach the gateway without a rule.".into());
     let is_service = |decision: &Decision| {
         let protocols = decision.packets.get(Field::Protocol);
         decision.action == Action::Accept
@@ -63,7 +62,8 @@ fn remarks(decisions: &[Decision], said: &mut Said) {
     };
     if decisions.iter().any(is_service) {
         said.remarks.push(
-            "TCP and UDP that rules let in to the gateway reach a daemon where [routers.default] has `daemon = true`."
+            "TCP and UDP packets that rules accept to the gateway reach a daemon only if [routers.default] has \
+             `daemon = true`."
                 .into(),
         );
     }

@@ -1,4 +1,4 @@
-//! Conversion of negated interfaces: A filter rule lists interfaces, so the condition "any interface except one" must
+//! Conversion of negated interfaces. A filter rule lists interfaces, so the condition "any interface except one" must
 //! be converted.
 
 use super::Said;
@@ -8,7 +8,7 @@ use super::ranges::Ranges;
 
 /// Maximum number of hyperrectangles that may remain in a comparison.
 const MOST_BOXES: usize = 256;
-/// Maximum number of decisions that are compared in pairs, which limits the time.
+/// Maximum number of decisions that are compared in pairs. The maximum limits the run time.
 const MOST_COMPARED: usize = 10_000;
 
 /// Whether a field includes interfaces that do not occur in rules, but not all interfaces.
@@ -26,10 +26,10 @@ fn open(packets: &Packets, known: usize) -> Vec<Field> {
 const LOOPBACK: &str = "lo";
 
 /// Note for lines that match the loopback interface. Forwarded packets never match lines for the loopback interface.
-pub const NOT_FORWARDED: &str = "nothing is forwarded from the loopback interface, or to it";
+pub const NOT_FORWARDED: &str = "no packets are forwarded from or to the loopback interface";
 
 /// Removes the loopback interface from decisions. Decisions that match only the loopback interface are removed with the
-/// note `why`. Decisions that match all other interfaces then match any interface.
+/// note `why`. Decisions that match all interfaces except the loopback interface then match any interface.
 pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut Said, why: &str) -> Vec<Decision> {
     let Some(number) = listing.interfaces.get_index_of(LOOPBACK) else {
         return decisions;
@@ -76,11 +76,11 @@ pub fn widen(decisions: Vec<Decision>, end: &dyn Fn(bool) -> Action, known: usiz
     decisions
 }
 
-/// Whether the packets that only `wide` contains are decided by earlier decisions, or get the same action from later
-/// ones.
+/// Whether earlier decisions match the packets that only `wide` contains, or later decisions have the same action on
+/// these packets.
 fn alike(decisions: &[Decision], at: usize, wide: &Packets, end: &dyn Fn(bool) -> Action, known: usize) -> bool {
     let own = &decisions[at];
-    // A decision that can't be converted is ignored here.
+    // Decisions that can't be converted are ignored in this comparison.
     let carried = |decision: &&Decision| decision.decides() && open(&decision.packets, known).is_empty();
     let before = decisions[..at]
         .iter()

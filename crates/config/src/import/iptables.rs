@@ -7,7 +7,7 @@ use super::matches::{self, Context};
 use super::{ImportError, Wrong};
 use crate::schema::Verdict;
 
-/// Whether a text looks like the output of `iptables-save`, and whether it is for IPv6.
+/// Whether a text looks like the output of `iptables-save`, and whether the output is for IPv6.
 pub fn detect(text: &str) -> Option<bool> {
     let lines = || text.lines().map(str::trim);
     lines().find(|line| line.starts_with('*'))?;

@@ -10,12 +10,12 @@ use crate::value::PortRange;
 /// Index of a line in [`Listing::lines`].
 pub type LineIndex = usize;
 
-/// A line with its place and text.
+/// A line with its position and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Name of the line's file.
     pub file: String,
-    /// Line number, counted from 1. `None` in JSON.
+    /// Line number, counted from 1. `None` for a rule in JSON.
     pub line: Option<usize>,
     /// Identification in JSON: family, table, chain and handle.
     pub place: Option<String>,
@@ -32,9 +32,9 @@ pub struct Listing {
     pub tables: Vec<Table>,
     /// Interfaces that occur in rules. The indexes of interfaces are the values of interface fields.
     pub interfaces: IndexSet<String>,
-    /// Lines for which it is already known that they can't be converted, with the reason.
+    /// Lines that the parser can't convert, with the reason.
     pub leftovers: Vec<(LineIndex, String)>,
-    /// Lines for which it is already known that they are converted to another form, with a note.
+    /// Lines that the parser converts to another form, with a note.
     pub notes: Vec<(LineIndex, String)>,
     /// Changeable sets by name.
     pub sets: IndexMap<String, Known>,
@@ -55,7 +55,7 @@ impl Listing {
         // The highest number represents all interfaces that do not occur in rules.
         match number < 65_535 {
             true => Ok(number as u128),
-            false => Err("too many interfaces".into()),
+            false => Err("the rules name too many interfaces".into()),
         }
     }
 }
@@ -95,7 +95,7 @@ pub struct Chain {
     pub line: LineIndex,
     /// Hook of a base chain. `None` for a chain that is reached only by jumps.
     pub hook: Option<Hook>,
-    /// Priority. Chains with a lower number are evaluated first.
+    /// Priority. Chains with a lower priority number are evaluated first.
     pub priority: i64,
     /// Policy of a base chain.
     pub policy: Verdict,
@@ -123,7 +123,7 @@ pub struct Meaning {
     pub name: Option<String>,
 }
 
-/// A step on matching packets.
+/// Action of a rule on the matching packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Evaluate another chain, then continue with the next rule of this chain.
@@ -153,15 +153,15 @@ pub enum Action {
     Accept,
     /// Accept without creating a session.
     AcceptUntracked,
-    /// Exclude the packets from connection tracking; only before connection tracking.
+    /// Exclude the packets from connection tracking. The action occurs only in chains before connection tracking.
     Notrack,
-    /// Drop.
+    /// Drop the packet.
     Drop,
     /// Drop the packet, and send a reply.
     Reject(RejectWith),
-    /// Count.
+    /// Count the packet.
     Count,
-    /// Log.
+    /// Log the packet.
     Log,
     /// Add the source address to a set.
     AddToSet(String),
@@ -173,7 +173,7 @@ pub enum Action {
     Dnat(Target),
     /// Translate the destination to the address of the input interface, with a port of this range.
     Redirect(Option<PortRange>),
-    /// Translate a network to another one, which is given by its first and last address.
+    /// Translate a network one to one to the network with this first and last address.
     Netmap(u32, u32),
 }
 
@@ -202,7 +202,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether later decisions do not apply to the packets.
+    /// Whether the action ends the evaluation of the packets, so that later decisions do not apply.
     pub fn decides(&self) -> bool {
         !matches!(
             self.action,

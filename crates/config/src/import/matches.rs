@@ -13,11 +13,11 @@ use crate::value::Period;
 pub struct Context<'t> {
     /// Whether the rule is for IPv6.
     pub six: bool,
-    /// The part of the table that was read so far.
+    /// The table with the chains and rules that precede the rule in the listing.
     pub table: &'t Table,
 }
 
-/// Modules of which the options are supported or have no effect.
+/// Modules with options that are supported or have no effect.
 const MODULES: [&str; 18] = [
     "tcp",
     "udp",
@@ -39,7 +39,7 @@ const MODULES: [&str; 18] = [
     "all",
 ];
 
-/// Conditions that were read so far.
+/// Conditions of the rule that have been read so far.
 struct Reading {
     when: Vec<Packets>,
     name: Option<String>,
@@ -71,10 +71,10 @@ impl Reading {
     }
 }
 
-/// The meaning of a rule, given its words after the name of the chain.
+/// The meaning of a rule, given the words that follow the name of the chain.
 ///
 /// # Errors
-/// Why the rule can't be converted.
+/// Returns the reason for which the rule can't be converted.
 pub fn meaning(words: &[String], context: &Context<'_>, listing: &mut Listing) -> Result<Meaning, String> {
     let mut reading = Reading {
         when: vec![Packets::all(context.six)],
@@ -90,7 +90,7 @@ pub fn meaning(words: &[String], context: &Context<'_>, listing: &mut Listing) -
             _ => None,
         };
         if let Some(goto) = target {
-            let name = words.next().ok_or("a target is missing")?;
+            let name = words.next().ok_or("the target after `-j` or `-g` is missing")?;
             let options: Vec<&str> = words.collect();
             then = match name {
                 "SET" => Step::Do(added(&options, listing)?),
@@ -112,7 +112,7 @@ pub fn meaning(words: &[String], context: &Context<'_>, listing: &mut Listing) -
         .iter()
         .any(|packets| of_ports(packets) && packets.get(Field::Protocol).is_none())
     {
-        return Err("it names ports or messages, and no protocol".into());
+        return Err("the line names ports or ICMP types, but no protocol".into());
     }
     Ok(Meaning {
         when,
@@ -147,7 +147,7 @@ fn condition<'w>(
     let mut value = || {
         words
             .next()
-            .ok_or_else(|| format!("a value is missing behind `{word}`"))
+            .ok_or_else(|| format!("the value after `{word}` is missing"))
     };
     let text = value()?;
     match word {
@@ -177,7 +177,7 @@ fn condition<'w>(
         "--state" | "--ctstate" => reading.only(Field::State, &values::states(text)?),
         "--match-set" => {
             let (flags, negated) = (value()?, std::mem::take(&mut reading.negated));
-            let unlisted = || format!("set `{text}` is not listed: give the output of `ipset save`, too");
+            let unlisted = || format!("set `{text}` is not listed: add the output of `ipset save` as a further file");
             let known = listing.sets.get(text).ok_or_else(unlisted)?;
             reading.when = sets::narrowed(&reading.when, (text, known), flags, negated)?;
         }
@@ -195,7 +195,7 @@ fn condition<'w>(
     }
     match word {
         "--comment" | "-m" | "--match" | "-c" if std::mem::take(&mut reading.negated) => {
-            Err("`!` has no place here".into())
+            Err("`!` is not valid here".into())
         }
         _ => Ok(()),
     }
@@ -206,7 +206,9 @@ fn interface(field: Field, name: &str, reading: &mut Reading, listing: &mut List
         return Ok(());
     }
     if name.ends_with('+') {
-        return Err(format!("interfaces are named one by one, not as `{name}`"));
+        return Err(format!(
+            "the interface pattern `{name}` has no counterpart: each interface must be named"
+        ));
     }
     let number = listing.interface(values::interface_name(name)?)?;
     reading.only(field, &Ranges::of(number, number));
@@ -242,12 +244,12 @@ fn step(
             return Ok(Step::Do(Action::Log));
         }
         "SNAT" => {
-            let to = option(options, "--to-source").ok_or("where to is missing")?;
+            let to = option(options, "--to-source").ok_or("the target address is missing")?;
             known(options, &["--to-source", "--random", "--random-fully", "--persistent"])?;
             return Ok(Step::Do(Action::Snat(values::target(to)?)));
         }
         "DNAT" => {
-            let to = option(options, "--to-destination").ok_or("where to is missing")?;
+            let to = option(options, "--to-destination").ok_or("the target address is missing")?;
             known(options, &["--to-destination", "--persistent"])?;
             return Ok(Step::Do(Action::Dnat(values::target(to)?)));
         }
@@ -264,7 +266,7 @@ fn step(
             return Ok(Step::Do(Action::Masquerade(ports)));
         }
         "NETMAP" => {
-            let to = option(options, "--to").ok_or("where to is missing")?;
+            let to = option(options, "--to").ok_or("the target address is missing")?;
             let net = values::network4(to)?;
             return Ok(Step::Do(Action::Netmap(net.0, net.1)));
         }
@@ -280,7 +282,7 @@ fn added(options: &[&str], listing: &Listing) -> Result<Action, String> {
     let at = options.iter().position(|option| *option == "--add-set");
     let (name, flags) = at
         .and_then(|at| Some((*options.get(at + 1)?, *options.get(at + 2)?)))
-        .ok_or("which set is missing")?;
+        .ok_or("the name of the set is missing")?;
     let set = listing.sets.get(name).map(|set| &set.what);
     let Some(Ok(What::Named(set))) = set else {
         return Err(format!("set `{name}` is not listed, or has no counterpart"));
@@ -288,10 +290,12 @@ fn added(options: &[&str], listing: &Listing) -> Result<Action, String> {
     let seconds = |period: Period| period.duration().as_secs().to_string();
     let own = set.timeout.map(seconds);
     if flags != "src" || set.kind == SetType::Ports {
-        return Err("`add-to-set` adds source addresses".into());
+        return Err("`add-to-set` can add only source addresses".into());
     }
     match option(options, "--timeout") {
-        Some(timeout) if Some(timeout) != own.as_deref() => Err("elements stay as long as their set says".into()),
+        Some(timeout) if Some(timeout) != own.as_deref() => Err("an element can't have a different timeout than its \
+             set"
+        .into()),
         _ => Ok(Action::AddToSet(name.to_owned())),
     }
 }
@@ -318,6 +322,6 @@ fn reject(options: &[&str]) -> Result<RejectWith, String> {
         Some("icmp-admin-prohibited" | "icmp6-adm-prohibited" | "adm-prohibited" | "admin-prohib") => {
             Ok(RejectWith::Prohibited)
         }
-        Some(other) => Err(format!("senders can't be told `{other}`")),
+        Some(other) => Err(format!("the reply `{other}` to senders has no counterpart")),
     }
 }

@@ -61,7 +61,7 @@ pub struct Source<'t> {
     pub text: &'t str,
 }
 
-/// IPv4 address of an interface, which a listing does not contain.
+/// IPv4 address of an interface. Listings do not contain the addresses of interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
     /// The address.
@@ -78,23 +78,23 @@ impl FromStr for OwnAddress {
         let address = on_link.map(|on_link| on_link.address()).or_else(|| text.parse().ok());
         match address {
             Some(IpAddr::V4(address)) => Ok(Self { address, on_link }),
-            _ => Err("write an IPv4 address, with or without the length of its prefix"),
+            _ => Err("write an IPv4 address, optionally with a prefix length"),
         }
     }
 }
 
-/// A part of a listing about which the operator is informed.
+/// A part of a listing that is reported to the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Leftover {
     /// Name of the file.
     pub file: String,
-    /// Line number, counted from 1. `None` in JSON.
+    /// Line number, counted from 1. `None` for a rule in JSON.
     pub line: Option<usize>,
     /// Identification in JSON: family, table, chain and handle.
     pub place: Option<String>,
     /// Text of the line, or JSON of the rule.
     pub text: String,
-    /// Why the part is not converted, or into what it is converted.
+    /// Why the part is not converted, or to which form it is converted.
     pub reason: String,
 }
 
@@ -111,7 +111,7 @@ pub struct Imported {
     pub remarks: Vec<String>,
 }
 
-/// An error in a listing with its place.
+/// An error in a listing, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {wrong}")]
 pub struct ImportError {
@@ -144,22 +144,22 @@ pub enum Wrong {
     #[error("the file is empty")]
     Empty,
     /// The file is not UTF-8.
-    #[error("the file is not text")]
+    #[error("the file is not UTF-8 text")]
     NotText,
     /// The file has no known format.
-    #[error("neither a listing of iptables-save, ip6tables-save or `ipset save` nor one of `nft -j list ruleset`")]
+    #[error("the file is not a listing of iptables-save, ip6tables-save, `ipset save` or `nft -j list ruleset`")]
     NotAListing,
     /// A line precedes the first `*table`.
-    #[error("`{0}` stands outside of a table")]
+    #[error("`{0}` is outside of a table")]
     OutsideOfTable(String),
     /// `COMMIT` is missing at the end of a table.
-    #[error("the table before has no COMMIT: is the listing whole?")]
+    #[error("the previous table has no COMMIT: is the listing complete?")]
     NotCommitted,
     /// A chain declaration `:CHAIN …` is invalid.
-    #[error("`{0}` declares no chain")]
+    #[error("`{0}` is not a valid declaration of a chain")]
     Chain(String),
     /// A line is not an `-A` command.
-    #[error("`{0}` is no line of a listing")]
+    #[error("`{0}` is not a valid line of a listing")]
     NotALine(String),
     /// A quote is not closed.
     #[error("a quote is not closed")]
@@ -174,16 +174,16 @@ pub enum Wrong {
     #[error("{0}")]
     Json(String),
     /// The JSON has no `nftables` list.
-    #[error("no `nftables` list: `nft -j list ruleset` writes one")]
+    #[error("the file has no `nftables` list: write the file with `nft -j list ruleset`")]
     NotNft,
     /// A JSON object lacks a mandatory field.
     #[error("object {0} has no {1}")]
     Object(usize, &'static str),
     /// Jumps form a loop.
-    #[error("`{0}` makes a loop of chains")]
+    #[error("the jump `{0}` closes a loop of chains")]
     Circle(String),
     /// A table is listed twice.
-    #[error("table {0} of this family is listed a second time")]
+    #[error("table {0} of this family is listed twice")]
     Twice(String),
     /// The listing of nft also contains the rules of iptables.
     #[error("the listing of nft also contains the rules of iptables: import only one of them")]
@@ -280,7 +280,7 @@ struct Said {
     notes: IndexSet<(LineIndex, String)>,
     remarks: Vec<String>,
     asked: HashSet<LineIndex>,
-    /// Lines that reject packets, in case every packet is filtered.
+    /// Lines that reject packets, for the notes that are added if every packet is filtered.
     refusing: Vec<LineIndex>,
 }
 
@@ -322,7 +322,7 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
     }
     document.interfaces = interfaces(&document, addresses);
     if !listing.interfaces.contains(GATEWAY) {
-        // In rules, this name represents the gateway itself.
+        // In rules, the name `gateway` represents the gateway itself.
         document.interfaces.shift_remove(GATEWAY);
     }
     if document.interfaces.is_empty() {
@@ -362,17 +362,20 @@ fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
     for (name, known) in listing.sets.iter().filter(|(name, _)| !is_named(name)) {
         let why = match &known.what {
             Err(why) => why.clone(),
-            Ok(sets::What::Named(_)) => format!("no rule that is carried over names set `{name}`"),
+            Ok(sets::What::Named(_)) => format!("no converted rule uses set `{name}`"),
             Ok(sets::What::Tuples(..)) => {
-                format!("elements of set `{name}` stand in the rules that name it: they change by a commit")
+                format!(
+                    "the elements of set `{name}` are written into the rules that use the set, so that only a \
+                     commit can change them"
+                )
             }
         };
         said.note(known.line, why);
     }
 }
 
-/// Add a note for lines that reject replies. Translated flows have sessions even if every packet is filtered, so their replies
-/// pass anyway.
+/// Add a note for lines that reject replies. Translated flows have sessions even if every packet is filtered, so the
+/// replies of translated flows pass anyway.
 fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
     let translates = !(nat.source.is_empty() && nat.destination.is_empty() && nat.one_to_one.is_empty());
     let Some(filter) = filter.as_ref().filter(|filter| translates && !filter.sessions) else {
@@ -381,12 +384,15 @@ fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
     for line in std::mem::take(&mut said.refusing) {
         said.note(
             line,
-            "not about answers to connections that are translated: these have sessions, and pass",
+            "replies of translated connections pass nevertheless, because these connections have sessions",
         );
     }
     if filter.default != Verdict::Accept {
-        said.remarks
-            .push("Answers to connections that are translated pass without a rule: these have sessions.".into());
+        said.remarks.push(
+            "Replies of translated connections pass without a rule, because these connections have \
+                 sessions."
+                .into(),
+        );
     }
 }
 
@@ -400,18 +406,19 @@ fn unasked(listing: &Listing, said: &mut Said) {
                     if chain.policy == crate::schema::Verdict::Drop {
                         said.leave(
                             chain.line,
-                            "what the gateway itself sends is not filtered; this chain has no counterpart",
+                            "this chain has no counterpart, because packets that the gateway itself sends are not \
+                             filtered",
                         );
                     }
                     format!("chain `{name}` of table {} has no counterpart", table.name)
                 }
-                _ => format!("nothing that is carried over leads to chain `{name}`"),
+                _ => format!("no converted rule leads to chain `{name}`"),
             };
             for rule in &chain.rules {
                 match said.asked.contains(&rule.line) {
                     true => {}
                     false if used.contains(name.as_str()) => said.leave(rule.line, why.as_str()),
-                    false => said.note(rule.line, "no rule leads to its chain"),
+                    false => said.note(rule.line, "no rule leads to the chain of this line"),
                 }
             }
         }

@@ -18,9 +18,9 @@ use crate::value::{Prefix, Transport};
 
 /// Maximum number of prefixes to which one line may expand.
 const MOST_PREFIXES: usize = 256;
-/// Maximum number of rules that are compared in pairs, which limits the time.
+/// Maximum number of rules that are compared in pairs. The maximum limits the run time.
 const MOST_RULES: usize = 10_000;
-const TOO_MANY: &str = "so many rules are not compared with each other";
+const TOO_MANY: &str = "the listing has too many translation rules to compare them with each other";
 
 /// State of the conversion.
 struct Translation<'l> {
@@ -29,7 +29,7 @@ struct Translation<'l> {
     /// Decisions at the hooks before and after routing, in order.
     prerouting: Vec<Decision>,
     postrouting: Vec<Decision>,
-    /// Lines at the hook before routing that are the inbound half of one-to-one rules.
+    /// Prerouting lines that translate the inbound direction of one-to-one rules.
     halves: HashSet<LineIndex>,
     sources: Vec<source::Source>,
     destinations: Vec<destination::Destination>,
@@ -60,8 +60,8 @@ pub fn nat(listing: &Listing, addresses: &IndexMap<String, OwnAddress>, said: &m
     }
     if !translation.nat.pools.is_empty() {
         said.remarks.push(
-            "Pools lend ports for TCP, UDP and ICMP, at random; other protocols are dropped unless \
-             `nat.pools.NAME.protocols` names them."
+            "Pools allocate random ports for TCP, UDP and ICMP. Packets of other protocols are dropped unless \
+             `nat.pools.NAME.protocols` lists the protocol."
                 .into(),
         );
     }
@@ -85,7 +85,7 @@ fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
             said.leave(line, why);
         }
         if chain.policy != crate::schema::Verdict::Accept {
-            said.leave(chain.line, "chains of translation drop nothing here");
+            said.leave(chain.line, "in Sluice, translation rules can't drop packets");
         }
         let other = bases[at + 1..].iter().any(|(_, later)| !later.rules.is_empty());
         for decision in flat.decisions {
@@ -93,7 +93,7 @@ fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
                 Ok(packets) => all.push(Decision { packets, ..decision }),
                 Err(Some(why)) => said.leave(decision.line, why),
                 Err(None) => {
-                    said.note(decision.line, "of IPv4 alone: IPv6 is not translated");
+                    said.note(decision.line, "converted only for IPv4: IPv6 is not translated");
                     six.push(decision.line);
                 }
             }
@@ -106,50 +106,55 @@ fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
     all
 }
 
-/// The packets of a decision that open flows. The error is the reason for which there are none.
+/// The packets of a decision that open flows. The error is the reason for which no packet opens a flow.
 fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>> {
     let packets = &decision.packets;
     if packets.six {
         return Err(None);
     }
     match decision.action {
-        Action::Accept if other => return Err(Some("other chains of translation are asked after it")),
-        Action::Drop | Action::Reject(_) => return Err(Some("chains of translation drop nothing here")),
+        Action::Accept if other => {
+            return Err(Some("after this line, another translation chain evaluates the packets"));
+        }
+        Action::Drop | Action::Reject(_) => return Err(Some("in Sluice, translation rules can't drop packets")),
         Action::Count | Action::Log | Action::AddToSet(_) | Action::Notrack => {
-            return Err(Some("rules of translation count for themselves, and log nothing"));
+            return Err(Some("translation rules have their own counters and no other actions"));
         }
         _ => {}
     }
     match packets.values(Field::State).holds(state::NEW) {
         true => Ok(packets.with_any(Field::State)),
-        false => Err(Some("only the first packet of a flow is asked about translation")),
+        false => Err(Some(
+            "translation rules apply only to the first packet of a flow, which this line does not \
+             match",
+        )),
     }
 }
 
-/// Check that packets are selected only by these fields.
+/// Check that packets are selected only by the given fields.
 fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), String> {
     let all = [
-        (Field::Source, "where packets come from"),
-        (Field::Destination, "where packets go"),
+        (Field::Source, "source addresses"),
+        (Field::Destination, "destination addresses"),
         (Field::Protocol, "protocols"),
         (Field::SourcePort, "source ports"),
         (Field::DestinationPort, "destination ports"),
-        (Field::Message, "messages"),
+        (Field::Message, "ICMP types"),
         (Field::Flags, "flags"),
         (Field::SourceMac, "MAC addresses"),
         (Field::DestinationMac, "MAC addresses"),
-        (Field::In, "the interface that packets come in by"),
-        (Field::Out, "the interface that packets leave by"),
+        (Field::In, "the input interface"),
+        (Field::Out, "the output interface"),
     ];
     let other = all
         .iter()
         .chain(Field::REFUSED)
         .find(|(field, _)| packets.get(*field).is_some() && !fields.contains(field));
     if packets.members().next().is_some() {
-        return Err(format!("{what} do not ask for sets"));
+        return Err(format!("{what} can't match sets"));
     }
     match other {
-        Some((_, name)) => Err(format!("{what} do not ask for {name}")),
+        Some((_, name)) => Err(format!("{what} can't match {name}")),
         None => Ok(()),
     }
 }
@@ -160,7 +165,9 @@ fn prefixes(packets: &Packets, field: Field) -> Result<Vec<Ipv4Net>, String> {
     for &(first, last) in packets.values(field).list() {
         found.extend(Ipv4Subnets::new(four(first), four(last), 0));
         if found.len() > MOST_PREFIXES {
-            return Err(format!("its addresses are more than {MOST_PREFIXES} prefixes"));
+            return Err(format!(
+                "the addresses of this line consist of more than {MOST_PREFIXES} prefixes"
+            ));
         }
     }
     Ok(found)
@@ -179,7 +186,7 @@ fn transports(packets: &Packets) -> Result<Vec<Option<Transport>>, String> {
     let transport = |number| match number {
         6 => Ok(Some(Transport::Tcp)),
         17 => Ok(Some(Transport::Udp)),
-        _ => Err("rules of translation name tcp, udp, or no protocol".to_owned()),
+        _ => Err("translation rules can match only tcp, udp or all protocols".to_owned()),
     };
     numbers.map(transport).collect()
 }
@@ -191,7 +198,9 @@ impl Translation<'_> {
             return Ok(vec![None]);
         };
         if super::interfaces::is_open(packets, field, self.listing.interfaces.len()) {
-            return Err("a rule names its interface; \"all but one\" is none".into());
+            return Err(
+                "a translation rule must name its interface: \"all interfaces but one\" is not possible".into(),
+            );
         }
         let numbers = numbers.list().iter().flat_map(|&(first, last)| first..=last);
         let names = numbers.filter_map(|number| self.listing.interfaces.get_index(number as usize));
@@ -225,7 +234,7 @@ fn translates(decision: &Decision) -> bool {
     )
 }
 
-/// Why an address can't be the address of a host. `None` if it is valid for a host.
+/// Why an address is not valid for a host. `None` if the address is valid.
 fn unusable(address: Ipv4Addr) -> Option<&'static str> {
     crate::validate::unusable(address.into())
 }

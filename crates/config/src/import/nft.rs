@@ -24,7 +24,7 @@ pub struct Sets {
     pub changing: HashMap<String, String>,
 }
 
-/// One object of the list.
+/// One object of the `nftables` list.
 struct Object<'v> {
     kind: &'v str,
     fields: &'v Map<String, Value>,
@@ -42,7 +42,7 @@ impl<'v> Object<'v> {
         Ok((self.text("family")?.into(), self.text("table")?.into()))
     }
 
-    /// Add the tables of a file to the listing.
+    /// Identification of the object in messages: family, table, chain, name and handle.
     fn place(&self) -> String {
         let of = ["family", "table", "chain", "name"].map(|key| self.fields.get(key).and_then(Value::as_str));
         let mut words: Vec<String> = of.into_iter().flatten().map(Into::into).collect();
@@ -82,7 +82,8 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
             })
         })
         .collect();
-    // Chains and sets are read before rules, because in the list they may follow the rules that refer to them.
+    // Chains and sets are read before rules, because the list may contain a rule before the chains and sets that it
+    // refers to.
     for kinds in [["table", "", ""], ["chain", "set", "map"], ["rule", "", ""]] {
         for object in objects.iter().filter(|object| kinds.contains(&object.kind)) {
             ruleset
@@ -232,8 +233,8 @@ impl Ruleset<'_> {
     }
 }
 
-/// Convert a changeable set to a set of the filter. Returns the set with the number of its elements that have a
-/// timeout, and whether it is for IPv6. `None` if the set is constant.
+/// Convert a changeable set to a set of the filter. Returns the set, the number of its elements with a timeout, and
+/// whether the set is for IPv6. `None` if the set is constant.
 #[expect(clippy::type_complexity, reason = "said once")]
 fn changing(object: &Object<'_>) -> Option<(Result<(NamedSet, usize), String>, bool)> {
     let of = |key| object.fields.get(key);
@@ -273,7 +274,7 @@ fn changing(object: &Object<'_>) -> Option<(Result<(NamedSet, usize), String>, b
             set.elements.push(element);
         }
         if count > size as usize {
-            return Some((Err(format!("its elements do not fit into a set of {size}")), six));
+            return Some((Err(format!("the elements exceed the size of the set, {size}")), six));
         }
     }
     Some((Ok((set, limited)), six))
@@ -290,7 +291,7 @@ fn elements(object: &Object<'_>) -> Result<Vec<Value>, String> {
         .any(|flag| changing.contains(&flag));
     if changes || object.fields.contains_key("timeout") {
         let name = object.fields.get("name").and_then(Value::as_str).unwrap_or_default();
-        return Err(format!("set `{name}` changes while packets pass"));
+        return Err(format!("set `{name}` can change at run time"));
     }
     let elements = object.fields.get("elem").and_then(Value::as_array);
     Ok(elements.cloned().unwrap_or_default())

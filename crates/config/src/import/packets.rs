@@ -7,7 +7,7 @@ use super::ranges::Ranges;
 
 /// Connection tracking states of a packet.
 pub mod state {
-    /// The packet belongs to no flow and can't open one.
+    /// The packet belongs to no flow and can't open a flow.
     pub const INVALID: u128 = 0;
     /// The packet opens a flow.
     pub const NEW: u128 = 1;
@@ -25,7 +25,7 @@ pub const LAST_MAC: u128 = (1 << 48) - 1;
 /// Fields that later fragments do not contain.
 pub const OF_THE_FIRST: [Field; 4] = [Field::SourcePort, Field::DestinationPort, Field::Message, Field::Flags];
 
-/// Part of a packet that is looked up in a set.
+/// Address or port of a packet that is looked up in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// Source address.
@@ -39,7 +39,7 @@ pub enum End {
 }
 
 impl End {
-    /// Field that contains this part.
+    /// Field that contains this address or port.
     pub fn field(self) -> Field {
         match self {
             Self::Source => Field::Source,
@@ -49,7 +49,7 @@ impl End {
         }
     }
 
-    /// The same part in a reply.
+    /// The corresponding address or port of a reply, in which source and destination are exchanged.
     fn of_answer(self) -> Self {
         match self {
             Self::Source => Self::Destination,
@@ -66,7 +66,8 @@ pub struct Packets {
     /// Whether the packets are IPv6.
     pub six: bool,
     fields: [Option<Ranges>; Field::ALL.len()],
-    /// Conditions on changeable sets: whether a part of the packet must be in the set or must not be.
+    /// Conditions on changeable sets: whether an address or port of the packet must be in the set, or must not be in
+    /// it.
     members: BTreeMap<(End, String), bool>,
 }
 
@@ -106,7 +107,7 @@ impl Packets {
         self.get(field).cloned().unwrap_or_else(all)
     }
 
-    /// The same packets, but with these values of a field.
+    /// The packets of this set, but with the given values of one field.
     pub fn with(&self, field: Field, values: &Ranges) -> Self {
         let mut other = self.clone();
         let all = Ranges::of(0, self.most(field));
@@ -115,12 +116,12 @@ impl Packets {
         other
     }
 
-    /// Restricts the packets to those with an end in a changeable set, or not in it. Returns `None` if the restriction
-    /// contradicts another condition.
+    /// Restricts the packets to those whose address or port `end` is in a changeable set or, if `is_in` is false, not
+    /// in it. Returns `None` if the restriction contradicts another condition.
     pub fn member(&self, set: &str, end: End, is_in: bool) -> Option<Self> {
         let mut other = Self::all(self.six);
         other.members.insert((end, set.to_owned()), is_in);
-        // Later fragments do not contain the field, so they don't match.
+        // Later fragments do not contain the field, so they never match.
         if OF_THE_FIRST.contains(&end.field()) {
             other = other.with(Field::Fragment, &Ranges::of(0, 1));
         }
@@ -134,7 +135,7 @@ impl Packets {
             .map(|((end, set), is_in)| (*end, set.as_str(), *is_in))
     }
 
-    /// The same packets, but with any value of a field.
+    /// The packets of this set, but with any value of one field.
     pub fn with_any(&self, field: Field) -> Self {
         let mut other = self.clone();
         other.fields[field as usize] = None;
@@ -236,7 +237,7 @@ impl Packets {
         answers.members = members
             .map(|((end, set), is_in)| ((end.of_answer(), set), is_in))
             .collect();
-        // The MAC addresses of a reply are unknown, because its sender is a neighbour on the other side.
+        // The MAC addresses of a reply are unknown, because a neighbour on the output interface sends the reply.
         [Field::Message, Field::SourceMac, Field::DestinationMac]
             .into_iter()
             .fold(answers, |answers, field| answers.with_any(field))

@@ -8,7 +8,8 @@ use super::{Imported, Leftover};
 use crate::schema::{Filter, Interface, Nat, Pool, Router};
 
 impl Imported {
-    /// The configuration without default values. Comments before the configuration list what was not converted.
+    /// The configuration without default values. Comments before the configuration list the lines that were not
+    /// converted.
     ///
     /// # Errors
     /// Returns the errors of the serialiser.
@@ -40,8 +41,8 @@ impl Imported {
         for remark in &self.remarks {
             let _ = writeln!(head, "# {}", printable(remark));
         }
-        listed(&mut head, "Not carried over:", &self.leftovers);
-        listed(&mut head, "Carried over in another form:", &self.notes);
+        listed(&mut head, "Not converted:", &self.leftovers);
+        listed(&mut head, "Converted to another form:", &self.notes);
         if !head.is_empty() {
             head.push('\n');
         }
@@ -50,7 +51,7 @@ impl Imported {
 }
 
 impl Leftover {
-    /// Place in the listing: file and line, or file and rule.
+    /// Position in the listing: file and line, or file and rule.
     pub fn at(&self) -> String {
         match (&self.line, &self.place) {
             (Some(line), _) => format!("{}:{line}", self.file),
@@ -92,7 +93,7 @@ fn each(tables: &mut Table, default: &Table, kept: &[&str]) {
     }
 }
 
-/// Remove values that equal the default, except those of the keys in `kept`.
+/// Remove values that equal the default, except the values of the keys in `kept`.
 fn prune(table: &mut Table, default: &Table, kept: &[&str]) {
     table.retain(|key, value| kept.contains(&key) || default.get(key) != Some(value));
 }

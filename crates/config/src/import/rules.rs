@@ -11,7 +11,7 @@ use super::{Said, values};
 use crate::schema::{self, FilterRule, Name, RejectWith};
 use crate::value::{Addresses, GATEWAY, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports, TcpFlags};
 
-/// Limits of a filter: combinations of one rule, and combinations of all rules.
+/// Maximum number of combinations of one rule, and of all rules of a filter.
 const MOST: [u64; 2] = [1 << 16, 1 << 20];
 const MOST_GOING_ON: usize = 256;
 
@@ -57,7 +57,7 @@ pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) ->
         if is_after_addition {
             said.leave(
                 first.line,
-                "its packets were in no set that a line before may have added them to",
+                "the line matches only packets outside a set, but an earlier line may add their source to this set",
             );
             continue;
         }
@@ -73,7 +73,7 @@ pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) ->
         if combinations > MOST[0] || combined + combinations > MOST[1] || going_on + on > MOST_GOING_ON {
             said.leave(
                 first.line,
-                "a filter does not hold so many rules or combinations of their values",
+                "the filter would exceed the maximum number of rules or of combinations of values",
             );
             continue;
         }
@@ -223,14 +223,18 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     Ok(each(rule, packets))
 }
 
-/// Add conditions on sets. For each end of a packet, a rule may refer to one set, and then have no other condition on
-/// this end.
+/// Add conditions on sets. A rule can refer to one set for each address or port, and then can't have another condition
+/// on this address or port.
 fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<(), String> {
     let mut says_family = packets.members().next().is_none() || twins.iter().all(Option::is_some);
     let mut held: Vec<End> = Vec::new();
     for (end, set, is_in) in packets.members() {
         if held.contains(&end) || packets.get(end.field()).is_some() {
-            return Err("a rule looks into one set for each end, and names nothing beside it".into());
+            return Err(
+                "a rule can match one set for the source and one for the destination, without other values \
+                 beside the set"
+                    .into(),
+            );
         }
         held.push(end);
         // All elements of a set belong to the same family.
@@ -262,12 +266,12 @@ fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<()
     match held.contains(&End::Destination) {
         false => rule.to = all,
         true if !held.contains(&End::Source) => rule.from = all,
-        true => return Err("neither of its ends says which family it is about".into()),
+        true => return Err("neither the source nor the destination of the rule determines the address family".into()),
     }
     Ok(())
 }
 
-/// Converts MAC addresses: a list of single addresses, or all except some.
+/// Converts MAC addresses: a list of single addresses, or all addresses except some.
 fn macs(packets: &Packets, field: Field) -> Result<OneOrMore<OrNot<Mac>>, String> {
     let Some(ranges) = packets.get(field) else {
         return Ok(OneOrMore::default());
@@ -278,10 +282,10 @@ fn macs(packets: &Packets, field: Field) -> Result<OneOrMore<OrNot<Mac>>, String
     for &(first, last) in named.list() {
         for number in first..=last {
             if found.len() as u64 >= MOST[0] {
-                return Err("MAC addresses are named one by one".into());
+                return Err("too many MAC addresses: a rule must list each address".into());
             }
             let [_, _, bytes @ ..] = (number as u64).to_be_bytes();
-            let value = Mac::of(bytes).ok_or("MAC addresses are those of stations")?;
+            let value = Mac::of(bytes).ok_or("only unicast MAC addresses can be matched")?;
             found.push(OrNot { not, value });
         }
     }
@@ -302,21 +306,21 @@ fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
     let has_ports = |end: End| matches!(end, End::SourcePort | End::DestinationPort);
     let by_set = packets.members().any(|(end, ..)| has_ports(end));
     if (by_set || named(Field::SourcePort) || named(Field::DestinationPort)) && !only(&[TCP, UDP]) {
-        return Err("ports of other protocols than tcp and udp are not looked at".into());
+        return Err("ports can be matched only for tcp and udp".into());
     }
     if named(Field::Message) && !only(&[if packets.six { 58 } else { 1 }]) {
-        return Err("messages are of icmp in IPv4 and of icmpv6 in IPv6".into());
+        return Err("ICMP types can be matched only for icmp in IPv4 and for icmpv6 in IPv6".into());
     }
     if named(Field::Flags) && !only(&[TCP]) {
-        return Err("flags are of tcp alone".into());
+        return Err("flags can be matched only for tcp".into());
     }
     if *action == Action::Reject(RejectWith::Reset) && !only(&[TCP]) {
-        return Err("a reset answers tcp alone".into());
+        return Err("a reset can be sent only for tcp".into());
     }
     Ok(())
 }
 
-/// Add address conditions of both families, or of a single one. For a single family, a condition must determine the
+/// Add address conditions of both families, or of a single family. For a single family, a condition must determine the
 /// family.
 fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
     let families = [false, true].into_iter().zip(twins);
@@ -348,7 +352,7 @@ fn addresses(six: bool, ranges: &Ranges) -> Vec<OrNot<Addresses>> {
     ranges.list().iter().map(range).collect()
 }
 
-/// ICMP types. Codes are stated only if not all codes match.
+/// ICMP types. The codes of a type are listed only if not all codes match.
 fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
     let mut found = Vec::new();
     for &(first, last) in ranges {
@@ -367,8 +371,8 @@ fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
     found
 }
 
-/// Creates one rule for each fragment kind, length range and combination of flags, since a rule can have only one of
-/// each.
+/// Creates one rule for each fragment kind, length range and combination of flags, since a rule can have only one value
+/// of each of these conditions.
 fn each(rule: FilterRule, packets: &Packets) -> Vec<FilterRule> {
     let mut flags: Vec<Option<TcpFlags>> = vec![None];
     if let Some(ranges) = packets.get(Field::Flags) {

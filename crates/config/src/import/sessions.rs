@@ -11,7 +11,7 @@ const MOST_BOXES: usize = 256;
 /// Maximum number of comparisons.
 const MOST_COMPARED: usize = 4_000_000;
 
-/// A rejection of packets that belong to flows which another line accepts.
+/// The line that rejects packets of accepted flows, and the line that accepts these flows.
 struct Refused {
     accepted: Option<LineIndex>,
     by: Option<LineIndex>,
@@ -52,7 +52,7 @@ pub fn sessions(
     (true, decisions.into_iter().filter_map(opens).collect())
 }
 
-/// Whether all TCP packets in state `INVALID` are rejected. With sessions, packets in state `INVALID` are always
+/// Whether all TCP packets in state `INVALID` are rejected. With `sessions = true`, these packets are always
 /// rejected.
 pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bool {
     [false, true].into_iter().all(|six| {
@@ -72,7 +72,7 @@ pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bo
 }
 
 /// Note for lines that reject packets of flows to the gateway itself.
-const OF_FLOWS: &str = "not about answers to what the gateway's host has begun, nor about later packets of a flow that is let in: these pass";
+const OF_FLOWS: &str = "replies to flows of the gateway's host, and later packets of accepted flows, pass nevertheless";
 
 /// Decisions of input chains on packets that open flows. Later packets of an open flow pass without a rule. `ends`
 /// contains the lines of the policies, for each family.
@@ -102,19 +102,21 @@ pub fn of_input(
             Action::Accept if of_flows => {
                 said.note(
                     line,
-                    "packets of a flow to the gateway, and errors about it, pass without a rule",
+                    "not needed: later packets of a flow to the gateway, and ICMP errors about the flow, pass without \
+                     a rule",
                 );
             }
             Action::Accept => said.leave(
                 line,
-                "packets that belong to no flow are asked about like those that open one",
+                "packets without a flow are evaluated like the first packets of flows",
             ),
             Action::Drop | Action::Reject(_) if of_flows => {}
             Action::Drop | Action::Reject(_) => said.note(
                 line,
-                "a packet to the gateway belongs to a flow, or is asked about like one that opens it",
+                "not needed: a packet to the gateway either belongs to a flow or is evaluated like the first packet \
+                 of a flow",
             ),
-            _ => said.leave(line, "rules see the first packet of a flow to the gateway alone"),
+            _ => said.leave(line, "rules evaluate only the first packet of a flow to the gateway"),
         }
     }
     let opens = |decision: Decision| {
@@ -142,7 +144,7 @@ fn refusing(decisions: &[Decision], six: bool, about: u128) -> Refusing {
         if decision.refuses() && left.iter().any(|packets| packets.and(&decision.packets).is_some()) {
             lines.push(decision.line);
         }
-        // If the remainder would consist of too many hyperrectangles, it is left unchanged.
+        // If the remainder would consist of too many hyperrectangles, the remainder is left unchanged.
         left = remains(left.clone(), std::slice::from_ref(&decision.packets), MOST_BOXES).unwrap_or(left);
     }
     Refusing {
@@ -162,24 +164,27 @@ fn without_new(decision: &Decision, said: &mut Said) {
     match &decision.action {
         Action::Accept if of_flows => said.note(
             line,
-            "`sessions = true` lets packets of a flow, and errors about it, pass",
+            "converted to `sessions = true`: later packets of a flow, and ICMP errors about the flow, pass without a \
+             rule",
         ),
         Action::Accept => said.leave(
             line,
-            "packets that belong to no flow are asked about like those that open one",
+            "packets without a flow are evaluated like the first packets of flows",
         ),
-        Action::Drop | Action::Reject(_) if of_flows => {
-            said.leave(line, "`sessions = true` lets all packets of a flow pass")
-        }
+        Action::Drop | Action::Reject(_) if of_flows => said.leave(
+            line,
+            "with `sessions = true`, all later packets of an accepted flow pass",
+        ),
         Action::Drop | Action::Reject(_) => {
             said.note(
                 line,
-                "with `sessions = true` a packet belongs to a flow, or is asked about like one that opens it",
+                "not needed: with `sessions = true`, a packet either belongs to a flow or is evaluated like the first \
+                 packet of a flow",
             );
         }
         _ => said.leave(
             line,
-            "with `sessions = true` rules see the first packet of a flow alone",
+            "with `sessions = true`, rules evaluate only the first packet of a flow",
         ),
     }
 }
@@ -231,7 +236,7 @@ fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Re
     Ok(())
 }
 
-/// Packets of an open flow in both directions, or packets related to it.
+/// Packets of an open flow in both directions, or packets related to the flow.
 fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
     let states = Ranges::of(about, about);
     let ways = [packets.of_flow(), packets.answers()];
@@ -251,7 +256,8 @@ fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
     both.to_vec()
 }
 
-/// Check that none of the packets are rejected. The error is the line that rejects packets, or `None` for the policy.
+/// Check that no decision rejects any of the packets. The error is the line that rejects packets, or `None` for the
+/// policy.
 fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Option<LineIndex>> {
     let mut left = vec![packets];
     for decision in of.iter().filter(|decision| decision.decides()) {
@@ -269,7 +275,7 @@ fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Optio
     }
 }
 
-/// Report the lines that accept packets of flows, or the lines whose replies are rejected.
+/// Report the lines that accept packets of flows, or the lines that accept flows with rejected replies.
 fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, said: &mut Said) {
     let place = |line: LineIndex| {
         let line = &listing.lines[line];
@@ -278,16 +284,16 @@ fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, sai
             .unwrap_or_else(|| format!("line {}", line.line.unwrap_or(0)))
     };
     let what = match about {
-        state::ESTABLISHED => "all packets of a flow",
-        _ => "errors about a flow",
+        state::ESTABLISHED => "all later packets of a flow",
+        _ => "all ICMP errors about a flow",
     };
     let why = |line: LineIndex| {
         let unlike = match refused.by {
-            Some(by) if by == line => "this does not".into(),
-            Some(by) => format!("{} does not", place(by)),
-            None => "here some don't".into(),
+            Some(by) if by == line => "this line refuses some".into(),
+            Some(by) => format!("{} refuses some", place(by)),
+            None => "the listing refuses some".into(),
         };
-        format!("`sessions = true` lets {what} pass; {unlike}")
+        format!("with `sessions = true`, {what} pass; {unlike}")
     };
     let mut lines: Vec<LineIndex> = of
         .iter()

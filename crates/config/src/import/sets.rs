@@ -9,9 +9,9 @@ use super::{ImportError, Wrong, iptables, values};
 use crate::schema::{NamedSet, SetType};
 use crate::value::{Period, SetElement};
 
-/// Maximum number of multi-part elements to which a condition may expand.
+/// Maximum number of elements with several parts to which a condition may expand.
 const MOST_ELEMENTS: usize = 4096;
-/// Maximum number of hyperrectangles for the complement of multi-part elements.
+/// Maximum number of hyperrectangles for the complement of elements with several parts.
 const MOST_BOXES: usize = 128;
 /// Maximum number of elements in a set of the filter.
 const MOST: u32 = 262_144;
@@ -21,7 +21,7 @@ const MOST: u32 = 262_144;
 pub struct Known {
     /// Line of the declaration.
     pub line: LineIndex,
-    /// How the set is represented, or why rules can't refer to it.
+    /// Representation of the set, or the reason for which rules can't refer to the set.
     pub what: Result<What, String>,
     /// Whether the set is for IPv6.
     pub six: bool,
@@ -117,7 +117,7 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
         let Ok(What::Named(set)) = &known.what else { continue };
         let count: usize = set.elements.iter().filter_map(|element| element.count(set.kind)).sum();
         if count > set.size as usize {
-            known.what = Err(format!("its {count} elements do not fit into a set of {}", set.size));
+            known.what = Err(format!("the {count} elements exceed the size of the set, {}", set.size));
         }
     }
     for (name, count) in limited {
@@ -131,7 +131,7 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
 
 /// Note on elements that have a timeout.
 pub fn limited_elements(count: usize) -> String {
-    format!("{count} elements whose time is limited are not there from the start: `sluice set add` adds them")
+    format!("{count} elements with a timeout are not part of the configuration: add them with `sluice set add`")
 }
 
 /// Check that the name is valid for a set of the filter.
@@ -139,7 +139,7 @@ pub fn named(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     match name.bytes().all(plain) && (1..=32).contains(&name.len()) && !name.starts_with(['-', '.']) {
         true => Ok(()),
-        false => Err(format!("no set can be called `{name}` here")),
+        false => Err(format!("`{name}` is not a valid name of a set")),
     }
 }
 
@@ -151,7 +151,9 @@ fn option<'o>(options: &[&'o str], name: &str) -> Option<&'o str> {
 fn created(kind: &str, options: &[&str]) -> Result<What, String> {
     let none = || Err(format!("sets of type `{kind}` have no counterpart"));
     let timeout = option(options, "timeout").map(|text| text.parse::<u64>());
-    let timeout = timeout.transpose().map_err(|_| "its timeout is no number")?;
+    let timeout = timeout
+        .transpose()
+        .map_err(|_| "the timeout of the set is not a number")?;
     let Some((_, parts)) = kind.split_once(':') else {
         return none();
     };
@@ -174,7 +176,9 @@ fn created(kind: &str, options: &[&str]) -> Result<What, String> {
     };
     let most = if kind == SetType::Ports { 65_536 } else { MOST };
     let size = option(options, "maxelem").map_or(Ok(65_536), str::parse);
-    let size = size.map_err(|_| "its maxelem is no number")?.clamp(1, most);
+    let size = size
+        .map_err(|_| "the maxelem of the set is not a number")?
+        .clamp(1, most);
     Ok(What::Named(NamedSet {
         kind,
         size,
@@ -186,7 +190,7 @@ fn created(kind: &str, options: &[&str]) -> Result<What, String> {
 fn add(what: &mut What, text: &str, six: bool) -> Result<(), String> {
     match what {
         What::Named(set) => {
-            let wrong = || format!("`{text}` is none of its elements");
+            let wrong = || format!("`{text}` is not a valid element of the set");
             let element: SetElement = match set.kind {
                 SetType::Ports => text.rsplit(':').next().unwrap_or(text).parse().map_err(|_| wrong())?,
                 _ => addresses(text, six)?,
@@ -200,7 +204,11 @@ fn add(what: &mut What, text: &str, six: bool) -> Result<(), String> {
         What::Tuples(parts, elements) => {
             let words: Vec<&str> = text.split(',').collect();
             if words.len() != parts.len() || elements.len() >= MOST_ELEMENTS {
-                return Err("it has not as many parts as its set, or there are too many such elements".into());
+                return Err(
+                    "the number of parts differs from the type of the set, or the set has too many \
+                     elements"
+                        .into(),
+                );
             }
             let values = parts.iter().zip(words).map(|(part, word)| value(*part, word, six));
             elements.push(values.collect::<Result<_, _>>()?);
@@ -216,7 +224,7 @@ fn addresses(text: &str, six: bool) -> Result<SetElement, String> {
         values::networks(text, six)?
     };
     let &[(first, last)] = ranges.list() else {
-        return Err(format!("`{text}` is no network"));
+        return Err(format!("`{text}` is not a network"));
     };
     Ok(SetElement::Addresses(
         values::address(six, first),
@@ -236,11 +244,11 @@ fn value(part: Part, text: &str, six: bool) -> Result<Value, String> {
     })
 }
 
-/// Restricts hyperrectangles to packets that are in a set, or are not in it. `flags` state the end of the packet for
-/// each part.
+/// Restricts hyperrectangles to packets that are in a set, or are not in it. `flags` select source or destination for
+/// each part of the elements.
 ///
 /// # Errors
-/// Why the condition can't be converted.
+/// Returns the reason for which the condition can't be converted.
 pub fn narrowed(
     boxes: &[Packets],
     (name, known): (&str, &Known),
@@ -252,7 +260,7 @@ pub fn narrowed(
         .map(|flag| match flag {
             "src" => Ok(false),
             "dst" => Ok(true),
-            other => Err(format!("`{other}` is no end of a packet")),
+            other => Err(format!("`{other}` is neither src nor dst")),
         })
         .collect::<Result<_, _>>()?;
     let of = |part: usize, pair: [Field; 2]| ends.get(part).map(|&end| pair[usize::from(end)]);
@@ -264,7 +272,7 @@ pub fn narrowed(
                 (SetType::Ports, Some(true)) => End::DestinationPort,
                 (_, Some(false)) => End::Source,
                 (_, Some(true)) => End::Destination,
-                (_, None) => return Err("which end is in the set is missing".into()),
+                (_, None) => return Err("src or dst is missing after the name of the set".into()),
             };
             return Ok(boxes
                 .iter()
@@ -282,7 +290,7 @@ pub fn narrowed(
                 Part::Port => [Field::SourcePort, Field::DestinationPort],
                 Part::Mac => [Field::SourceMac, Field::DestinationMac],
             };
-            let field = of(at, pair).ok_or("which end each part is of is missing")?;
+            let field = of(at, pair).ok_or("src or dst is missing for a part of the set's elements")?;
             if let Some(protocol) = protocol {
                 packets = packets.only(Field::Protocol, &Ranges::of(*protocol, *protocol), false);
             }
@@ -290,13 +298,13 @@ pub fn narrowed(
         }
         inner.push(packets);
     }
-    let too_many = || format!("set `{name}` has too many elements of several parts to be written out");
+    let too_many = || format!("set `{name}` has too many elements of several parts to write them into rules");
     match negated {
         true => remains(boxes.to_vec(), &inner, MOST_BOXES).ok_or_else(too_many),
         false => {
             let mut found: Vec<Packets> = Vec::new();
             for packets in inner {
-                // Hyperrectangles must not overlap, so those of previous elements are subtracted.
+                // Hyperrectangles must not overlap, so the hyperrectangles of previous elements are subtracted.
                 let of = boxes.iter().filter_map(|one| one.and(&packets)).collect();
                 found.extend(remains(of, &found.clone(), MOST_BOXES).ok_or_else(too_many)?);
                 if found.len() > MOST_BOXES {

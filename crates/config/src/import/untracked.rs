@@ -42,7 +42,7 @@ pub fn untracked(
         }));
         if found.len() > MOST {
             for line in lines {
-                said.leave(line, "rules about what it leaves out are too many to write");
+                said.leave(line, "the packets that this line leaves untracked need too many rules");
             }
             return Untracked::default();
         }
@@ -59,7 +59,7 @@ pub fn untracked(
 }
 
 impl Untracked {
-    /// Puts these decisions before those on tracked packets, if any rule depends on tracking.
+    /// Puts these decisions before the decisions on tracked packets, if any rule depends on tracking.
     pub fn before(self, decisions: Vec<Decision>, stateful: bool, said: &mut Said) -> Vec<Decision> {
         let Self {
             decisions: mut all,
@@ -69,8 +69,11 @@ impl Untracked {
             said.note(
                 line,
                 match stateful {
-                    true => "`track = false`: what [nat] translates is tracked all the same",
-                    false => "where every packet is asked about, nothing is tracked but what is translated",
+                    true => {
+                        "converted to rules with `track = false`; flows that [nat] translates are tracked \
+                         nevertheless"
+                    }
+                    false => "not needed: with `sessions = false`, only translated flows are tracked",
                 },
             );
         }
@@ -104,7 +107,7 @@ fn left_out(listing: &Listing, said: &mut Said) -> Vec<Decision> {
             said.leave(line, why);
         }
         let none = format!(
-            "chain `{name}` of table {} has no counterpart but for `notrack`",
+            "except for `notrack`, chain `{name}` of table {} has no counterpart",
             table.name
         );
         if chain.policy != crate::schema::Verdict::Accept {
@@ -121,7 +124,11 @@ fn left_out(listing: &Listing, said: &mut Said) -> Vec<Decision> {
                             ..decision.clone()
                         }));
                     }
-                    None => said.leave(decision.line, "what it leaves out is too much to write"),
+                    None => said.leave(
+                        decision.line,
+                        "the packets that this line leaves untracked need too many \
+                         rules",
+                    ),
                 },
                 Action::Accept => decided.push(decision.packets),
                 _ => said.leave(decision.line, none.as_str()),

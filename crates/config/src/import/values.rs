@@ -40,7 +40,7 @@ pub fn networks(text: &str, six: bool) -> Result<Ranges, String> {
 }
 
 fn network(text: &str, six: bool) -> Result<(u128, u128), String> {
-    let wrong = || not("a network of this family", text);
+    let wrong = || not("a network of this address family", text);
     let (address, length) = match text.split_once('/') {
         None => (text, None),
         Some((address, mask)) => (address, Some(mask)),
@@ -54,7 +54,7 @@ fn network(text: &str, six: bool) -> Result<(u128, u128), String> {
         None => 32,
         Some(length) => match (length.parse::<u8>(), length.parse::<IpAddr>()) {
             (Ok(length), _) => length,
-            (_, Ok(mask)) => ipnet::ip_mask_to_prefix(mask).map_err(|_| "a mask with gaps is no prefix".to_owned())?,
+            (_, Ok(mask)) => ipnet::ip_mask_to_prefix(mask).map_err(|_| "the mask is not contiguous".to_owned())?,
             _ => return Err(wrong()),
         },
     };
@@ -70,7 +70,7 @@ pub fn network4(text: &str) -> Result<(u32, u32), String> {
 
 /// Parse `192.0.2.1-192.0.2.9`, or a single address.
 pub fn address_range(text: &str, six: bool) -> Result<Ranges, String> {
-    let wrong = || not("a range of addresses of this family", text);
+    let wrong = || not("a range of addresses of this address family", text);
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let read = |text: &str| text.parse::<IpAddr>().ok().filter(|address| address.is_ipv6() == six);
     let (first, last) = (read(first).ok_or_else(wrong)?, read(last).ok_or_else(wrong)?);
@@ -94,7 +94,7 @@ pub fn protocol(text: &str) -> Result<Ranges, String> {
         other => {
             other
                 .parse::<IpProtocol>()
-                .map_err(|_| not("a protocol that has a name here", text))?
+                .map_err(|_| not("a known protocol name", text))?
                 .0
         }
     };
@@ -105,7 +105,7 @@ pub fn protocol(text: &str) -> Result<Ranges, String> {
 /// range. Each of the two ports may be omitted.
 pub fn ports(text: &str, between: char) -> Result<Ranges, String> {
     let one = |text: &str| {
-        let wrong = || not("a number, or a range of them, up to 65535", text);
+        let wrong = || not("a number or a range of numbers up to 65535", text);
         let (first, last) = text.split_once(between).unwrap_or((text, text));
         let read = |text: &str, missing: u16| match text {
             "" => Ok(missing),
@@ -142,12 +142,14 @@ pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
         "nd-router-advert" => "router-advertisement",
         other => other,
     };
-    let message: Message = text.parse().map_err(|_| not("a message that has a name here", text))?;
-    let kind = message.kind(six).ok_or_else(|| not("a message of this family", text))?;
+    let message: Message = text.parse().map_err(|_| not("a known ICMP type", text))?;
+    let kind = message
+        .kind(six)
+        .ok_or_else(|| not("an ICMP type of this address family", text))?;
     Ok(message_range(kind, message.code))
 }
 
-/// Messages of a type with the given code or, without one, with any code.
+/// Messages of a type with the given code. Without a code, messages with any code.
 pub fn message_range(kind: u8, code: Option<u8>) -> Ranges {
     let first = u128::from(kind) << 8;
     match code {
@@ -226,7 +228,7 @@ pub fn length(text: &str) -> Result<Ranges, String> {
 pub fn ecn(text: &str) -> Result<Ranges, String> {
     let named = text.parse::<Ecn>().ok().map(|Ecn(number)| number);
     let number = named.or_else(|| text.parse().ok().filter(|&number: &u8| number < 4));
-    let number = number.ok_or_else(|| not("a code point of congestion", text))?;
+    let number = number.ok_or_else(|| not("an ECN code point", text))?;
     Ok(Ranges::of(number.into(), number.into()))
 }
 
@@ -236,13 +238,13 @@ pub fn ttl(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(number, number))
 }
 
-/// Parse an upper bound that TTLs must be below.
+/// Parse an exclusive upper bound of TTLs.
 pub fn ttl_below(text: &str) -> Result<Ranges, String> {
     let below = hops(text)?.checked_sub(1);
     Ok(below.map_or_else(Ranges::default, |last| Ranges::of(0, last)))
 }
 
-/// Parse a lower bound that TTLs must be above.
+/// Parse an exclusive lower bound of TTLs.
 pub fn ttl_above(text: &str) -> Result<Ranges, String> {
     Ok(Ranges::of(hops(text)? + 1, u8::MAX.into()))
 }
@@ -253,9 +255,9 @@ fn hops(text: &str) -> Result<u128, String> {
         .map_err(|_| not("a number from 0 to 255", text))
 }
 
-/// `02:00:00:00:00:01`
+/// Parse a MAC address: `02:00:00:00:00:01`.
 pub fn mac(text: &str) -> Result<Ranges, String> {
-    let mac: Mac = text.parse().map_err(|_| not("the MAC address of a station", text))?;
+    let mac: Mac = text.parse().map_err(|_| not("a unicast MAC address", text))?;
     let number = mac
         .bytes()
         .into_iter()
@@ -290,6 +292,6 @@ pub fn interface_name(name: &str) -> Result<&str, String> {
     let right = name.bytes().all(plain) && (1..=32).contains(&name.len()) && !name.starts_with(['-', '.']);
     match right && name.parse::<Device>().is_ok() {
         true => Ok(name),
-        false => Err(format!("no interface can be called `{name}` here")),
+        false => Err(format!("`{name}` is not a valid name of an interface")),
     }
 }

@@ -6,7 +6,7 @@ use super::{Problem, meant_or};
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum ChainProblem {
     /// The chain `input` is missing.
-    #[error("there is no chain `input`, the entry of packets")]
+    #[error("the chain `input` is missing, at which packets enter")]
     #[diagnostic(help("write `input = [...]`"))]
     NoInput,
     /// No chain has this name.
@@ -29,44 +29,48 @@ pub enum ChainProblem {
     },
     /// No chain uses the policer.
     #[error("no chain uses the policer `{0}`")]
-    #[diagnostic(help("write {{ police = \"{0}\" }}, or remove it"))]
+    #[diagnostic(help("write {{ police = \"{0}\" }} in a chain, or remove the policer"))]
     UnusedPolicer(String),
     /// No packet reaches the chain.
     #[error("no packet reaches the chain `{0}`")]
-    #[diagnostic(help("refer to it by `to = \"{0}\"` in another chain, or remove it"))]
+    #[diagnostic(help("write `to = \"{0}\"` in another chain, or remove this chain"))]
     Unreached(String),
     /// The chain has no final action.
-    #[error("the chain `{0}` has no end")]
-    #[diagnostic(help("end it by \"sessions\" and \"forward\", by \"forward\", \"drop\" or {{ to = \"CHAIN\" }}"))]
+    #[error("the chain `{0}` has no final step")]
+    #[diagnostic(help(
+        "end the chain with \"forward\" (with or without \"sessions\" before it), \"drop\" or {{ to = \
+         \"CHAIN\" }}"
+    ))]
     Endless(String),
     /// The chains contain a loop.
-    #[error("packets would loop: {0}")]
+    #[error("packets would pass the chains in a loop: {0}")]
     #[diagnostic(help("remove one of these references"))]
     Loop(String),
     /// A step follows a final action and is unreachable.
-    #[error("no packet reaches this step: the one before it ends the chain")]
-    #[diagnostic(help("remove it, or move it forward"))]
+    #[error("no packet reaches this step, because the previous step ends the chain")]
+    #[diagnostic(help("remove this step, or place it earlier in the chain"))]
     BehindTheEnd,
     /// `sessions` must be followed by `forward` and by nothing else.
     #[error("only \"forward\" may follow `sessions`")]
     #[diagnostic(help("write \"sessions\", \"forward\" at the end of the chain"))]
     SessionsAlone,
     /// A chain bypasses the sessions that the router's packet filter needs.
-    #[error("this bypasses the stateful packet filter of the router")]
+    #[error("\"forward\" without \"sessions\" bypasses the stateful packet filter of the router")]
     #[diagnostic(help(
-        "write \"sessions\" before \"forward\", or `sessions = false` in the filter, which then matches packet by packet"
+        "write \"sessions\" before \"forward\"; or write `sessions = false` in the filter, which then matches each \
+         packet"
     ))]
     PastTheFilter,
     /// A chain uses `sessions`, but the router has no sessions.
     #[error("`sessions` has no effect: the router has no NAT, stateful filter or inspection")]
-    #[diagnostic(help("remove it"))]
+    #[diagnostic(help("remove `sessions`"))]
     NoSessions,
-    /// A step has no action, or has several.
-    #[error("a step has exactly one of `count`, `classify`, `police`, `mirror` and `to`, but this one has {0}")]
-    #[diagnostic(help("write one step for each"))]
+    /// A step has no action, or has several actions.
+    #[error("a step needs exactly one of `count`, `classify`, `police`, `mirror` and `to`, but this step has {0}")]
+    #[diagnostic(help("write a separate step for each of these keys"))]
     NotOne(String),
     /// A key requires another key.
-    #[error("`{0}` without `{1}`")]
+    #[error("`{0}` needs `{1}`")]
     #[diagnostic(help("{}", beside(_0, _1)))]
     Without(&'static str, &'static str),
     /// A policer has no rate, or two.
@@ -75,11 +79,11 @@ pub enum ChainProblem {
     Rate,
     /// A mirror can't send on this interface.
     #[error("`{0}` can't send mirrored packets: {1}")]
-    #[diagnostic(help("name an interface with a device; in this router it must have no addresses"))]
+    #[diagnostic(help("write an interface that has a device and, if it belongs to this router, has no addresses"))]
     Mirror(String, &'static str),
     /// The chains have too many steps.
-    #[error("{0} steps exceed the maximum of a router's chains")]
-    #[diagnostic(help("at most {} are possible", crate::limits::MOST_STEPS))]
+    #[error("{0} steps exceed the maximum for the chains of a router")]
+    #[diagnostic(help("at most {} steps are possible", crate::limits::MOST_STEPS))]
     TooMany(usize),
 }
 
@@ -93,7 +97,7 @@ impl From<ChainProblem> for Problem {
 fn beside(key: &str, needed: &str) -> String {
     match key {
         "to" => "write { classify = { … }, to = \"CHAIN\" }".into(),
-        "classify" => "write `to = \"CHAIN\"` beside it".into(),
-        key => format!("remove `{key}`, or write `{needed}` beside it"),
+        "classify" => "add `to = \"CHAIN\"` to the step".into(),
+        key => format!("remove `{key}`, or add `{needed}` to the step"),
     }
 }

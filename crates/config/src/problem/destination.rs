@@ -12,39 +12,39 @@ pub enum DestinationProblem {
     #[diagnostic(help("add `address = …`, or `in = …` for all addresses of these interfaces"))]
     Anywhere,
     /// A rule translates to the gateway itself, but the router has no host stack.
-    #[error("the gateway's own addresses have no services: the router has no host")]
-    #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
+    #[error("no service can use the gateway's own addresses, because the router has no host")]
+    #[diagnostic(help("write `daemon = true` for the router, such as in [routers.default]"))]
     NoHost,
     /// A rule translates to the gateway itself, but an interface has no IPv4 address.
     #[error("interface `{0}` has no IPv4 address to forward connections to")]
-    #[diagnostic(help("add an IPv4 address, or name only interfaces with one in `in`"))]
+    #[diagnostic(help("add an IPv4 address to the interface, or list in `in` only interfaces that have one"))]
     NoOwnAddress(String),
     /// The list of hosts is empty or too long.
-    #[error("a list of {0} hosts")]
-    #[diagnostic(help("write 1 to {MOST_HOSTS}"))]
+    #[error("the list has {0} hosts")]
+    #[diagnostic(help("write 1 to {MOST_HOSTS} hosts"))]
     Hosts(usize),
     /// A host is listed twice.
     #[error("`{0}` is already in the list")]
-    #[diagnostic(help("write it once; set its share by `weight`"))]
+    #[diagnostic(help("write each host once; set its share of connections with `weight`"))]
     HostTwice(Ipv4Addr),
     /// A key requires a list of hosts.
     #[error("`{0}` needs a list of hosts")]
     #[diagnostic(help("write a list in `to`, or remove the key"))]
     OneHost(&'static str),
     /// Health checks require a host stack of the router.
-    #[error("health checks need a host of the router, and it has none")]
-    #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
+    #[error("health checks are sent by the router's host, but this router has no host")]
+    #[diagnostic(help("write `daemon = true` for the router, such as in [routers.default]"))]
     NobodyChecks,
     /// `local` requires a host stack of the router.
-    #[error("`local` needs a host of the router, and it has none")]
-    #[diagnostic(help("write `daemon = true` for its router, such as in [routers.default]"))]
+    #[error("`local` needs a router with a host, but this router has no host")]
+    #[diagnostic(help("write `daemon = true` for the router, such as in [routers.default]"))]
     NobodySends,
     /// A rule for packets of the router's host stack has an input interface.
-    #[error("packets of the gateway's own host have no ingress interface")]
+    #[error("packets from the gateway's own host have no ingress interface")]
     #[diagnostic(help("remove `in` or `local`"))]
     OwnComesIn,
     /// A rule translates packets of the router's host stack to the gateway itself.
-    #[error("packets of the gateway's own host can't be forwarded to that host")]
+    #[error("packets from the gateway's own host can't be forwarded back to this host")]
     #[diagnostic(help("name another host in `to`"))]
     OwnToItself,
     /// A source rule for the router's host stack has no output interface.
@@ -53,14 +53,26 @@ pub enum DestinationProblem {
     OwnWithoutOut,
     /// A TCP check has no port.
     #[error("a TCP check needs a port")]
-    #[diagnostic(help("add `port` to `health`, or write `protocol = \"icmp\"` there"))]
+    #[diagnostic(help("add `port` to `health`, or write `protocol = \"icmp\"` in `health`"))]
     CheckWithoutPort,
     /// An ICMP check has a port.
     #[error("an ICMP check has no port")]
     #[diagnostic(help("remove `port`, or write `protocol = \"tcp\"`"))]
     CheckPort,
+    /// Too many rules differ only in protocol and interface.
+    #[error("{count} rules for `{network}` differ only in protocol and interface")]
+    #[diagnostic(help(
+        "at most {} can: write rules without `in`, `out` or `protocol` in place of some",
+        crate::limits::MOST_EQUAL_RULES
+    ))]
+    TooManyEqual {
+        /// Network of the rules.
+        network: ipnet::Ipv4Net,
+        /// Number of such rules for one port, or without ports.
+        count: usize,
+    },
     /// The timeout of a check exceeds the interval.
-    #[error("the timeout is longer than the interval")]
+    #[error("the timeout of a check is longer than the interval between checks")]
     #[diagnostic(help("write a shorter `timeout`"))]
     TimeoutBeyondInterval,
 }

@@ -6,12 +6,12 @@ use crate::value::{AddressRange, PortRange, Protocol};
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum PoolProblem {
     /// No port can be allocated.
-    #[error("the pool has no port left")]
+    #[error("all ports of the pool are reserved")]
     #[diagnostic(help("shorten `reserved-ports`, or widen `ports`"))]
     NoPortLeft,
-    /// A protocol that has ports is listed among those without ports.
+    /// The list of protocols without ports contains a protocol with ports.
     #[error("protocol `{0}` has ports or query identifiers")]
-    #[diagnostic(help("remove it: `protocols` lists protocols without ports"))]
+    #[diagnostic(help("remove the protocol: `protocols` lists only protocols without ports"))]
     HasPorts(Protocol),
     /// Two settings contradict each other.
     #[error("`{one}` and `{other}` contradict each other")]
@@ -25,23 +25,23 @@ pub enum PoolProblem {
         why: &'static str,
     },
     /// The mapping behaviour implies a stricter filtering behaviour.
-    #[error("`{filtering}` filtering of {protocol} is not possible with address-and-port-dependent mapping")]
-    #[diagnostic(help("write \"address-and-port-dependent\", or remove it"))]
+    #[error("for {protocol}, `{filtering}` filtering is not possible with address-and-port-dependent mapping")]
+    #[diagnostic(help("write \"address-and-port-dependent\", or remove the key"))]
     FilteringIgnored {
         /// `tcp`, `udp` or `icmp`.
         protocol: &'static str,
-        /// Filtering as written.
+        /// Filtering behaviour as written.
         filtering: &'static str,
     },
-    /// Ports may overlap, but no protocol has a mapping behaviour that permits it.
-    #[error("`overlap` needs address-and-port-dependent mapping of a protocol")]
+    /// `overlap` is set, but no protocol has a mapping behaviour that permits shared ports.
+    #[error("`overlap` has no effect: no protocol has address-and-port-dependent mapping")]
     #[diagnostic(help("add `mapping = \"address-and-port-dependent\"`, or remove `overlap`"))]
     NothingOverlaps,
     /// There are fewer addresses than shards, although each shard needs an address.
     #[error("{addresses} addresses cannot be divided among {shards} shards")]
     #[diagnostic(help(
-        "where ports are preserved, each address belongs to one shard: use at most `shards = {}`, more addresses, \
-         or `port-selection = \"random\"`",
+        "if ports are preserved, each address belongs to one shard: write at most `shards = {}`, add addresses, or \
+         write `port-selection = \"random\"`",
         floor_power_of_two(*addresses)
     ))]
     FewerAddressesThanShards {
@@ -52,12 +52,12 @@ pub enum PoolProblem {
     },
     /// The block size is not a power of two, or out of range.
     #[error("blocks of {0} ports: the size must be a power of two from 64 to 32768")]
-    #[diagnostic(help("the nearest is {}", _0.clamp(&64, &32_768).next_power_of_two()))]
+    #[diagnostic(help("the nearest valid size is {}", _0.clamp(&64, &32_768).next_power_of_two()))]
     BlockSize(u16),
     /// There are fewer blocks than shards, although each shard needs a block.
     #[error("{blocks} blocks of {size} ports cannot be divided among {shards} shards")]
     #[diagnostic(help(
-        "each block belongs to one shard: use at most `shards = {}`, smaller blocks, or more addresses",
+        "each block belongs to one shard: write at most `shards = {}`, use smaller blocks, or add addresses",
         floor_power_of_two(*blocks)
     ))]
     FewerBlocksThanShards {
@@ -68,11 +68,11 @@ pub enum PoolProblem {
         /// Number of shards.
         shards: u16,
     },
-    /// An address has fewer parts than there are shards.
-    #[error("the ports {ports} of an address cannot be divided among {shards} shards")]
+    /// The ports of an address are divided into fewer parts than there are shards.
+    #[error("the ports {ports} of an address cannot be distributed to {shards} shards")]
     #[diagnostic(help(
-        "pieces of {size} ports belong to one shard each, and a subscriber gets ports of its own shard: use at most \
-         `shards = {}`, or more ports",
+        "ports are distributed to shards in ranges of {size} ports, and each shard needs a range: write at most \
+         `shards = {}`, or add ports",
         floor_power_of_two(u64::from(*parts))
     ))]
     FewerPortsThanShards {
@@ -90,7 +90,7 @@ pub enum PoolProblem {
         "no subscriber can have {maximum} blocks: the {blocks} blocks of its address are divided among {shards} shards"
     )]
     #[diagnostic(help(
-        "use at most `shards = {}`, smaller blocks, or `pairing = \"soft\"`",
+        "write at most `shards = {}`, use smaller blocks, or write `pairing = \"soft\"`",
         floor_power_of_two(u64::from(blocks / maximum))
     ))]
     BlocksOutOfReach {
@@ -102,7 +102,7 @@ pub enum PoolProblem {
         shards: u16,
     },
     /// The port range does not begin and end at block boundaries.
-    #[error("blocks begin at multiples of {size}: the ports {ports} contain a part of a block")]
+    #[error("the ports {ports} do not consist of whole blocks, which begin at multiples of {size}")]
     #[diagnostic(help("`ports = \"{whole}\"` contains whole blocks only"))]
     BlocksCut {
         /// Block size.
@@ -114,7 +114,7 @@ pub enum PoolProblem {
     },
     /// An address has too few ports to give each share a port.
     #[error("{ports} ports of an address cannot be divided into {shares} shares")]
-    #[diagnostic(help("the sum of `compression` and `dynamic` is at most {ports}"))]
+    #[diagnostic(help("the sum of `compression` and `dynamic` must be at most {ports}"))]
     NoPortsEach {
         /// Number of ports per address.
         ports: u32,
@@ -123,7 +123,8 @@ pub enum PoolProblem {
     },
     /// There are more inside addresses than computed shares.
     #[error(
-        "`{inside}` has {count} addresses, but {outside} outside addresses with a compression of {compression} serve only {places}"
+        "`{inside}` has {count} addresses, but {outside} outside addresses with a compression of {compression} serve \
+         only {places} addresses"
     )]
     #[diagnostic(help("write `compression = {}` or more", count.div_ceil((*outside).max(1))))]
     TooManyInside {
@@ -142,7 +143,7 @@ pub enum PoolProblem {
     #[error("`dynamic` reserves ports for blocks on demand, but the pool has no `block`")]
     #[diagnostic(help("add `block = {{ size = 64 }}`, or remove `dynamic`"))]
     DynamicWithoutBlock,
-    /// The pool has blocks, but no ports are reserved for them.
+    /// A deterministic pool has blocks, but no ports are reserved for the blocks.
     #[error("`block` needs `dynamic`: without it, all ports are assigned by computation")]
     #[diagnostic(help("add `dynamic = 1` to `deterministic`, or remove `block`"))]
     BlockWithoutDynamic,
@@ -158,17 +159,17 @@ pub enum PoolProblem {
     /// The key for the random algorithm is missing.
     #[error("`algorithm = \"random\"` needs a `key`")]
     #[diagnostic(help(
-        "write `key = \"…\"` with 32 hexadecimal digits, and keep a copy: without it nobody can tell \
-         who had a port"
+        "write `key = \"…\"` with 32 hexadecimal digits, and keep a copy: without the key, a port can't be attributed \
+         to a subscriber later"
     ))]
     KeyMissing,
     /// A key is specified for an algorithm other than random.
     #[error("`key` needs `algorithm = \"random\"`")]
-    #[diagnostic(help("remove it, or write `algorithm = \"random\"`"))]
+    #[diagnostic(help("remove `key`, or write `algorithm = \"random\"`"))]
     KeyUnused,
     /// The maximum number of ports is below the computed share.
     #[error("`maximum-ports` of {maximum} is below the {share} computed ports of an inside address")]
-    #[diagnostic(help("write {share} or more, or a higher `compression`"))]
+    #[diagnostic(help("write at least `maximum-ports = {share}`, or raise `compression`"))]
     BelowShare {
         /// Maximum as written.
         maximum: u32,
@@ -176,12 +177,12 @@ pub enum PoolProblem {
         share: u32,
     },
     /// Deterministic NAT requires subscribers of single addresses.
-    #[error("a deterministic pool needs subscribers of one address, but `subscriber-prefix` is {0}")]
-    #[diagnostic(help("write `subscriber-prefix = 32` in [nat], or remove it"))]
+    #[error("in a deterministic pool, each subscriber is a single address, but `subscriber-prefix` is {0}")]
+    #[diagnostic(help("write `subscriber-prefix = 32` in [nat], or remove `subscriber-prefix`"))]
     SubscriberPrefix(u8),
     /// Some inside addresses of deterministic NAT match no rule that uses the pool.
-    #[error("no rule translates all of `{inside}` to pool `{pool}`")]
-    #[diagnostic(help("add a [[nat.source]] with `pool = \"{pool}\"`, or narrow `inside`"))]
+    #[error("no rule translates all addresses of `{inside}` with pool `{pool}`")]
+    #[diagnostic(help("add a [[nat.source]] with `pool = \"{pool}\"`, or reduce the range `inside`"))]
     InsideNotLed {
         /// Inside range as written.
         inside: AddressRange,

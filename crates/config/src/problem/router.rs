@@ -19,7 +19,7 @@ pub enum RouterProblem {
     },
     /// An interface belongs to another router.
     #[error("interface `{interface}` is in router `{router}`, not in this one")]
-    #[diagnostic(help("name an interface of this router, or move it {}", table_of(router)))]
+    #[diagnostic(help("write an interface of this router, or list the interface {}", table_of(router)))]
     Elsewhere {
         /// Name of the interface.
         interface: String,
@@ -27,7 +27,7 @@ pub enum RouterProblem {
         router: String,
     },
     /// A key for the router `default` must be written at the top level.
-    #[error("`{0}` of the router `default` belongs to the top level")]
+    #[error("`{0}` of the router `default` must be written at the top level")]
     #[diagnostic(help("write {}", in_place_of(_0)))]
     OfDefault(&'static str),
     /// Rules of two routers use the same pool.
@@ -43,7 +43,7 @@ pub enum RouterProblem {
     },
     /// The key is not valid for an end of an inter-router link.
     #[error("`{0}` needs a device, but this is an end of an inter-router link")]
-    #[diagnostic(help("remove it"))]
+    #[diagnostic(help("remove `{0}`"))]
     NotOnLink(&'static str),
     /// The peer of an inter-router link refers to a different interface.
     #[error("interface `{peer}` is not the other end of `{name}`")]
@@ -51,12 +51,12 @@ pub enum RouterProblem {
     PeerElsewhere {
         /// One end of the link.
         name: String,
-        /// Interface to which that end refers as its peer.
+        /// Interface that this end has as its peer.
         peer: String,
     },
     /// Both ends of an inter-router link are in the same router.
     #[error("interface `{0}` is in the same router")]
-    #[diagnostic(help("an inter-router link connects two routers"))]
+    #[diagnostic(help("write an interface of another router: an inter-router link connects two routers"))]
     LinkToItself(String),
     /// The ends of an inter-router link have different MTUs.
     #[error("the MTU is {own} bytes, but that of `{peer}` is {its}")]
@@ -78,22 +78,22 @@ pub enum RouterProblem {
     #[diagnostic(help("write the same value in all filters"))]
     FiltersDiffer(&'static str),
     /// The name of an interface is not valid in a Linux namespace.
-    #[error("the router of `{0}` has a namespace, where this name is not possible")]
+    #[error("the router of `{0}` has a network namespace, in which this interface name is not valid")]
     #[diagnostic(help("Linux allows names of up to 15 bytes, except `lo`"))]
     NotLinuxName(String),
     /// Kernel routes are enabled for a router without a namespace.
-    #[error("the router has no namespace to take routes from")]
+    #[error("the router has no network namespace from which it could read routes")]
     #[diagnostic(help("write `daemon = true`"))]
     NoNamespace,
     /// Host limits are set for a router without a namespace.
-    #[error("the router has no namespace to deliver packets to")]
+    #[error("the router has no network namespace to which packets could be delivered")]
     #[diagnostic(help("write `daemon = true`"))]
     NoHost,
     /// A pool allocates ports of an address, but the router's host stack uses these ports for its own connections.
     #[error("pool `{pool}` contains ports of {address} that connections of the router's own host use")]
     #[diagnostic(help(
-        "whose port is lent is cut: write `reserved-ports = [\"32768-60999\"]`, or give the namespace other \
-         `net.ipv4.ip_local_port_range`"
+        "the pool can allocate a port that a connection of the host uses, which breaks this connection: write \
+         `reserved-ports = [\"32768-60999\"]`, or set another `net.ipv4.ip_local_port_range` in the namespace"
     ))]
     PortsOfHost {
         /// The address.
@@ -116,11 +116,11 @@ pub enum RouterProblem {
     ListensNowhere,
     /// A TCP-MD5 key is given for an address that is not in `peers`.
     #[error("there is a TCP-MD5 key for `{0}`, which is not in `peers`")]
-    #[diagnostic(help("add it to `peers`, or remove the key"))]
+    #[diagnostic(help("add the address to `peers`, or remove the key"))]
     KeyOfNobody(IpAddr),
     /// A TCP-MD5 key is given for a peer that can't connect because of its address family.
-    #[error("`{0}` cannot connect to the IPv4 address `{1}`")]
-    #[diagnostic(help("listen on an IPv6 address, `[::]` for both families, or remove the key"))]
+    #[error("the peer `{0}` cannot connect to the IPv4 listener `{1}`")]
+    #[diagnostic(help("listen on an IPv6 address (`[::]` for both families), or remove the peer's key"))]
     KeyFamily(IpAddr, SocketAddr),
     /// TCP-MD5 keys are given without a TCP listening address.
     #[error("TCP-MD5 keys need a TCP listener")]
@@ -131,15 +131,18 @@ pub enum RouterProblem {
     #[diagnostic(help("write `packets`, `bits` or both"))]
     EmptyRate,
     /// A share is set on an end of an inter-router link.
-    #[error("`{0}` is an end of an inter-router link, which has no other traffic")]
-    #[diagnostic(help("give it a `rate`"))]
+    #[error(
+        "`{0}` is an end of an inter-router link, which carries only traffic of this router: a share has no \
+         effect"
+    )]
+    #[diagnostic(help("write a `rate` for the link"))]
     ShareOfVirtualLink(String),
     /// A guarantee is set on a link without a rate.
-    #[error("the rate of `{0}` is unknown, so it can't guarantee a share")]
+    #[error("a share of `{0}` can't be guaranteed, because the rate of this interface is not configured")]
     #[diagnostic(help("write the `rate` of [interfaces.{0}]"))]
     NoLinkRate(String),
     /// The guarantees on a link exceed its rate.
-    #[error("the guarantees on `{link}` sum up to {all} bits per second, more than its rate of {rate}")]
+    #[error("the guarantees on `{link}` add up to {all} bits per second and exceed the rate of the link, {rate}")]
     #[diagnostic(help("lower the guarantees"))]
     GuaranteesAboveRate {
         /// Interface with the device of the link.
@@ -151,7 +154,7 @@ pub enum RouterProblem {
     },
     /// There are too many routers.
     #[error("{0} routers exceed the maximum")]
-    #[diagnostic(help("at most {} are possible", crate::limits::MOST_ROUTERS))]
+    #[diagnostic(help("at most {} routers are possible", crate::limits::MOST_ROUTERS))]
     TooMany(usize),
 }
 

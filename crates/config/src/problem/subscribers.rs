@@ -13,7 +13,7 @@ pub enum SubscribersProblem {
     NoSites,
     /// There are more sites than supported.
     #[error("{0} sites exceed the maximum")]
-    #[diagnostic(help("at most {MOST_SITES} are possible"))]
+    #[diagnostic(help("at most {MOST_SITES} sites are possible"))]
     TooManySites(u64),
     /// A table to which a group refers is missing.
     #[error("there is no [subscribers.{table}.{name}]")]
@@ -37,7 +37,7 @@ pub enum SubscribersProblem {
     },
     /// The interface has neither its own device nor a bond.
     #[error("interface `{interface}` is {what}")]
-    #[diagnostic(help("name the interface of the device or bond itself"))]
+    #[diagnostic(help("write an interface that has a device or a bond"))]
     Link {
         /// Name of the interface.
         interface: String,
@@ -58,16 +58,16 @@ pub enum SubscribersProblem {
         other: String,
     },
     /// An access interface has no IPv4 address.
-    #[error("interface `{0}` has no IPv4 address, which terminals need as gateway")]
+    #[error("interface `{0}` has no IPv4 address that terminals could use as gateway")]
     #[diagnostic(help("add the gateway's address in the terminals' network: `addresses = [\"10.0.0.1/16\"]`"))]
     NoGateway(String),
     /// A public interface has no IPv4 address.
     #[error("interface `{0}` has no IPv4 address of its own")]
-    #[diagnostic(help("add a static address as source of ARP requests on the link"))]
+    #[diagnostic(help("add a static address, which is the source of ARP requests on the link"))]
     NoOwnAddress(String),
     /// A public interface is also the access interface of a group.
-    #[error("`{interface}` is the interface of terminals of group `{group}`")]
-    #[diagnostic(help("name an interface without sites for public addresses"))]
+    #[error("`{interface}` is already the interface of the terminals of group `{group}`")]
+    #[diagnostic(help("write an interface without sites for the public addresses"))]
     TerminalsOutside {
         /// Name of the group.
         group: String,
@@ -80,11 +80,11 @@ pub enum SubscribersProblem {
     NoPrefixes(String),
     /// A group has both `tags` and `prefix`.
     #[error("`tags` and `prefix` both select the frames of the group")]
-    #[diagnostic(help("keep one of them"))]
+    #[diagnostic(help("keep either `tags` or `prefix`"))]
     TagsAndPrefix,
     /// Two groups have the same tags.
     #[error("frames of `{interface}` with the tags {tags} belong to both group `{group}` and group `{other}`")]
-    #[diagnostic(help("narrow one of them"))]
+    #[diagnostic(help("reduce the tags of one group"))]
     TagsTwice {
         /// Name of the interface.
         interface: String,
@@ -97,7 +97,7 @@ pub enum SubscribersProblem {
     },
     /// A group has the same tags as a VLAN interface.
     #[error("the tags {tags} of `{interface}` belong to interface `{vlan}`")]
-    #[diagnostic(help("narrow `tags`, or remove the VLAN"))]
+    #[diagnostic(help("reduce `tags`, or remove the VLAN"))]
     TagsOfVlan {
         /// Access interface of the terminals.
         interface: String,
@@ -106,9 +106,9 @@ pub enum SubscribersProblem {
         /// Name of the VLAN interface.
         vlan: String,
     },
-    /// A group that has all frames of an interface is not the only group on it.
+    /// A group without tags and prefix gets all frames of an interface, but the interface has another group.
     #[error("all frames of `{interface}` belong to site `{whole}`, but group `{other}` also selects some of them")]
-    #[diagnostic(help("write `tags` or `prefix` in both"))]
+    #[diagnostic(help("write `tags` or `prefix` in both groups"))]
     NotAlone {
         /// Name of the interface.
         interface: String,
@@ -119,7 +119,7 @@ pub enum SubscribersProblem {
     },
     /// The prefixes of two groups overlap.
     #[error("`{prefix}` overlaps `{other_prefix}` of group `{other}`")]
-    #[diagnostic(help("a terminal's address must belong to one site"))]
+    #[diagnostic(help("the address of a terminal must belong to only one site"))]
     PrefixesOverlap {
         /// Prefix as written.
         prefix: Prefix,
@@ -130,24 +130,24 @@ pub enum SubscribersProblem {
     },
     /// The name of a group equals the name of a site in another group.
     #[error("`{name}` is also the name of a site of group `{group}`")]
-    #[diagnostic(help("give one of them another name"))]
+    #[diagnostic(help("choose another name for one of the two sites"))]
     NameTwice {
-        /// The group that is a single site.
+        /// The group that consists of a single site.
         name: String,
-        /// The group whose site has this name.
+        /// The group that contains the site with this name.
         group: String,
     },
     /// A group has both `public` and `pool`.
     #[error("`public` and `pool` both select the outside addresses of the sites")]
-    #[diagnostic(help("keep one of them"))]
+    #[diagnostic(help("keep either `public` or `pool`"))]
     TwoOutsides,
     /// A group has neither `public` nor `pool`.
     #[error("the outside addresses of the sites are not configured")]
-    #[diagnostic(help("add `public = \"…\"` for public addresses by DHCP, or `pool = \"…\"`"))]
+    #[diagnostic(help("add `public = \"…\"` to lease public addresses by DHCP, or add `pool = \"…\"`"))]
     NoOutside,
     /// A group has no DHCP server for its terminals.
-    #[error("the group has no DHCP, and terminals without a lease have no service")]
-    #[diagnostic(help("add [subscribers.dhcp.inside], and `dhcp = \"inside\"` here"))]
+    #[error("the group has no `dhcp`: without a lease, terminals have no service")]
+    #[diagnostic(help("add a table [subscribers.dhcp.inside], and write `dhcp = \"inside\"` in this group"))]
     NoServer,
     /// The pool of a group is used in another router.
     #[error("pool `{pool}` belongs to router `{other}`, but the sites are in router `{router}`")]
@@ -155,7 +155,7 @@ pub enum SubscribersProblem {
     PoolElsewhere {
         /// Name of the pool.
         pool: String,
-        /// Router whose rules or sites use the pool.
+        /// Router with the rules or sites that use the pool.
         other: String,
         /// Router of the sites.
         router: String,
@@ -165,12 +165,12 @@ pub enum SubscribersProblem {
     #[diagnostic(help("use a pool without `deterministic`"))]
     PoolComputes(String),
     /// An IPv6 address or network is given.
-    #[error("`{0}` is not IPv4")]
-    #[diagnostic(help("sites have IPv4 only: write an IPv4 address"))]
+    #[error("`{0}` is not an IPv4 address or prefix")]
+    #[diagnostic(help("write IPv4: sites have no IPv6 service"))]
     NotIpv4(String),
     /// The relay address is not in a network of the access interface.
     #[error("`{relay}` is not a host address in a network of `{interface}`, the interface of group `{group}`")]
-    #[diagnostic(help("remove it to use the interface's first address"))]
+    #[diagnostic(help("to use the first address of the interface, remove the key"))]
     RelayElsewhere {
         /// Address as written.
         relay: std::net::Ipv4Addr,
@@ -181,7 +181,7 @@ pub enum SubscribersProblem {
     },
     /// Two tables specify the same file.
     #[error("`{file}` is already the file of [subscribers.{table}.{other}]")]
-    #[diagnostic(help("use one table in several groups"))]
+    #[diagnostic(help("refer to the other table in both groups"))]
     SameFile {
         /// Path as written.
         file: String,
@@ -191,12 +191,12 @@ pub enum SubscribersProblem {
         other: String,
     },
     /// The host name has invalid characters or an invalid length.
-    #[error("`{0}` cannot begin a host name")]
+    #[error("`{0}` is not valid as the beginning of a host name")]
     #[diagnostic(help("write 1 to 200 letters, digits, `-`, `_` and `.`"))]
     HostName(String),
     /// A DHCP server could lease an address that a pool uses.
-    #[error("`{overlap}` of `{prefix}`, the public addresses of sites, is also in pool `{pool}`")]
-    #[diagnostic(help("remove the addresses from `prefixes` or from the pool"))]
+    #[error("`{overlap}` is in both `{prefix}` (public addresses of sites) and pool `{pool}`")]
+    #[diagnostic(help("remove these addresses from `prefixes` or from the pool"))]
     PoolInPrefix {
         /// Prefix as written.
         prefix: Prefix,

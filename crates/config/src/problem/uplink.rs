@@ -10,15 +10,15 @@ use crate::value::{Period, Prefix};
 pub enum UplinkProblem {
     /// There are more uplinks than supported.
     #[error("{0} uplinks exceed the maximum of {1}")]
-    #[diagnostic(help("remove some"))]
+    #[diagnostic(help("remove some uplinks"))]
     TooMany(usize, usize),
     /// An uplink has no gateway, or several gateways of the same address family.
-    #[error("an uplink needs one gateway, at most one of each address family")]
-    #[diagnostic(help("write `via = [\"…\"]`, and an uplink for each further gateway"))]
+    #[error("an uplink needs a gateway, and can have one gateway of each address family")]
+    #[diagnostic(help("write `via = [\"…\"]`, and add another uplink for each further gateway"))]
     Gateways,
     /// Two uplinks have the same gateway.
     #[error("uplink `{other}` already has the gateway `{gateway}`")]
-    #[diagnostic(help("keep one of them, or name another gateway"))]
+    #[diagnostic(help("remove one of the two uplinks, or write another gateway"))]
     Shared {
         /// The gateway.
         gateway: IpAddr,
@@ -30,16 +30,16 @@ pub enum UplinkProblem {
     #[diagnostic(help("add `ping = [\"…\"]` with hosts beyond the uplink, or remove `health` to check only the link"))]
     NothingToCheck,
     /// The timeout of a check is out of range or exceeds the interval.
-    #[error("the timeout is out of range: 10 ms to `interval` ({0})")]
+    #[error("the timeout is not between 10 ms and `interval` ({0})")]
     #[diagnostic(help("write a shorter timeout, or a longer interval"))]
     Timeout(Period),
     /// An uplink has too many probed hosts.
     #[error("an uplink has at most {0} hosts to ping")]
-    #[diagnostic(help("remove some: one answer is enough"))]
+    #[diagnostic(help("remove some hosts: the answer of a single host is enough"))]
     TooManyTargets(usize),
     /// The interface can't send echo requests, because it has no Ethernet link.
     #[error("echo requests cannot be sent on interface `{0}`, a tunnel or inter-router link")]
-    #[diagnostic(help("use `route` of a routing daemon as check"))]
+    #[diagnostic(help("use `route` as check, which needs a routing daemon"))]
     NoEthernet(String),
     /// The uplink has no gateway of a probed host's address family.
     #[error("the uplink has no gateway of the address family of `{0}`")]
@@ -51,7 +51,7 @@ pub enum UplinkProblem {
     NoSource(IpAddr, String),
     /// A route has both uplinks and another next hop.
     #[error("the route to `{0}` has both `uplinks` and another next hop")]
-    #[diagnostic(help("keep only `uplinks`, with `from`, `balance` and `distance`; `weight` belongs to the uplink"))]
+    #[diagnostic(help("remove the next hop: a route with `uplinks` can have only `from`, `balance` and `distance`"))]
     Contradicts(Prefix),
     /// No uplink has this name.
     #[error("there is no uplink `{name}`")]
@@ -63,20 +63,20 @@ pub enum UplinkProblem {
         known: Vec<String>,
     },
     /// A route lists the same uplink twice.
-    #[error("the route has uplink `{0}` twice")]
-    #[diagnostic(help("name it once; set its share by `weight`"))]
+    #[error("the route names uplink `{0}` twice")]
+    #[diagnostic(help("write each uplink once, and set its share of new flows with `weight`"))]
     Twice(String),
     /// No uplink of a route has a gateway of the route's address family.
     #[error("none of the uplinks has a gateway of the address family of `{0}`")]
-    #[diagnostic(help("add one to `via` of an uplink"))]
+    #[diagnostic(help("add a gateway of this family to `via` of an uplink"))]
     NoGateway(Prefix),
     /// `balance` is set on a route without uplinks.
     #[error("`balance` needs `uplinks`")]
-    #[diagnostic(help("remove it, or add `uplinks`"))]
+    #[diagnostic(help("remove `balance`, or add `uplinks`"))]
     Balance,
-    /// Two routes to one network with the same distance, of which only one uses uplinks.
-    #[error("the route to `{0}` has `uplinks` and other next hops at the same distance")]
-    #[diagnostic(help("write them as one route, or give one a greater `distance`"))]
+    /// Two routes to one network have the same distance, but only one of the routes uses uplinks.
+    #[error("of two routes to `{0}` with the same distance, one has `uplinks` and the other has other next hops")]
+    #[diagnostic(help("merge the two routes into one, or write a greater `distance` for one of them"))]
     NotAlone(Prefix),
 }
 

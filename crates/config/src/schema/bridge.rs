@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `[bridges.NAME]`: frames received on one interface are sent unchanged on the other. The interfaces have no
+/// `[bridges.NAME]`: frames received on one interface are sent unchanged on the other interface. The interfaces have no
 /// addresses, and hosts can't detect the bridge. The tags of a VLAN interface are removed on reception and added on
 /// transmission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Bridge {
     /// The two interfaces, each with a device, a bond or VLAN tags.
     pub interfaces: Vec<String>,
-    /// Whether the link of each side follows the link of the other side. If one link goes down, the other is taken down
-    /// until the first is up again. Hosts then see the same link states as with a cable.
+    /// Whether the link of each side follows the link of the other side. If one link goes down, Sluice takes the other
+    /// link down until the first link is up again. Hosts then see the link states that they would see with a cable.
     pub follow_link: bool,
     /// What happens to invalid frames.
     pub invalid: Invalid,
@@ -44,8 +44,8 @@ pub enum Invalid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fail {
-    /// Forward them.
+    /// Forward the packets.
     Open,
-    /// Drop them.
+    /// Drop the packets.
     Closed,
 }

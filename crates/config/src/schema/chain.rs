@@ -27,7 +27,7 @@ pub enum ChainWord {
     Sessions,
     /// Route without a session lookup.
     Forward,
-    /// Drop.
+    /// Drop the packet.
     Drop,
 }
 
@@ -61,7 +61,7 @@ pub struct ChainTable {
 pub enum PoliceBy {
     /// A rate that applies only to this step.
     Rate(Police),
-    /// A policer in `[policers]`. All steps that name a policer share its rate.
+    /// A policer in `[policers]`. All steps that name the policer share its rate.
     Name(String),
 }
 
@@ -75,7 +75,7 @@ pub struct Police {
     /// Bits per second, of frames without check sequence: `"100M"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits: Option<BitRate>,
-    /// Burst in packets or bytes. If omitted, the burst is the amount of one second.
+    /// Burst in packets or bytes. If omitted, the burst is the number of packets or bytes of one second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
 }

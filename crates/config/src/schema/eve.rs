@@ -28,8 +28,9 @@ pub struct Eve {
     /// Maximum number of queued records per worker (alerts excluded), and maximum number of lines that wait to be
     /// written. Further lines are counted as lost.
     pub records: u32,
-    /// Maximum size of the file in bytes. Before the file exceeds this size, the file is renamed to `FILE.1`, an older
-    /// `FILE.1` to `FILE.2`, and so on. If omitted, the file grows until another program moves it and sends SIGHUP.
+    /// Maximum size of the file in bytes. Before the file exceeds this size, the file is renamed to `FILE.1`, an
+    /// existing `FILE.1` is renamed to `FILE.2`, and so on. If omitted, the file grows until another program moves the
+    /// file and sends SIGHUP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotate_bytes: Option<u64>,
     /// Number of old files that are kept.
@@ -157,7 +158,7 @@ eve_types! {
             "stats.uptime", "stats.decoder", "stats.detect", "stats.ips.blocked", "stats.ips.drop_reason",
             "stats.inspection"
         ];
-        Http "http" "a response was complete, or the flow ended before; also when 64 requests of an HTTP/2 connection in clear text wait for responses" [
+        Http "http" "a response was complete, or the flow ended before; also if 64 requests of an HTTP/2 connection in clear text wait for responses" [
             "tx_id", "http.hostname", "http.url", "http.http_user_agent", "http.http_content_type", "http.http_refer",
             "http.http_method", "http.protocol", "http.status", "http.length",
             "http.http2.stream_id" ("for HTTP/2"),

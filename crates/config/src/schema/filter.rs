@@ -9,7 +9,7 @@ use crate::value::{Addresses, FieldValues, OneOrMore, Period, Ports, SetElement,
 
 /// `[filter]`: rules for forwarded packets, evaluated in the order of the file. The first matching rule that accepts,
 /// drops or rejects determines the verdict. Packets to the gateway itself are matched only by rules with `out =
-/// "gateway"`, and are accepted if no such rule has a verdict. Packets that the gateway originates always pass.
+/// "gateway"`, and are accepted if none of these rules has a verdict. Packets that the gateway originates always pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Filter {
@@ -40,7 +40,7 @@ pub struct Filter {
     pub rules: Vec<FilterRule>,
 }
 
-/// `[filter.sets.NAME]`: a set of which commands and rules can add and remove elements.
+/// `[filter.sets.NAME]`: a set with elements that commands and rules can add and remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct NamedSet {
@@ -49,7 +49,8 @@ pub struct NamedSet {
     pub kind: SetType,
     /// Maximum number of elements.
     pub size: u32,
-    /// Timeout of elements that are added at run time. Without a timeout, elements remain until they are removed.
+    /// Timeout of elements that are added at run time. Without a timeout, an element remains until a command or rule
+    /// removes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Period>,
     /// Initial elements. Initial elements have no timeout.

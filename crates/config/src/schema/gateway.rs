@@ -23,8 +23,8 @@ pub struct Gateway {
     /// 2.4 f). A single destination gets at most a tenth of the rate. All interfaces of a router together get at most
     /// eight times the rate.
     pub icmp_errors: Rate,
-    /// Limits on packets to the gateway, for each class and interface, so that a flood of one class does not affect the
-    /// others. All interfaces of a router together get at most eight times the rate.
+    /// Limits on packets to the gateway, for each class and interface, so that a flood of one class does not affect
+    /// other classes. All interfaces of a router together get at most eight times the rate.
     pub policing: Policing,
 }
 

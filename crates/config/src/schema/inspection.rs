@@ -53,12 +53,12 @@ pub struct Inspection {
     pub cache: String,
     /// Maximum number of flows that are inspected at the same time.
     pub flows: u32,
-    /// Number of bytes that are kept for each direction of a TCP connection. Rules can search these bytes again, and
-    /// retransmissions are compared with these bytes.
+    /// Number of bytes that are kept for each direction of a TCP connection. Rules can search the kept bytes again, and
+    /// retransmissions are compared with the kept bytes.
     pub window: u32,
     /// Number of bytes of TCP streams that are kept in addition to the windows, over all connections: data beyond a
-    /// gap, and forwarded data that is not acknowledged. Each shard gets an equal part, and one connection may use half
-    /// of this part.
+    /// gap, and forwarded data that is not acknowledged. Each shard gets an equal part, and a single connection may use
+    /// half of its shard's part.
     pub reassembly_bytes: u32,
     /// What happens to the urgent pointer in TCP segments.
     pub urgent_pointer: UrgentPointer,
@@ -184,7 +184,7 @@ pub struct OverloadClass {
     /// IP protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<IpProtocol>,
-    /// Ports. The source or the destination port must be among them.
+    /// Ports. The source or the destination port must be one of these ports.
     #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
     pub ports: PortRanges,
     /// Networks. The source or the destination must be in one of the networks. For inside hosts, the address before
@@ -206,7 +206,7 @@ pub struct BypassClass {
     /// IP protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<IpProtocol>,
-    /// Ports. The source or the destination port must be among them.
+    /// Ports. The source or the destination port must be one of these ports.
     #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
     pub ports: PortRanges,
     /// Networks. The source or the destination must be in one of the networks. For inside hosts, the address before
@@ -225,7 +225,7 @@ pub enum OverloadAction {
     InspectLess,
     /// Forward without inspection. A TCP connection remains uninspected afterwards.
     Bypass,
-    /// Drop.
+    /// Drop the packet.
     Drop,
 }
 

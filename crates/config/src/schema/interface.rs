@@ -30,8 +30,8 @@ pub struct Interface {
     /// Default: `"keep"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan_priority: Option<VlanPriority>,
-    /// Other end of a virtual link. The other end is an interface of another virtual router whose `peer` is this
-    /// interface. Packets that one end sends are received on the other end without copying.
+    /// Peer interface at the other end of a virtual link. The peer belongs to another virtual router, and has this
+    /// interface as its `peer`. Packets sent on one end are received on the other end without copying.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// A tunnel over another network.
@@ -46,11 +46,11 @@ pub struct Interface {
     /// Addresses of the gateway, each with the prefix length of the link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<InterfaceAddress>,
-    /// MTU in bytes. Default: 1500; for a VLAN the MTU of its parent; for a tunnel the largest MTU that fits the
-    /// interface with its `local` address.
+    /// MTU in bytes. Default: 1500; for a VLAN the MTU of its parent; for a tunnel the largest MTU with which outer
+    /// packets fit the interface with the `local` address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// Number of receive queues. Default: as many as the device and the workers support.
+    /// Number of receive queues. Default: the maximum that the device and the number of workers permit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u16>,
     /// Ethernet address that replaces the address of the device.
@@ -71,14 +71,15 @@ pub struct Interface {
     /// 4861, section 7.2.6).
     #[serde(skip_serializing_if = "is_default")]
     pub announce_addresses: bool,
-    /// Send redirects to hosts whose packets are forwarded on the link from which they came (RFC 1812, section 5.2.7.2;
-    /// RFC 4861, section 8.2).
+    /// Send redirects to a host if its packets are forwarded on the link on which they were received (RFC 1812, section
+    /// 5.2.7.2; RFC 4861, section 8.2).
     #[serde(skip_serializing_if = "is_default")]
     pub redirects: bool,
     /// Send router advertisements to IPv6 hosts (RFC 4861).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_advertisements: Option<RouterAdvertisements>,
-    /// What happens to TCP and UDP packets whose checksum a local sender has left to the device.
+    /// What happens to TCP and UDP packets with a partial checksum, which a local sender has left for the device to
+    /// complete.
     pub partial_checksums: LeftToOffload,
     /// Maximum MSS in SYN segments that are received or sent here: `"mtu"`, or a number of bytes for IPv4 (20 less for
     /// IPv6). A larger MSS is lowered to the configured value. If omitted, the MSS is not changed.
@@ -87,8 +88,8 @@ pub struct Interface {
     /// Share of the capacity of the output link, relative to the other interfaces on the same device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<LinkShare>,
-    /// Maximum output rate in bits per second. The rate applies to the link including its VLANs, or to this VLAN or
-    /// virtual link.
+    /// Maximum output rate in bits per second. For a device, the rate applies to the link including its VLANs; for a
+    /// VLAN or virtual link, to this link only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
 }
@@ -179,7 +180,8 @@ pub enum SourceValidation {
     Off,
 }
 
-/// What happens to TCP and UDP packets whose checksum a local sender has left to the device.
+/// What happens to TCP and UDP packets with a partial checksum, which a local sender has left for the device to
+/// complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftToOffload {

@@ -1,4 +1,4 @@
-//! The configuration as written: one structure for each table. Every key has a description and, if it is optional, a
+//! The configuration as written: one structure for each table. Every key has a description. Optional keys have a
 //! default.
 //!
 //! Keys are in kebab-case. Unknown keys are rejected.
@@ -123,9 +123,9 @@ pub struct Route {
     /// Destination network. `0.0.0.0/0` and `::/0` are default routes. Default routes do not apply to 169.254.0.0/16
     /// (RFC 3927, section 2.7), which requires a separate route.
     pub to: Prefix,
-    /// Source network, before translation, of the packets to which the route applies. If omitted, all sources. Routes
-    /// with `from` take precedence over all routes without it, except connected networks. Among routes with `from`, the
-    /// longest `from` takes precedence.
+    /// Source network, before translation, of the packets to which the route applies. If omitted, the route applies to
+    /// all sources. Routes with `from` take precedence over all routes without `from`, except connected networks. Among
+    /// routes with `from`, the longest `from` takes precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Prefix>,
     /// Address of the gateway. The gateway must be on the link of an interface: in a network of the interface, or in a
@@ -146,7 +146,7 @@ pub struct Route {
     /// Uplinks, instead of a gateway. Packets are balanced by `weight` over the uplinks that are up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uplinks: Vec<String>,
-    /// What is balanced over uplinks: source addresses or flows.
+    /// Whether source addresses or flows are balanced over uplinks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<RouteBalance>,
     /// Action for the packets, instead of a gateway.

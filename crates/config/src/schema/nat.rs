@@ -12,8 +12,8 @@ use crate::value::{OneOrMore, Period, Port, PortRange, Prefix, Target, Transport
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Nat {
-    /// Number of addresses that pools may gain by `sluice apply` after the start. The memory for their port
-    /// allocations, about 50 KiB each, is reserved at start. A change of pools that needs more addresses requires a
+    /// Number of addresses that `sluice apply` can add to pools after the start. The memory for the port allocations of
+    /// these addresses, about 50 KiB each, is reserved at start. A change of pools that needs more addresses requires a
     /// restart.
     pub spare_addresses: u32,
     /// Prefix length of the inside network that counts as one subscriber. A subscriber has one paired address, its own
@@ -30,8 +30,7 @@ pub struct Nat {
     pub unsolicited_syn: UnsolicitedSyn,
     /// Maximum number of unsolicited SYNs that wait for their reply (see `tcp-incoming-syn`). Further SYNs are dropped.
     pub unsolicited_syns: u32,
-    /// What happens to packets from outside that are addressed to the untranslated address of an inside host whose
-    /// source is translated.
+    /// What happens to packets from outside that are addressed to an inside address for which a source rule exists.
     pub untranslated_inbound: UntranslatedInbound,
     /// Limits of all translation together.
     #[serde(skip_serializing_if = "is_default")]
@@ -39,12 +38,12 @@ pub struct Nat {
     /// Pools of outside addresses by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub pools: IndexMap<String, Pool>,
-    /// Source rules. If several rules match, the most specific one applies: the longest prefix, then a rule with a
+    /// Source rules. If several rules match, the most specific rule applies: the longest prefix, then a rule with a
     /// protocol, then a rule with an interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<SourceRule>,
     /// Destination rules (port forwarding), evaluated before source rules. If several rules match, the most specific
-    /// one applies: first a rule with an address, then with a port, then with a protocol, then with `in`, and finally
+    /// rule applies: first a rule with an address, then with a port, then with a protocol, then with `in`, and finally
     /// the rule with the fewest ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
@@ -81,22 +80,21 @@ impl Default for Nat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnsolicitedSyn {
-    /// ICMP port unreachable after a delay, unless an inside host opens the connection before.
+    /// ICMP port unreachable after a delay. No reply is sent if an inside host opens the connection during the delay.
     #[default]
     Unreachable,
     /// No reply.
     Drop,
 }
 
-/// What happens to packets from outside that are addressed to the untranslated address of an inside host whose source
-/// is translated.
+/// What happens to packets from outside that are addressed to an inside address for which a source rule exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UntranslatedInbound {
-    /// Forward such packets. Such a connection gets a session, and its replies keep the inside address of the host.
+    /// Forward the packets. A connection gets a session, and its replies keep the inside address of the host.
     #[default]
     Pass,
-    /// Drop such packets with the reason `untranslated-inbound`.
+    /// Drop the packets with the reason `untranslated-inbound`.
     Drop,
 }
 
@@ -106,39 +104,39 @@ pub enum UntranslatedInbound {
 pub struct SourceRule {
     /// Network of the inside hosts.
     pub from: Prefix,
-    /// TCP or UDP. If omitted, any protocol.
+    /// TCP or UDP. If omitted, the rule matches any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// Output interface. If omitted, any interface.
+    /// Output interface. If omitted, the rule applies to any interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
-    /// Whether the rule applies to packets of the gateway's own host stack whose source is one of the gateway's
-    /// addresses in `from`. Requires `out`.
+    /// Whether the rule applies to packets that the gateway's own host stack sends from a gateway address in `from`.
+    /// Requires `out`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub local: bool,
     /// Pool of the outside addresses and ports.
     pub pool: String,
 }
 
-/// `[[nat.destination]]`: connections to an outside address and port are forwarded to an inside host, to one of
-/// several, or to the gateway itself.
+/// `[[nat.destination]]`: connections to an outside address and port are forwarded to an inside host, to one of several
+/// hosts, or to the gateway itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DestinationRule {
-    /// TCP or UDP. If omitted, both if `port` is set, otherwise any protocol.
+    /// TCP or UDP. If omitted, the rule matches both if `port` is set, and otherwise any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// Outside address. If omitted, any destination of packets that are received on `in`.
+    /// Outside address. If omitted, the rule applies to any destination of packets that are received on `in`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
-    /// Input interfaces. If omitted, any interface.
+    /// Input interfaces. If omitted, the rule applies to any interface.
     #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
     pub incoming: OneOrMore<Name>,
     /// Whether the rule applies to packets of the gateway's own host stack. If `address` is omitted, the rule applies
     /// to any destination.
     #[serde(default, skip_serializing_if = "is_default")]
     pub local: bool,
-    /// Outside port or ports. If omitted, all ports.
+    /// Outside port or ports. If omitted, the rule applies to all ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,
     /// Inside host, or `"gateway"` for the gateway's own address on the input interface, or a list of hosts. Each host
@@ -147,7 +145,7 @@ pub struct DestinationRule {
     /// Inside port, or the first inside port of a range. If omitted, the outside port is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_port: Option<Port>,
-    /// Only with several hosts: what the balancing depends on.
+    /// Only with several hosts: whether connections or source addresses are balanced.
     #[serde(default, skip_serializing_if = "is_default")]
     pub balance: Balance,
     /// Only with several hosts: health checks. If omitted, all hosts count as up.
@@ -155,7 +153,7 @@ pub struct DestinationRule {
     pub health: Option<Health>,
 }
 
-/// What the balancing of connections over hosts depends on.
+/// Whether connections or source addresses are balanced over hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
@@ -219,7 +217,7 @@ pub struct StaticRule {
     pub inside: Prefix,
     /// Network of the outside addresses. Both networks have the same size.
     pub outside: Prefix,
-    /// Output interface. If omitted, any interface.
+    /// Output interface. If omitted, the rule applies to any interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }
@@ -234,13 +232,13 @@ pub struct ExemptRule {
     /// Network of the inside hosts. Only without `to`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Prefix>,
-    /// TCP or UDP. If omitted, both if `port` is set, otherwise any protocol.
+    /// TCP or UDP. If omitted, the rule matches both if `port` is set, and otherwise any protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
-    /// Destination port or ports. If omitted, all ports.
+    /// Destination port or ports. If omitted, the rule applies to all ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortRange>,
-    /// Only with `from`: the output interface. If omitted, any interface.
+    /// Only with `from`: the output interface. If omitted, the rule applies to any interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
 }

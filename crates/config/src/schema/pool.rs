@@ -13,7 +13,7 @@ pub struct Pool {
     /// output interface of the pool's rules, since the gateway opens no TCP or UDP connections from it.
     pub addresses: Vec<AddressRange>,
     /// Ports and ICMP identifiers to allocate, as a range or a list of ranges. Ports that destination rules forward
-    /// must be outside of the ranges to allocate, or reserved.
+    /// must be outside of `ports`, or in `reserved-ports`.
     #[serde(default = "unprivileged")]
     pub ports: PortRanges,
     /// Ports in `ports` that are not allocated.
@@ -22,10 +22,10 @@ pub struct Pool {
     /// What happens if the paired address of an inside host has no free port.
     #[serde(default)]
     pub pairing: Pairing,
-    /// Mapping behaviour, for all protocols or for each of them. Default: endpoint-independent.
+    /// Mapping behaviour, for all protocols or for each protocol. Default: endpoint-independent.
     #[serde(default, skip_serializing_if = "ByProtocol::is_empty")]
     pub mapping: ByProtocol<Mapping>,
-    /// Filtering behaviour, for all protocols or for each of them. Default: endpoint-independent, or
+    /// Filtering behaviour, for all protocols or for each protocol. Default: endpoint-independent, or
     /// address-and-port-dependent if the mapping behaviour is address-and-port-dependent.
     #[serde(default, skip_serializing_if = "ByProtocol::is_empty")]
     pub filtering: ByProtocol<Filtering>,
@@ -49,8 +49,8 @@ pub struct Pool {
     /// Inside addresses with computed outside addresses and ports (RFC 7422).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<Deterministic>,
-    /// Whether the gateway replaces the IP ID of IPv4 datagrams that are or may be fragmented, so that fragments of
-    /// different hosts that share an address are never reassembled together (RFC 6864, section 5.3.1).
+    /// Whether the gateway replaces the IP ID of IPv4 datagrams that are or may be fragmented (RFC 6864, section
+    /// 5.3.1). Fragments of different hosts behind one outside address are then never reassembled together.
     #[serde(default = "yes")]
     pub rewrite_ip_id: bool,
     /// Protocols without ports, such as `["gre", "esp", "sctp"]`. In packets of these protocols, only the address is
@@ -64,7 +64,7 @@ pub struct Pool {
     /// Limits of all subscribers of the pool together.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: SessionLimits,
-    /// Idle timeouts of the pool's sessions. Omitted timeouts are those of `[sessions.timeouts]`.
+    /// Idle timeouts of the pool's sessions. Omitted timeouts have the values in `[sessions.timeouts]`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub timeouts: Timeouts,
 }
@@ -149,10 +149,10 @@ pub enum Filtering {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortSelection {
-    /// A random port, so that it is hard to guess (RFC 6056; RFC 6888, REQ-15).
+    /// A random port, which is hard to guess (RFC 6056; RFC 6888, REQ-15).
     #[default]
     Random,
-    /// The inside port, if it is free.
+    /// The inside port, if this port is free.
     Preserve,
 }
 
@@ -193,7 +193,7 @@ pub struct Deterministic {
     /// How inside addresses are assigned to outside addresses and ports.
     #[serde(default)]
     pub algorithm: Algorithm,
-    /// Maximum number of ports per inside address and protocol, including those of dynamic blocks.
+    /// Maximum number of ports per inside address and protocol, including ports of dynamic blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_ports: Option<u32>,
     /// Key for `algorithm = "random"`. Without the key, the assignment can't be computed.
@@ -205,8 +205,8 @@ pub struct Deterministic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// The first inside addresses share the first outside address. Each has a contiguous range of ports, in ascending
-    /// order.
+    /// The first inside addresses share the first outside address. Each inside address has a contiguous range of ports,
+    /// in ascending order.
     #[default]
     Sequential,
     /// The first inside addresses share the first outside address. Each inside address has every `compression`-th port.
@@ -224,7 +224,7 @@ pub enum Algorithm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct SubscriberLimits {
-    /// Maximum number of outside ports per protocol, as one number for all protocols or one for each.
+    /// Maximum number of outside ports per protocol, as one number for all protocols or one number for each.
     #[serde(skip_serializing_if = "ByProtocol::is_empty")]
     pub ports: ByProtocol<u32>,
     /// Maximum number of sessions.

@@ -10,16 +10,16 @@ use super::pool::{SessionLimits, is_default};
 use super::{ChainStep, Filter, Rate, Route};
 use crate::value::{BitRate, Period};
 
-/// `[routers.NAME]`: a virtual router. The key `router` of an interface assigns the interface to it. A virtual router
-/// has its own routes, neighbours, translation, packet filter and sessions, and its addresses may overlap those of
-/// other routers. The top level configures the router `default`, which always exists; `[routers.default]` contains only
-/// settings.
+/// `[routers.NAME]`: a virtual router. The key `router` of an interface assigns the interface to a virtual router. A
+/// virtual router has its own routes, neighbours, translation, packet filter and sessions, and its addresses may
+/// overlap those of other routers. The top level configures the router `default`, which always exists;
+/// `[routers.default]` contains only settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Router {
-    /// Whether the router has a network namespace `sluice-NAME` for routing daemons and services, with an interface for
-    /// each interface of the router. Packets to the router's addresses that Sluice does not answer itself are punted to
-    /// it.
+    /// Whether the router has a network namespace `sluice-NAME` for routing daemons and services. The namespace has an
+    /// interface for each interface of the router. Packets to the router's addresses that Sluice does not answer itself
+    /// are punted to the namespace.
     pub daemon: bool,
     /// Limits on packets to this namespace.
     #[serde(skip_serializing_if = "is_default")]
@@ -99,8 +99,7 @@ impl HostLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostMulticast {
-    /// The link-local groups 224.0.0.0/24 and ff02::/16, which switches do not filter either (RFC 4541), and broadcast
-    /// DHCP.
+    /// The link-local groups 224.0.0.0/24 and ff02::/16, which switches do not filter (RFC 4541), and broadcast DHCP.
     #[default]
     LinkLocal,
     /// All groups, and broadcast DHCP.
@@ -138,7 +137,7 @@ pub struct RouterLimits {
     /// Maximum number of neighbours, including unresolved ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<u32>,
-    /// Maximum number of packets that wait, for each worker.
+    /// Maximum number of buffered packets for each worker, such as packets queued for address resolution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffers: Option<u32>,
 }
@@ -152,7 +151,7 @@ impl RouterLimits {
         }
     }
 
-    /// The same limits, but with other session limits.
+    /// These limits, but with the given session limits.
     pub fn with_sessions(self, limits: SessionLimits) -> Self {
         Self {
             sessions: limits.sessions,
@@ -190,8 +189,8 @@ impl Default for TrafficRate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Fpm {
-    /// TCP address and port on which the server listens, in the router's namespace if it has one, otherwise on this
-    /// host.
+    /// TCP address and port on which the server listens, in the router's namespace if the router has one, otherwise on
+    /// this host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
     /// Addresses of peers that may connect and change the router's routes. Other connections are rejected.
@@ -208,7 +207,7 @@ pub struct Fpm {
     #[serde(default = "frr")]
     pub users: Vec<String>,
     /// Time for which stale routes are kept after the daemon has disconnected, or if a reconnected daemon does not send
-    /// them again.
+    /// the routes again.
     #[serde(default = "grace")]
     pub grace: Period,
 }

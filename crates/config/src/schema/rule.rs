@@ -1,5 +1,5 @@
-//! A rule of the packet filter, and the class of packets that a step of a chain matches. Both tables have keys of their own, and the
-//! keys of header fields.
+//! A rule of the packet filter, and the class of packets that a step of a chain matches. Each of the two tables has
+//! specific keys, and the keys of header fields.
 
 use serde::{Deserialize, Serialize};
 use sluice_filter::Field;
@@ -18,7 +18,7 @@ pub struct HeaderField {
     pub key: &'static str,
     /// The field.
     pub field: Field,
-    /// Word for one of its values in messages.
+    /// Word for one value of the field in messages.
     pub value: &'static str,
     /// Values that match. Empty if any value matches.
     pub ranges: Vec<(u32, u32)>,
@@ -83,8 +83,8 @@ macro_rules! rules {
             /// Output interfaces, or `gateway` for packets to the gateway itself.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
             pub out: OneOrMore<OrNot<Name>>,
-            /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is evaluated once the application of
-            /// a session is known.
+            /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is evaluated once the
+            /// application of a session has been identified.
             #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
             pub application: OneOrMore<Name>,
             /// The mark, which earlier rules may have set.
@@ -160,7 +160,7 @@ macro_rules! rules {
         }
 
         impl HeaderField {
-            /// The keys and their values, as explained in docs/filter.md.
+            /// The keys of header fields and their values, as explained in docs/filter.md.
             pub const GUIDE: [(&str, &str); [$(stringify!($key)),+].len()] = [$((stringify!($key), $guide)),+];
         }
 
@@ -200,7 +200,7 @@ macro_rules! rules {
         }
 
         impl Class {
-            /// A filter rule with the same conditions.
+            /// A filter rule with the conditions of this class.
             pub fn rule(&self) -> FilterRule {
                 let own = self.clone();
                 FilterRule {

@@ -1,4 +1,4 @@
-//! `[subscribers]`: sites, and how they get their private and public addresses.
+//! `[subscribers]`: sites, and the sources of their private and public addresses.
 
 use std::net::IpAddr;
 
@@ -68,7 +68,7 @@ impl Subscribers {
 }
 
 /// `[subscribers.sites.NAME]`: sites that differ only in their tags. Without `tags`, the group is a single site. The
-/// site's frames are those from addresses in `prefix`, or all frames on the interface.
+/// site's frames are the frames from addresses in `prefix`, or all frames on the interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SiteGroup {
@@ -139,14 +139,14 @@ pub enum LeaseFormat {
 pub struct PublicClient {
     /// Networks of the public addresses. Leases of other addresses are rejected.
     pub prefixes: Vec<Prefix>,
-    /// DHCP servers whose replies are accepted. If empty, all servers.
+    /// DHCP servers from which replies are accepted. If empty, the replies of all servers are accepted.
     pub servers: Vec<IpAddr>,
     /// Client identifier of a site (option 61).
     pub identifier: ClientIdentifier,
     /// Whether servers must broadcast replies to sites without an address.
     pub broadcast: bool,
-    /// Prefix of the sites' host names (option 12). A hyphen and the digits of the MAC follow it. If omitted, no host
-    /// name is sent.
+    /// Prefix of the sites' host names (option 12). A hyphen and the digits of the MAC follow the prefix. If omitted,
+    /// no host name is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,
     /// Maximum number of messages per second, over all sites.

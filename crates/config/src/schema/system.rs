@@ -37,12 +37,12 @@ pub struct System {
     pub busy_poll: bool,
     /// How idle workers wait.
     pub idle: Idle,
-    /// When shards move from busy workers to other workers.
+    /// Conditions under which shards move from busy workers to other workers.
     pub rebalance: Rebalance,
     /// Watchdog of the workers.
     pub watchdog: Watchdog,
-    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. Otherwise packets from and to these addresses are
-    /// dropped, and they can't be configured.
+    /// Whether addresses in 240.0.0.0/4 are ordinary addresses. Otherwise packets from and to addresses in 240.0.0.0/4
+    /// are dropped, and these addresses can't be configured.
     pub allow_reserved_ranges: bool,
 }
 
@@ -87,7 +87,7 @@ pub enum Model {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Stage {
     /// Parts of packet processing that the stage performs: `receive`, `parse`, `session`, `transmit`, or several
-    /// consecutive ones.
+    /// consecutive parts.
     pub parts: Vec<String>,
     /// Cores of the stage.
     pub cores: Vec<u16>,
@@ -101,7 +101,7 @@ pub struct Roles {
     pub io: Vec<u16>,
     /// Cores that own the sessions and inspect.
     pub inspect: Vec<u16>,
-    /// Which cores transmit the packets of the `inspect` cores: these cores themselves, or the `io` cores.
+    /// Which cores transmit the packets of the `inspect` cores: the `inspect` cores themselves, or the `io` cores.
     pub transmit: Transmit,
     /// Whether the `io` cores take over shards when the `inspect` cores are overloaded.
     pub assist: bool,
@@ -148,8 +148,8 @@ impl System {
         self.shards_among(workers)
     }
 
-    /// Number of shards if this number of workers has sessions. A single worker uses one shard, because each further
-    /// shard would only divide the ports of an address.
+    /// Number of shards if `workers` workers own sessions. A single worker uses one shard, because each further shard
+    /// would only divide the ports of an address.
     pub fn shards_among(&self, workers: usize) -> u16 {
         let workers = workers.min(1 << 15) as u16;
         let by_itself = match workers {
@@ -189,9 +189,9 @@ pub enum Transmit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Idle {
-    /// Number of rounds without a packet after which a worker begins to pause.
+    /// Number of polling rounds without a packet after which a worker begins to pause.
     pub spin: u32,
-    /// Number of further rounds, with a processor pause between them, after which a worker sleeps.
+    /// Number of further polling rounds, with a processor pause between them, after which a worker sleeps.
     pub pause: u32,
     /// Duration of a sleep. During a sleep, devices queue up to 1,024 received frames per queue.
     pub sleep: Period,
@@ -211,7 +211,7 @@ impl Default for Idle {
     }
 }
 
-/// `[system.rebalance]`: when shards move from busy workers to other workers.
+/// `[system.rebalance]`: conditions under which shards move from busy workers to other workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Rebalance {
@@ -242,7 +242,7 @@ pub enum Steering {
     Subset,
     /// Addresses and ports, which every card supports. The flows of a host are then in different shards, and outside
     /// ports are selected so that replies arrive at the shard of their flow. If a pool requires all flows of a host in
-    /// one shard, they are handed over.
+    /// one shard, workers hand packets of these flows over.
     FiveTuple,
 }
 
@@ -250,11 +250,11 @@ pub enum Steering {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hugepages {
-    /// Use huge pages if the machine has enough of them.
+    /// Use huge pages if the machine has enough huge pages.
     Auto,
-    /// Never.
+    /// Do not use huge pages.
     Off,
-    /// Use huge pages always. The start fails if there are too few.
+    /// Use huge pages always. The start fails if the machine has too few huge pages.
     Require,
 }
 
@@ -296,8 +296,8 @@ impl Default for Sessions {
     }
 }
 
-/// Idle timeouts of sessions by protocol and port, in whole seconds. A value that is omitted for a pool is that of
-/// `[sessions.timeouts]`. A value that is omitted there is that of the standards.
+/// Idle timeouts of sessions by protocol and port, in whole seconds. A pool without a value uses the value of
+/// `[sessions.timeouts]`. If both values are omitted, the default of the standards applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Timeouts {
@@ -316,8 +316,8 @@ pub struct Timeouts {
     /// UDP timeout. Default: 5 min; minimum: 2 min (RFC 4787, REQ-5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp: Option<Period>,
-    /// UDP timeouts for individual server ports, which replace `udp`: `{ 53 = "10s" }`. Only ports below 1024 may have
-    /// less than 2 min (RFC 4787, REQ-5a). At most 8 ports.
+    /// UDP timeouts for individual server ports, which replace `udp`: `{ 53 = "10s" }`. The table has at most 8 ports.
+    /// Only ports below 1024 may have a timeout of less than 2 min (RFC 4787, REQ-5a).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp_ports: Option<IndexMap<Port, Period>>,
     /// Timeout of ICMP queries. Default and minimum: 60 s (RFC 5508, REQ-2).
@@ -362,9 +362,9 @@ impl Default for Control {
 pub enum LogLevel {
     /// Log errors that stop an operation.
     Error,
-    /// Additionally warnings.
+    /// In addition, log warnings.
     Warn,
-    /// Additionally events.
+    /// In addition, log events.
     Info,
     /// In addition, log the causes of events.
     Debug,

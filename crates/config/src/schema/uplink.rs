@@ -31,11 +31,12 @@ fn one() -> u8 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct UplinkHealth {
-    /// Hosts that are probed with echo requests through the gateway of the uplink. The reply of one host is sufficient.
+    /// Hosts that are probed with echo requests through the gateway of the uplink. A check succeeds if at least one
+    /// host replies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ping: Vec<IpAddr>,
     /// Network to which a routing daemon must have a route through this uplink. BGP withdraws the route after a
-    /// failure, immediately if BFD detects it.
+    /// failure. If BFD detects the failure, BGP withdraws the route immediately.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Prefix>,
     /// Interval between checks, 100 ms to one hour.
@@ -61,7 +62,7 @@ impl Default for UplinkHealth {
     }
 }
 
-/// What is balanced over several uplinks.
+/// Whether source addresses or flows are balanced over several uplinks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteBalance {

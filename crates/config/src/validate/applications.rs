@@ -32,8 +32,8 @@ impl Check<'_> {
         Some(Applications { interfaces })
     }
 
-    /// For each interface, whether the key `interfaces` of a table lists it. Interfaces that are listed twice are
-    /// reported.
+    /// For each interface, whether the key `interfaces` of a table lists the interface. Interfaces that are listed
+    /// twice are reported.
     pub(super) fn chosen(&mut self, table: &str, names: &[String], interfaces: &[Interface]) -> Vec<bool> {
         let mut chosen = vec![false; interfaces.len()];
         for (k, name) in names.iter().enumerate() {

@@ -81,7 +81,7 @@ impl Check<'_> {
         if !written.contains_key(INPUT) {
             self.refuse_chain(place!["chains"], ChainProblem::NoInput);
         }
-        // Problems of groups are not reported again here, because they are reported at the definition of the groups.
+        // Problems of groups are reported at the definition of the groups, and therefore not reported again for chains.
         let told = self.found.len();
         let nothing = Filter::default();
         let groups = self.groups_of(self.scope.filter.unwrap_or(&nothing)).without_sets();
@@ -115,7 +115,7 @@ impl Check<'_> {
         self.report(at, problem.into());
     }
 
-    /// Check that a chain has a final action at its end and nowhere else, and that it does not bypass a filter.
+    /// Check that a chain has a final action only as its last step, and that the chain does not bypass a filter.
     fn ends(&mut self, name: &str, steps: &[ChainStep], is_stateful: bool) {
         let is_end = |step: &ChainStep| match step {
             ChainStep::Word(ChainWord::Sessions) => false,
@@ -172,7 +172,7 @@ impl Check<'_> {
         .collect();
         if does.len() != 1 {
             let has = match does.as_slice() {
-                [] => "none of them".to_owned(),
+                [] => "none of these keys".to_owned(),
                 several => several
                     .iter()
                     .map(|key| format!("`{key}`"))
@@ -274,18 +274,19 @@ impl Check<'_> {
         }
     }
 
-    /// A mirror step. Copies are sent on devices, but not to a link from which the router receives traffic.
+    /// A mirror step. Copies are sent only on devices, and not on a link on which the router receives traffic.
     fn mirror(&mut self, at: &[Step<'_>], name: &str, interfaces: &[Interface]) -> Option<StepAction> {
         let index = self.interface_index(at, name)?;
         let interface = interfaces.get(usize::from(index))?;
         let why = match &interface.link {
-            Link::Virtual { .. } => {
-                Some("it is an end of an inter-router link, whose other end is not the one that it is for")
-            }
-            Link::Tunnel(_) => Some("it is a tunnel, and copies leave by devices"),
-            _ if interface.bridge.is_some() => Some("it is in a bridge"),
+            Link::Virtual { .. } => Some(
+                "the interface is an end of an inter-router link, but mirrored packets are not addressed to the \
+                     other end",
+            ),
+            Link::Tunnel(_) => Some("the interface is a tunnel, but mirrored packets are sent only on devices"),
+            _ if interface.bridge.is_some() => Some("the interface is in a bridge"),
             _ if interface.router == self.scope.router && !interface.addresses.is_empty() => {
-                Some("it is one of this router's own, whose packets come in there")
+                Some("this router receives packets on the interface")
             }
             _ => None,
         };

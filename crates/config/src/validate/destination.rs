@@ -138,8 +138,8 @@ impl Check<'_> {
         found
     }
 
-    /// Rules that translate to the gateway itself. Rules to the gateway itself are only for TCP and UDP, since the
-    /// gateway answers echo requests.
+    /// Rules that translate to the gateway itself. Rules to the gateway are only for TCP and UDP, since the gateway
+    /// answers echo requests itself.
     fn rules_to_gateway(
         &mut self,
         to: &[Step<'_>],
@@ -290,7 +290,7 @@ impl Check<'_> {
         incoming: &[Option<InterfaceIndex>],
         interfaces: &[Interface],
     ) {
-        // No packets to a pool arrive on an interface that is not an output interface of a source rule.
+        // Packets to a pool arrive only on interfaces that are output interfaces of source rules.
         let meets_pools = |index: InterfaceIndex| {
             let name = interfaces.get(usize::from(index)).map(|interface| &interface.name);
             let mut out = self.scope.source.iter().map(|rule| rule.out.as_ref());
@@ -310,7 +310,11 @@ impl Check<'_> {
             let ports = free.iter().find_map(|free| free.overlap(&wanted))?;
             Some((written.address.unwrap_or(range.first()), ports))
         };
-        let pools = self.own_pools();
+        let mut pools = self.own_pools();
+        // No packets to an unused pool arrive, so only a rule without an input interface contradicts it.
+        if incoming == ANY_INTERFACE && written.to != Target::Gateway {
+            pools.extend(self.unused_pools());
+        }
         let found = pools
             .into_iter()
             .find_map(|(name, pool)| Some((name.clone(), lent(pool)?)));

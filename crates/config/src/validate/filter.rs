@@ -8,7 +8,7 @@ mod sets;
 mod shadowing;
 mod weight;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub(super) use self::groups::Groups;
 pub use self::insertion::{Inserted, check_rules};
@@ -17,6 +17,7 @@ use super::Check;
 use super::routers::Scope;
 use crate::config::DEFAULT_ROUTER;
 use crate::filter::{FilterRule, Selection};
+use crate::limits::MOST_MACS;
 use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place};
 use crate::schema::{Action, RejectWith};
@@ -49,6 +50,14 @@ impl Check<'_> {
         let weight = all.iter().map(Weight::of).fold(Weight::default(), Weight::with);
         if let Err(problem) = weight.check() {
             self.refuse(place!["filter", "rules"], problem);
+        }
+        let macs: HashSet<_> = all
+            .iter()
+            .flat_map(|rule| &rule.selection.macs)
+            .flat_map(|macs| &macs.of)
+            .collect();
+        if macs.len() > MOST_MACS {
+            self.refuse(place!["filter", "rules"], FilterProblem::TooManyMacs(macs.len()));
         }
         all
     }

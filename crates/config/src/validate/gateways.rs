@@ -6,18 +6,18 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::Check;
-use super::routers::{Scope, of_router};
+use super::routers::{DEFAULT, Scope, of_router};
 use crate::config::{Interface, InterfaceIndex, Link, Route, RouterIndex, Way};
-use crate::problem::RouteProblem;
+use crate::problem::{Problem, RouteProblem};
 use crate::read::{Step, place};
-use crate::schema::TunnelType;
+use crate::schema::{self, TunnelType};
 use crate::value::Prefix;
 
 /// Maximum number of gateways between a route and its link. The daemon has the same limit.
 const DEPTH: usize = 8;
 
-/// Interface on whose link an address is. The longest network that is connected, or that a route assigns to a link,
-/// determines this.
+/// Interface with the link of an address. The longest matching network determines the interface. Both connected
+/// networks and networks that a route assigns to a link are considered.
 pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAddr) -> Option<InterfaceIndex> {
     let router = scope.router;
     let attached = of_router(interfaces, router)
@@ -33,7 +33,7 @@ pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAd
     covering.max_by_key(|(net, _)| net.prefix_len()).map(|(_, index)| index)
 }
 
-/// Hosts that the router must resolve on a link because of a route.
+/// Hosts on a link that the router must resolve because of a route.
 #[derive(Clone, Copy)]
 pub(super) enum Asked {
     /// A gateway.
@@ -45,21 +45,72 @@ pub(super) enum Asked {
 impl Check<'_> {
     /// Whether an address is the network or broadcast address of a link.
     pub(super) fn is_broadcast(&mut self, at: &[Step<'_>], address: IpAddr, interfaces: &[Interface]) -> bool {
-        let of_link = |net: IpNet| match net {
-            IpNet::V4(net) if net.prefix_len() < 31 => {
-                [net.network(), net.broadcast()].map(IpAddr::V4).contains(&address)
-            }
-            _ => false,
-        };
         let mut links = of_router(interfaces, self.scope.router);
-        let found = links.find(|(_, interface)| interface.addresses.iter().any(|own| of_link(own.net())));
+        let found = links.find(|(_, interface)| interface.addresses.iter().any(|own| is_end(own.net(), address)));
         let Some((_, interface)) = found else { return false };
         self.report(at, RouteProblem::Broadcast(address, interface.name.clone()).into());
         true
     }
 
+    /// Whether an address is the address of a DHCP relay, which belongs to the router. An own address is reported.
+    pub(super) fn is_relay(&mut self, at: &[Step<'_>], address: IpAddr) -> bool {
+        let found = self.relay_at(address).is_some();
+        if found {
+            self.report(at, Problem::OwnAddress(address));
+        }
+        found
+    }
+
+    /// Interface of the current router on which this address belongs to a DHCP relay.
+    pub(super) fn relay_at(&self, address: IpAddr) -> Option<&str> {
+        let subscribers = self.document.subscribers.as_ref()?;
+        let relays = |group: &&schema::SiteGroup| {
+            let interface = self.document.interfaces.get(&group.interface);
+            let router = interface.map(|interface| interface.router.as_deref().unwrap_or(DEFAULT));
+            let server = group.dhcp.as_ref().and_then(|server| subscribers.dhcp.get(server));
+            router.and_then(|router| self.router_number(router)) == Some(self.scope.router)
+                && server.is_some_and(|server| server.relay == Some(address))
+        };
+        let mut groups = subscribers.sites.values();
+        groups.find(relays).map(|group| group.interface.as_str())
+    }
+
+    /// Whether a route or uplink may use an interface. An interface in a bridge is reported.
+    pub(super) fn is_routed(&mut self, at: &[Step<'_>], index: InterfaceIndex, interfaces: &[Interface]) -> bool {
+        let interface = interfaces.get(usize::from(index));
+        let bridged = interface.filter(|interface| interface.bridge.is_some());
+        if let Some(interface) = bridged {
+            self.report(at, RouteProblem::Bridged(interface.name.clone()).into());
+        }
+        bridged.is_none()
+    }
+
+    /// Check that the destination of a route is no address that the router derives routes for: neither its own address
+    /// nor the network or broadcast address of a link.
+    pub(super) fn is_beyond_router(&self, to: Prefix, interfaces: &[Interface]) -> Result<(), RouteProblem> {
+        let net = to.net();
+        if net.prefix_len() < net.max_prefix_len() {
+            return Ok(());
+        }
+        let address = net.addr();
+        let holds = |is_such: &dyn Fn(IpNet) -> bool| {
+            let has = |interface: &Interface| interface.addresses.iter().any(|own| is_such(own.net()));
+            let mut links = of_router(interfaces, self.scope.router);
+            links
+                .find(|(_, interface)| has(interface))
+                .map(|(_, interface)| interface.name.as_str())
+        };
+        if let Some(name) = holds(&|own| own.addr() == address).or(self.relay_at(address)) {
+            return Err(RouteProblem::ToItself(to, name.to_owned()));
+        }
+        match holds(&|own| is_end(own, address)) {
+            Some(name) => Err(RouteProblem::ToBroadcast(to, name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the router can resolve IPv4 hosts on an interface. Resolution requires an IPv4 address on this interface
-    /// or on another one.
+    /// or on another interface of the router.
     pub(super) fn can_ask(
         &mut self,
         at: &[Step<'_>],
@@ -105,9 +156,17 @@ impl Check<'_> {
 
     /// Whether the router learns routes.
     fn learns(&self) -> bool {
-        let name = self.scope.table.unwrap_or(super::routers::DEFAULT);
+        let name = self.scope.table.unwrap_or(DEFAULT);
         let router = self.document.routers.get(name);
         router.is_some_and(|router| router.fpm.is_some() || router.daemon && router.kernel_routes.unwrap_or(true))
+    }
+}
+
+/// Whether an address is the network or broadcast address of a link. RFC 3021: a /31 has neither.
+fn is_end(net: IpNet, address: IpAddr) -> bool {
+    match net {
+        IpNet::V4(net) if net.prefix_len() < 31 => [net.network(), net.broadcast()].map(IpAddr::V4).contains(&address),
+        _ => false,
     }
 }
 
@@ -119,8 +178,8 @@ fn is_pair(interface: &Interface) -> bool {
     }
 }
 
-/// Whether routes resolve a gateway in the same way as in the daemon, which uses the longest usable route except
-/// default routes.
+/// Whether routes resolve a gateway. Like the daemon, the check uses the longest usable route other than a default
+/// route.
 fn leads(
     gateway: IpAddr,
     routes: &[(usize, Route)],

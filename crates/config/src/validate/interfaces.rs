@@ -8,6 +8,7 @@ use super::routers::{DEFAULT, of_router};
 use super::tunnels::overhead;
 use super::{Check, is_link_local};
 use crate::config::{Interface, InterfaceIndex, Link, RouterIndex};
+use crate::limits::MOST_INTERFACES;
 use crate::problem::{Problem, RouterProblem, TunnelProblem};
 use crate::read::place;
 use crate::schema;
@@ -16,8 +17,7 @@ use crate::value::{Device, DeviceKind, InterfaceAddress, Period, TagProtocol};
 /// Default MTU of Ethernet (RFC 894).
 const ETHERNET_MTU: u16 = 1_500;
 
-/// Maximum number of nested tunnels whose headers are taken into account. Packets do not pass more tunnels than this
-/// number.
+/// Maximum number of nested tunnels for which the default MTU accounts. Packets do not pass more nested tunnels.
 const MOST_TUNNELS: usize = 3;
 
 impl Check<'_> {
@@ -27,6 +27,13 @@ impl Check<'_> {
         if document.interfaces.is_empty() {
             self.report(place!["interfaces"], Problem::NoInterfaces);
         }
+        let count = document.interfaces.len();
+        self.in_range(
+            place!["interfaces"],
+            "a number of interfaces",
+            count,
+            0..=MOST_INTERFACES,
+        );
         let numbers = self.numbering.interfaces.clone();
         let made: Vec<_> = numbers
             .names()
@@ -91,7 +98,7 @@ impl Check<'_> {
         self.mtu_over(written, MOST_TUNNELS)
     }
 
-    /// MTU of an interface, which may be a tunnel. `tunnels` is the number of tunnels above it.
+    /// MTU of an interface, which may be a tunnel. At most `tunnels` further nested tunnels are taken into account.
     fn mtu_over(&self, written: &schema::Interface, tunnels: usize) -> u16 {
         if let (None, Some(tunnel)) = (written.mtu, &written.tunnel) {
             let holder = self.holder(tunnel, tunnel.local).filter(|_| tunnels > 0);
@@ -198,7 +205,7 @@ impl Check<'_> {
         }
     }
 
-    /// An end of a virtual link. The other end must specify this end as its peer, and must be in another router.
+    /// An end of a virtual link. The other end must specify this end as its peer, and must belong to another router.
     fn virtual_link(&mut self, name: &str, written: &schema::Interface, peer: &str) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         for (key, is_there) in [
@@ -288,7 +295,7 @@ impl Check<'_> {
             let own = written.device.iter().map(|device| (device, None));
             let members = written.bond.iter().flat_map(|bond| bond.members.iter().enumerate());
             for (device, member) in own.chain(members.map(|(k, device)| (device, Some(k)))) {
-                // Any number of interfaces may have a null device.
+                // Several interfaces may have a null device.
                 if device.kind() == DeviceKind::Null {
                     continue;
                 }
@@ -358,7 +365,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check that addresses of a router are unique, and that the networks of its links do not overlap. Link-local
+    /// Check that addresses of a router are unique, and that the networks of its links do not overlap. IPv6 link-local
     /// addresses must be unique only on their link.
     fn links(&mut self) {
         // Routers are compared by name. An unknown router is reported elsewhere.
@@ -367,7 +374,8 @@ impl Check<'_> {
             for (k, &address) in written.addresses.iter().enumerate() {
                 let at = place!["interfaces", name, "addresses", k];
                 let router = written.router.as_ref().filter(|router| *router != DEFAULT);
-                let near = |other: &String| other == name || !is_link_local(address.address());
+                let of_link = address.address().is_ipv6() && is_link_local(address.address());
+                let near = |other: &String| other == name || !of_link;
                 let mut of_router = seen.iter().filter(|(_, other, _)| *other == router);
                 if let Some((other, ..)) = of_router
                     .clone()
@@ -404,7 +412,7 @@ fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
 }
 
-/// Interface on whose link an address is. The longest matching network determines the interface.
+/// Interface with the link of an address. The longest matching network determines the interface.
 pub(super) fn attached(interfaces: &[Interface], router: RouterIndex, address: IpAddr) -> Option<InterfaceIndex> {
     of_router(interfaces, router)
         .flat_map(|(index, interface)| interface.addresses.iter().map(move |own| (index, own.net())))

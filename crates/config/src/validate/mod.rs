@@ -13,6 +13,7 @@ mod nat;
 mod pool;
 mod routers;
 mod routes;
+mod rule_limits;
 mod rules;
 mod shares;
 mod sites;
@@ -51,7 +52,7 @@ pub struct Machine {
     pub entry: EntryBytes,
 }
 
-/// A valid configuration.
+/// A valid configuration, and advice about it.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// The configuration.
@@ -98,7 +99,7 @@ pub fn check_numbered(name: &str, text: &str, machine: &Machine, numbering: &Num
     }
 }
 
-/// State of a check. Each part reports its problems, and then the check continues.
+/// State of a validation. Each part reports its problems, and the validation continues.
 struct Check<'a> {
     /// Path of the file.
     name: &'a str,
@@ -110,7 +111,7 @@ struct Check<'a> {
     scope: Scope<'a>,
     /// Numbers of interfaces and routers.
     numbering: Numbering,
-    /// Pools to which site groups refer, with the router of the first such group.
+    /// Pools to which site groups refer, each with the router of the first site group that refers to it.
     site_pools: HashMap<&'a str, RouterIndex>,
 }
 
@@ -142,7 +143,8 @@ impl Check<'_> {
         let timeouts = self.timeouts(place!["sessions", "timeouts"], &self.document.sessions.timeouts, None);
         let routers = self.routers();
         let interfaces = self.interfaces(cores.len());
-        // Routes and rules refer to interfaces by index, so they are checked only if all interfaces are valid.
+        // Routes and rules refer to interfaces by index, so routes and rules are checked only if all interfaces are
+        // valid.
         let mut interfaces = interfaces?;
         self.bridges(&mut interfaces);
         let uplinks = self.uplinks(&interfaces);
@@ -222,7 +224,7 @@ impl Check<'_> {
     fn whole_seconds(&mut self, path: &[Step<'_>], what: &'static str, period: Period) {
         let duration = period.duration();
         if duration.subsec_nanos() != 0 || duration.as_secs() == 0 || duration.as_secs() > u64::from(u32::MAX / 2) {
-            let range = "1s upwards in whole seconds".to_owned();
+            let range = "of whole seconds from 1s".to_owned();
             self.report(
                 path,
                 Problem::OutOfRange {

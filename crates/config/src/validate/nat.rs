@@ -22,7 +22,7 @@ const MOST_POOLS: usize = 512;
 /// Maximum number of entries in the tables of the translation.
 const MOST_ENTRIES: u32 = 1 << 24;
 
-/// Maximum number of packets that wait in the data plane.
+/// Maximum number of packets that the data plane queues, for example for address resolution.
 const MOST_PARKED: u32 = 1 << 16;
 
 /// Linux's default range of ephemeral ports.
@@ -104,8 +104,8 @@ impl Check<'_> {
     }
 
     /// Check a pool against the interfaces. A pool may contain the address of its rules' output interface, because the
-    /// gateway opens no connections from it. If a pool contained an address of another interface, packets of hosts to
-    /// the gateway would match the pool.
+    /// gateway opens no connections from this address. If a pool contained an address of another interface, packets of
+    /// hosts to the gateway would match the pool.
     fn pool_beside_interfaces(
         &mut self,
         (pool, router): (&str, RouterIndex),

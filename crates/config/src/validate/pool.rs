@@ -73,8 +73,8 @@ impl Check<'_> {
         })
     }
 
-    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries. If a filtering behaviour is configured, it must
-    /// also be the effective one.
+    /// Mapping and filtering behaviour of TCP, UDP and ICMP queries. A configured filtering behaviour must also be the
+    /// effective filtering behaviour.
     fn behaviour(&mut self, at: &[Step<'_>], written: &schema::Pool) -> [(Mapping, Filtering); 3] {
         let filtering = written.filtering.each();
         let mapping = written.mapping.each().map(Option::unwrap_or_default);
@@ -111,7 +111,8 @@ impl Check<'_> {
             self.report(&at, PoolProblem::NothingOverlaps.into());
         }
         if written.block.is_some() {
-            let why = "a port of a block is one subscriber's, and overlapping gives it to several: keep one of them";
+            let why = "remove one of the two keys: `block` assigns a port to one subscriber, but `overlap` assigns it \
+                 to several";
             self.contradiction(&at, "overlap", "block", why);
         }
     }
@@ -123,16 +124,17 @@ impl Check<'_> {
         let at = [at, place!["port-selection"]].concat();
         let preserve = "port-selection = \"preserve\"";
         if written.block.is_some() {
-            let why = "a block seldom has the inside port: keep one of them";
+            let why = "remove one of the two keys: the inside port, which would be preserved, is rarely in the block";
             self.contradiction(&at, preserve, "block", why);
         }
         if written.deterministic.is_some() {
-            let why = "the ports of an inside address are computed: keep one of them";
+            let why = "remove one of the two keys: deterministic ports are computed and can't be preserved";
             self.contradiction(&at, preserve, "deterministic", why);
         }
         let dependent = behaviour.iter().any(|one| one.0 == Mapping::AddressAndPortDependent);
         if dependent && !written.overlap {
-            let why = "where every flow had a port of its own, only one could keep it: add `overlap = true`";
+            let why = "add `overlap = true`: without overlap, each flow needs a different port, and only one flow can \
+                 preserve the inside port";
             self.contradiction(&at, preserve, "mapping = \"address-and-port-dependent\"", why);
         }
         let (addresses, shards) = (addresses(written), self.document.system.shards());
@@ -174,8 +176,8 @@ impl Check<'_> {
     }
 
     /// Check the division of ports among shards. A subscriber gets ports from its shard's part of its address, and from
-    /// the ports that shards share. If ports are preserved, each shard has whole addresses. If ports are computed,
-    /// shards do not matter.
+    /// the ports that shards share. If ports are preserved, each shard has whole addresses. Computed ports do not
+    /// depend on shards.
     fn divided(&mut self, at: &[Step<'_>], written: &schema::Pool, ports: PortRange) {
         let size = written.block.map_or(UNIT, |block| block.size);
         let whole = written.port_selection == PortSelection::Preserve || written.deterministic.is_some();
@@ -271,7 +273,8 @@ impl Check<'_> {
     fn deterministic_conflicts(&mut self, at: &[Step<'_>], written: &schema::Pool, deterministic: &Deterministic) {
         let dependent = written.mapping.each().contains(&Some(Mapping::AddressAndPortDependent));
         if dependent && !written.overlap {
-            let why = "where every flow had a port of its own, a share would soon be used up: add `overlap = true`";
+            let why = "add `overlap = true`: without overlap, each flow needs a different port, and the ports of an \
+                 inside address are soon exhausted";
             self.contradiction(at, "deterministic", "mapping = \"address-and-port-dependent\"", why);
         }
         let prefix = self.document.nat.subscriber_prefix;
@@ -284,8 +287,8 @@ impl Check<'_> {
             _ => None,
         };
         if let Some(algorithm) = spread.filter(|_| written.pairing == Pairing::Hard) {
-            let why = "an inside host gets ports of many addresses: add `pairing = \"soft\"`, or choose `sequential`, \
-                       `staggered` or `random`";
+            let why = "add `pairing = \"soft\"`, because this algorithm gives an inside host ports of many addresses; \
+                 or choose the algorithm `sequential`, `staggered` or `random`";
             self.contradiction(
                 &[at, place!["algorithm"]].concat(),
                 algorithm,
@@ -397,7 +400,7 @@ fn whole_blocks(size: u16, ports: PortRange) -> Option<PortRange> {
     (first < end).then(|| PortRange::new(first.max(1) as u16, (end - 1) as u16))?
 }
 
-/// The ports that remain of `free` after its first `count` ports, as a range from the first to the last.
+/// The ports of `free` without its first `count` ports, as a range from the lowest to the highest port.
 fn behind(free: &[PortRange], mut count: u32) -> Option<PortRange> {
     let last = free.last()?.last();
     for range in free {

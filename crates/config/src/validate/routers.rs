@@ -76,7 +76,7 @@ impl<'a> Scope<'a> {
 pub const DEFAULT: &str = "default";
 
 impl<'a> Check<'a> {
-    /// Parts of the file: first that of the default router, then the others in order.
+    /// Parts of the file: first the part of the default router, then the parts of the other routers in order.
     pub(super) fn scopes(&self) -> Vec<Scope<'a>> {
         let document = self.document;
         let others = document.routers.iter().filter(|(name, _)| *name != DEFAULT);
@@ -242,7 +242,20 @@ impl<'a> Check<'a> {
         self.document.nat.pools.iter().filter(is_named).collect()
     }
 
-    /// Router whose rules or sites use a pool. If rules of two routers use the pool, this is reported.
+    /// Pools that neither rules nor sites use. The data plane assigns these pools to the default router, so there are
+    /// none for other routers.
+    pub(super) fn unused_pools(&self) -> Vec<(&'a String, &'a schema::Pool)> {
+        let is_unused = |(name, _): &(&'a String, &'a schema::Pool)| {
+            let is_named = self.scopes().iter().any(|scope| scope.names(name));
+            !is_named && !self.site_pools.contains_key(name.as_str())
+        };
+        match self.scope.router {
+            DEFAULT_ROUTER => self.document.nat.pools.iter().filter(is_unused).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Router with the rules or sites that use a pool. A pool that rules of two routers use is reported.
     pub(super) fn pool_router(&mut self, pool: &str) -> RouterIndex {
         let scopes = self.scopes();
         let mut naming = scopes.iter().filter(|scope| scope.names(pool));

@@ -46,6 +46,10 @@ impl Check<'_> {
                 if !self.source(k, written) {
                     continue;
                 }
+                if let Err(problem) = self.is_beyond_router(written.to, interfaces) {
+                    self.report(place!["routes", k, "to"], problem.into());
+                    continue;
+                }
                 let route = |(way, weight)| Route {
                     router,
                     to: written.to,
@@ -144,6 +148,11 @@ impl Check<'_> {
             (None, Some(zone)) => Some(self.own_interface(place!["routes", k, "via"], zone)?),
             (None, None) => None,
         };
+        if let Some(interface) = named
+            && !self.is_routed(place!["routes", k, "interface"], interface, interfaces)
+        {
+            return None;
+        }
         let via = written.via.as_ref().map(ScopedAddress::address);
         match (via, named, written.action) {
             (None, None, Some(action)) => Some(Way::Nowhere(action)),
@@ -182,7 +191,7 @@ impl Check<'_> {
             self.report(at, Problem::FamiliesDiffer { via, to: written.to });
             return None;
         }
-        if self.is_broadcast(at, via, interfaces) {
+        if self.is_broadcast(at, via, interfaces) || self.is_relay(at, via) {
             return None;
         }
         let of_router = (self.scope.router, interfaces);
@@ -262,8 +271,7 @@ impl Check<'_> {
         true
     }
 
-    /// Interface on whose link a neighbour is. If the neighbour specifies an interface, both interfaces must be the
-    /// same.
+    /// Interface with the link of a neighbour. If the neighbour specifies an interface, both interfaces must be equal.
     pub(super) fn on_link(
         &mut self,
         at: &[Step<'_>],
@@ -322,8 +330,8 @@ impl Check<'_> {
     }
 }
 
-/// Check a next hop in relation to the other next hops for the same network. Returns the problem of the next hop, if
-/// there is one.
+/// Check a next hop against the other next hops for the same network. Returns the problem of the next hop, if there is
+/// one.
 fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> Option<Problem> {
     let to = route.to;
     if beside.iter().any(|other| other.way == route.way) {

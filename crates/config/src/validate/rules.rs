@@ -14,7 +14,7 @@ use crate::schema;
 use crate::value::{AddressRange, PortRange, Prefix, Transport};
 
 /// Conditions of a rule except its ports: network, whether the rule applies to the host stack, protocol, and interface.
-type Part = (Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>);
+pub(super) type Part = (Ipv4Net, bool, Option<Transport>, Option<InterfaceIndex>);
 
 /// Rules that were validated so far.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct Rules {
     pub destination: Vec<DestinationRule>,
     /// Conditions of the source rules.
     sources: HashSet<Part>,
-    /// Ports of the destination rules that have the same other conditions.
+    /// Ports of the destination rules, by the other conditions of the rules.
     ports: HashMap<Part, Vec<Option<PortRange>>>,
     /// Sets of hosts over which destination rules balance flows.
     pub host_sets: Vec<HostSet>,
@@ -39,10 +39,12 @@ impl Check<'_> {
             let host_sets = std::mem::take(&mut all.host_sets);
             let rules = self.rules_of(scope, interfaces, host_sets);
             all.host_sets = rules.host_sets;
+            self.equal_rules(&rules.sources, &rules.ports);
             all.source.extend(rules.source);
             all.destination.extend(rules.destination);
         }
         self.scope = Scope::top(self.document);
+        self.rule_numbers(&all);
         all
     }
 
@@ -85,7 +87,7 @@ impl Check<'_> {
         self.add_source(&[at, place!["from"]].concat(), part, SourceAction::Pool(pool), rules);
     }
 
-    /// Rules for a static mapping: one for connections from the hosts, and one for connections to them.
+    /// Rules for a static mapping: one for connections from the hosts, and one for connections to the hosts.
     fn static_rule(&mut self, k: usize, written: &schema::StaticRule, rules: &mut Rules) {
         let inside = self.network(place!["nat", "static", k, "inside"], written.inside);
         let outside = self.network(place!["nat", "static", k, "outside"], written.outside);
@@ -107,6 +109,7 @@ impl Check<'_> {
         let pools = self.own_pools();
         let mut held = pools
             .into_iter()
+            .chain(self.unused_pools())
             .flat_map(|(name, pool)| pool.addresses.iter().map(move |range| (name, range)));
         let held = held.find_map(|(name, other)| Some((name.clone(), range?.overlap(other)?)));
         if let Some((pool, overlap)) = held {
@@ -174,7 +177,7 @@ impl Check<'_> {
         net
     }
 
-    /// Output interface of a rule. `None` if the rule specifies none.
+    /// Output interface of a rule. `None` if the rule specifies no interface.
     fn leaves_by(&mut self, at: &[Step<'_>], out: Option<&String>) -> Option<InterfaceIndex> {
         out.and_then(|out| self.own_interface(at, out))
     }
@@ -200,8 +203,8 @@ impl Check<'_> {
         });
     }
 
-    /// Add a destination rule. If two rules have the same other conditions, their ports must be disjoint, or one must
-    /// contain the ports of the other.
+    /// Add a destination rule. If two rules differ only in their ports, the ports must be disjoint, or one rule must
+    /// contain all ports of the other.
     pub(super) fn add_destination(&mut self, at: &[Step<'_>], rule: DestinationRule, rules: &mut Rules) {
         let others = rules
             .ports
@@ -209,7 +212,7 @@ impl Check<'_> {
             .or_default();
         let protocol = rule.protocol.map_or(String::new(), |protocol| format!("`{protocol}` "));
         let what = others.iter().find_map(|other| match (other, rule.ports) {
-            (None, None) => Some(format!("{protocol}all that no rule with ports names")),
+            (None, None) => Some(format!("all {protocol}packets to ports without a rule of their own")),
             (Some(other), Some(ports)) => {
                 let both = other.overlap(&ports)?;
                 let within = *other != ports && (both == *other || both == ports);

@@ -9,8 +9,8 @@ use crate::value::{BitRate, Period};
 /// Valid bit rates. Valid rates range from the rate of a modem to more than any link supports.
 const RATES: std::ops::RangeInclusive<BitRate> = BitRate::of(8_000)..=BitRate::of(4_000_000_000_000);
 
-/// Maximum number of routes per router, and also of neighbours and packets. The limit exceeds what tables and memory
-/// can hold.
+/// Maximum values for the numbers of routes, neighbours and buffered packets of a router. The limit exceeds the
+/// capacity of tables and memory.
 const MOST_ROUTES: u32 = 1 << 24;
 const MOST: u32 = 1 << 20;
 

@@ -326,8 +326,8 @@ impl Check<'_> {
         }
     }
 
-    /// Check that prefixes don't overlap. Two networks are either disjoint, or one contains the other. Therefore it is
-    /// sufficient to sort them and compare each with the last network that is not contained in another.
+    /// Check that prefixes don't overlap. Two networks are either disjoint, or one contains the other. Therefore the
+    /// prefixes are sorted, and each is compared only with the last prefix that no other prefix contains.
     fn prefixes_apart(&mut self, mut prefixes: Vec<(InterfaceIndex, Ipv4Net, &str)>) {
         prefixes.sort_by_key(|&(interface, net, _)| (interface, net.network(), net.prefix_len()));
         let mut widest: Option<(InterfaceIndex, Ipv4Net, &str)> = None;
@@ -348,7 +348,7 @@ impl Check<'_> {
 }
 
 impl<'a> Check<'a> {
-    /// Pools to which site groups refer, with the router of the first such group.
+    /// Pools to which site groups refer, each with the router of the first site group that refers to it.
     pub(super) fn pools_of_sites(&self) -> HashMap<&'a str, RouterIndex> {
         let mut pools = HashMap::new();
         let subscribers = self.document.subscribers.iter();

@@ -9,18 +9,19 @@ use crate::value::{Period, Workers};
 /// Parts of packet processing. A pipeline can be divided between these parts.
 pub(crate) const PARTS: [&str; 4] = ["receive", "parse", "session", "transmit"];
 
-/// Nodes of the part `session`. For each, the state that two workers would write if the pipeline were divided there.
+/// Nodes of the part `session`. The second value is the state that two workers would write if the pipeline were divided
+/// at the node.
 const INSIDE: [(&str, &str); 10] = [
-    ("virtual-reassembly", "the table of datagrams in fragments"),
+    ("virtual-reassembly", "the table of fragmented datagrams"),
     ("session-lookup", "the session's record"),
     ("slow-path", "the session's record"),
     ("revalidate", "the session's record"),
-    ("forward", "the counters of the way out"),
+    ("forward", "the counters of the egress interface"),
     ("local-delivery", "the table of neighbours"),
     ("neighbour", "the table of neighbours"),
     ("icmp-error", "the table of neighbours"),
-    ("fragmentation", "the identification of fragments"),
-    ("output", "the counters of the way out"),
+    ("fragmentation", "the IP identification counter of fragments"),
+    ("output", "the counters of the egress interface"),
 ];
 
 impl Check<'_> {
@@ -117,7 +118,7 @@ impl Check<'_> {
         (cores, [io.clone(), io, inspect, last])
     }
 
-    /// Check the assist settings. The settings apply also if the placement is planned.
+    /// Check the assist settings. The settings apply also if `sluice plan` chooses the placement.
     fn assist(&mut self) {
         let system = &self.document.system;
         let (ring, slice) = (system.ring, system.roles.time_slice);

@@ -228,7 +228,7 @@ impl Check<'_> {
         folder.join(file)
     }
 
-    /// Path of a file. No earlier entry may have the same file.
+    /// Path of a file. Two entries must not have the same file.
     fn file_alone(
         &mut self,
         at: &[Step<'_>],

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Check;
 use crate::config::Timeouts;
 use crate::diagnosis::Located;
+use crate::limits::{MOST_NEIGHBOURS, MOST_SHARDS};
 use crate::memory::{self, Bytes};
 use crate::problem::Problem;
 use crate::read::{Step, place};
@@ -43,7 +44,8 @@ impl Check<'_> {
                         },
                     );
                 }
-                // If there are other cores, the first core is reserved for the kernel and the control plane.
+                // If the machine has more cores than workers, the first core is reserved for the kernel and the control
+                // plane.
                 let spared = usize::from(count < present.len());
                 present.iter().copied().skip(spared).take(count).collect()
             }
@@ -75,14 +77,16 @@ impl Check<'_> {
     fn shards(&mut self, workers: usize) {
         let shards = self.document.system.shards();
         let at = place!["system", "shards"];
-        if !shards.is_power_of_two() {
+        if shards > MOST_SHARDS {
+            self.in_range(at, "a number of shards", shards, 1..=MOST_SHARDS);
+        } else if !shards.is_power_of_two() {
             self.report(at, Problem::ShardsNotPowerOfTwo(shards));
         } else if self.document.system.shards.is_some() && usize::from(shards) < workers {
             self.report(at, Problem::FewerShardsThanWorkers { shards, workers });
         }
     }
 
-    /// Check how workers wait, and the rings between them.
+    /// Check the idle settings of workers, and the rings between workers.
     fn waiting(&mut self) {
         let system = &self.document.system;
         let (ring, idle) = (system.ring, system.idle.clone());
@@ -150,14 +154,19 @@ impl Check<'_> {
             place!["neighbours", "ipv4"],
             "a number of neighbours",
             neighbours.ipv4,
-            1..=1 << 22,
+            1..=MOST_NEIGHBOURS,
         );
         self.in_range(
             place!["neighbours", "ipv6"],
             "a number of neighbours",
             neighbours.ipv6,
-            1..=1 << 22,
+            1..=MOST_NEIGHBOURS,
         );
+        let sum = neighbours.ipv4.saturating_add(neighbours.ipv6);
+        if neighbours.ipv4.max(neighbours.ipv6) <= MOST_NEIGHBOURS {
+            let what = "a sum of IPv4 and IPv6 neighbours";
+            self.in_range(place!["neighbours"], what, sum, 0..=MOST_NEIGHBOURS);
+        }
         self.in_range(
             place!["neighbours", "parked"],
             "a number of packets",
@@ -262,7 +271,7 @@ impl Check<'_> {
         self.in_range(place!["system", "watchdog", "limit"], "a limit", limit, range);
     }
 
-    /// Timeouts with all defaults. Omitted values are those of `inherited`.
+    /// Timeouts with all defaults. Omitted timeouts have the values in `inherited`.
     pub(super) fn timeouts(
         &mut self,
         at: &[Step<'_>],

@@ -58,6 +58,9 @@ impl Check<'_> {
         // Gateways are resolved in the uplink's router, but problems are reported at the top level of the file, where
         // uplinks are configured.
         self.scope = Scope { table: None, ..scope };
+        if !self.is_routed(place!["uplinks", name, "interface"], index, interfaces) {
+            return None;
+        }
         let via = place!["uplinks", name, "via"];
         let gateways: Vec<_> = written.via.iter().map(ScopedAddress::address).collect();
         let is_one = |six: bool| gateways.iter().filter(|gateway| gateway.is_ipv6() == six).count() < 2;
@@ -73,6 +76,7 @@ impl Check<'_> {
         }
         for &gateway in &gateways {
             let is_gateway = !self.is_broadcast(via, gateway, interfaces)
+                && !self.is_relay(via, gateway)
                 && self
                     .on_link(via, gateway, Some(index), (interface.router, interfaces))
                     .is_some()

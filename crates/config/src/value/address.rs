@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::{ValueError, written_as_text};
 
-/// A network: an address whose host bits are zero.
+/// A network: an address with host bits of zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix(IpNet);
 
@@ -23,7 +23,7 @@ impl Prefix {
         self.0
     }
 
-    /// The network if it is IPv4. `None` for IPv6.
+    /// The network if the network is IPv4. `None` for IPv6.
     pub fn ipv4(&self) -> Option<Ipv4Net> {
         match self.0 {
             IpNet::V4(net) => Some(net),
@@ -81,6 +81,9 @@ impl FromStr for InterfaceAddress {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let net: IpNet = text.parse().map_err(|_| ValueError::Prefix(text.into()))?;
+        if net.prefix_len() == 0 {
+            return Err(ValueError::LinkOfAll(text.into()));
+        }
         // RFC 3021: both addresses of a /31 are host addresses. RFC 4291, section 2.6.1: the lowest address of an IPv6
         // link is anycast.
         let host = match net {

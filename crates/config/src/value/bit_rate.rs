@@ -62,7 +62,7 @@ impl fmt::Display for BitRate {
     }
 }
 
-written_as_text!(BitRate, "bits a second such as \"100M\" or \"2.5G\"");
+written_as_text!(BitRate, "a bit rate such as \"100M\" or \"2.5G\"");
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ pub enum DeviceKind {
     Memif,
     /// A vhost-user socket that Sluice creates for the network card of a virtual machine: `vhost:…`.
     Vhost,
-    /// A client of such a vhost-user socket: `virtio:…`.
+    /// A client of a vhost-user socket: `virtio:…`.
     Virtio,
     /// A ring within this process: `ring:…`.
     Ring,

@@ -12,7 +12,7 @@ pub trait FieldValues: Sized {
         self.ranges().is_empty()
     }
 
-    /// Keys that together match the given ranges. There are several if a key can have only one range.
+    /// Keys that together match the given ranges. Several keys are necessary if a key can have only one range.
     fn of(ranges: &[(u128, u128)]) -> Vec<Self>;
 }
 

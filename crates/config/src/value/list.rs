@@ -121,7 +121,7 @@ impl<'de, T: FromStr<Err = ValueError>> Deserialize<'de> for OrNot<T> {
             type Value = OrNot<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value, or \"!\" and a value")
+                f.write_str("a value, or a value after \"!\"")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<OrNot<T>, E> {

@@ -1,5 +1,4 @@
-//! Values of the configuration. Each has a separate type, which is parsed once and printed in the notation of the
-//! configuration.
+//! Values of the configuration. Each type of value is parsed once, and is printed in the notation of the configuration.
 
 mod address;
 mod bit_rate;
@@ -52,16 +51,16 @@ pub enum ValueError {
     #[error("`{0}` is not an IP address")]
     Address(String),
     /// An address has a zone although it is not link-local.
-    #[error("`{0}` is not link-local and takes no interface")]
+    #[error("`{0}` is not a link-local address, so no interface may follow after `%`")]
     ZoneOfAll(String),
     /// An address has a zone separator, but no interface follows.
-    #[error("`{0}` names no interface")]
+    #[error("the interface after `%` is missing in `{0}`")]
     ZoneMissing(String),
     /// The text is not an address with a prefix length.
     #[error("`{0}` is not an address with a prefix length")]
     Prefix(String),
     /// The host bits of a network are not zero.
-    #[error("`{text}` has bits set behind its prefix length")]
+    #[error("`{text}` has bits set beyond its prefix length")]
     HostBits {
         /// Text as written.
         text: String,
@@ -69,15 +68,18 @@ pub enum ValueError {
         network: IpNet,
     },
     /// The address is a network or broadcast address instead of a host address.
-    #[error("`{0}` is the address of a network, not of a host in it")]
+    #[error("`{0}` is a network or broadcast address, not the address of a host")]
     NotAHost(String),
+    /// The network of an interface's link contains all addresses.
+    #[error("the network of `{0}` contains all addresses")]
+    LinkOfAll(String),
     /// The text is not a range of IPv4 addresses.
     #[error("`{0}` is not an IPv4 address, range or prefix")]
     AddressRange(String),
     /// The text is neither an address range nor a group.
     #[error("`{0}` is not an address, a range, a prefix or a group")]
     Addresses(String),
-    /// The two ends of a range are of different address families.
+    /// The two addresses of a range are of different address families.
     #[error("`{0}` mixes IPv4 and IPv6")]
     Families(String),
     /// The text is not a number or a range of numbers.
@@ -87,22 +89,22 @@ pub enum ValueError {
     #[error("`{0}` is not a protocol")]
     Protocol(String),
     /// The text is not an ICMP message type.
-    #[error("`{0}` is not a type of ICMP messages")]
+    #[error("`{0}` is not an ICMP type")]
     Message(String),
     /// The text is not TCP flags, or the flags can't match.
-    #[error("`{0}` are not TCP flags")]
+    #[error("`{0}` is not a valid condition on TCP flags")]
     Flags(String),
     /// The text is not a mark, or the mark has bits outside of its mask.
     #[error("`{0}` is not a mark")]
     Mark(String),
     /// The text is not a set element.
-    #[error("`{0}` is no element of a set")]
+    #[error("`{0}` is not a valid element of a set")]
     SetElement(String),
     /// The text is not an ECN code point.
-    #[error("`{0}` is not a code point of explicit congestion notification")]
+    #[error("`{0}` is not an ECN code point")]
     Ecn(String),
     /// The text is not a DSCP.
-    #[error("`{0}` is not a differentiated services code point")]
+    #[error("`{0}` is not a differentiated services code point (DSCP)")]
     Dscp(String),
     /// The end of a range is below its start.
     #[error("the range `{0}` ends before it begins")]
@@ -116,7 +118,7 @@ pub enum ValueError {
     /// The text is not a prefix of Ethernet addresses, or the prefix is too long.
     #[error("`{0}` is not one to three bytes of an Ethernet address")]
     MacPrefix(String),
-    /// The prefix is one of globally administered or group addresses.
+    /// The prefix is not a prefix of locally administered unicast addresses.
     #[error("`{0}` is not a prefix of locally administered unicast MAC addresses")]
     MacPrefixNotLocal(String),
     /// The text is not a port or a port range.
@@ -132,28 +134,28 @@ pub enum ValueError {
     #[error("`{0}` is neither an IPv4 address nor `gateway`")]
     Target(String),
     /// The text is not a TCP segment size.
-    #[error("`{0}` is not a size of TCP segments")]
+    #[error("`{0}` is not a TCP segment size")]
     MssClamp(String),
     /// The text is not a bit rate.
-    #[error("`{0}` is not a number of bits a second")]
+    #[error("`{0}` is not a bit rate")]
     BitRate(String),
     /// The text is not a duration.
-    #[error("`{0}` is not a length of time")]
+    #[error("`{0}` is not a duration")]
     Period(String),
     /// The text is not a key. The message does not repeat the text.
-    #[error("this is not a key")]
+    #[error("the value is not a valid key")]
     Key,
     /// The text is not one or two VLAN tags.
     #[error("`{0}` is not one or two VLAN tags")]
     Tags(String),
     /// The text is not a tag protocol.
-    #[error("`{0}` is not a type of VLAN tags")]
+    #[error("`{0}` is not a VLAN tag type")]
     TagProtocol(String),
     /// The text is not a tag priority.
-    #[error("`{0}` is not a priority of VLAN tags")]
+    #[error("`{0}` is not a VLAN priority")]
     VlanPriority(String),
     /// The text is not a list of tags of sites.
-    #[error("`{0}` is not a tag or a range of tags")]
+    #[error("`{0}` is not a VLAN tag or a range of VLAN tags")]
     SiteTags(String),
     /// A VLAN ID is out of range.
     #[error("VLAN {0} is out of range")]
@@ -162,7 +164,7 @@ pub enum ValueError {
     #[error("`{0}:` is not a kind of device")]
     DeviceKind(String),
     /// A device has no text after the colon.
-    #[error("`{0}` names no device")]
+    #[error("the path or name after the colon is missing in `{0}`")]
     DeviceIncomplete(String),
     /// The text is not a valid name of a kernel interface.
     #[error("`{0}` cannot be the name of a network interface")]
@@ -174,59 +176,72 @@ impl ValueError {
     pub fn hint(&self) -> String {
         match self {
             Self::Address(_) => "write an address such as 192.0.2.1 or 2001:db8::1".into(),
-            Self::ZoneOfAll(_) => "leave `%` and the interface out: they are for IPv6 addresses of fe80::/10 (RFC 4007)".into(),
-            Self::ZoneMissing(_) => "write the interface's name behind `%`, as in fe80::1%wan, or leave `%` out".into(),
+            Self::ZoneOfAll(_) => "remove `%` and the interface: only IPv6 addresses in fe80::/10 have a zone (RFC \
+                 4007)"
+                .into(),
+            Self::ZoneMissing(_) => "write the interface's name after `%`, as in fe80::1%wan, or remove `%`".into(),
             Self::Prefix(_) => "write an address and a prefix length such as 192.0.2.0/24 or 2001:db8::/64".into(),
-            Self::HostBits { network, .. } => format!("the network is {network}"),
-            Self::NotAHost(_) => "write the address of this gateway in the network, such as 192.0.2.1/24".into(),
+            Self::HostBits { network, .. } => format!("the network without these bits is {network}"),
+            Self::NotAHost(_) => "write the gateway's own address in this network, such as 192.0.2.1/24".into(),
+            Self::LinkOfAll(_) => "write the prefix length of the link, such as 192.0.2.1/24".into(),
             Self::AddressRange(_) => {
-                "write 198.51.100.1, 198.51.100.1-198.51.100.9 or 198.51.100.0/28; pools translate IPv4".into()
+                "write an IPv4 address (198.51.100.1), range (198.51.100.1-198.51.100.9) or prefix \
+                 (198.51.100.0/28)"
+                    .into()
             }
             Self::Addresses(_) => {
                 "write 192.0.2.1, 192.0.2.1-192.0.2.9, 192.0.2.0/24 or 2001:db8::/32, or a group as @name".into()
             }
-            Self::Families(_) => "write a range of IPv4 and one of IPv6".into(),
+            Self::Families(_) => "write two ranges, one for IPv4 and one for IPv6".into(),
             Self::Numbers(_) => "write a number from 0 to 65535 or a range such as 0-1500".into(),
             Self::Protocol(_) => "write a name such as tcp or icmpv6, or a number from 0 to 255".into(),
-            Self::Message(_) => "write a name such as echo-request, or type and code as 3 or 3/4".into(),
+            Self::Message(_) => "write a name such as echo-request, a type such as 3, or type and code such as \
+                 3/4"
+            .into(),
             Self::Flags(_) => {
-                "write those that are set, a slash, and those that count, such as syn/syn,ack,rst; flags are fin, syn, rst, \
-                 psh, ack, urg, ece and cwr"
+                "write the flags that must be set, a slash, and the flags that are compared, such as syn/syn,ack,rst; \
+                 flags are fin, syn, rst, psh, ack, urg, ece and cwr"
                     .into()
             }
             Self::Dscp(_) => "write a name such as ef or af11, or a number from 0 to 63".into(),
-            Self::Reversed(_) => "write the lower end first".into(),
+            Self::Reversed(_) => "write the lower value first".into(),
             Self::Mark(_) => "write a number such as 0x10, or 0x10/0xf0 with no bit outside the mask".into(),
-            Self::SetElement(_) => "write an address, a network such as 192.0.2.0/24, or ports such as 1024-65535".into(),
+            Self::SetElement(_) => {
+                "write an address, a network such as 192.0.2.0/24, or ports such as 1024-65535".into()
+            }
             Self::Ecn(_) => "write not-ect, ect0, ect1 or ce".into(),
             Self::Mac(_) => "write six bytes in hexadecimal such as 02:00:00:00:00:01".into(),
-            Self::MacNotUnicast(_) => "the lowest bit of the first byte marks a group; write one such as 02:…".into(),
+            Self::MacNotUnicast(_) => "write an address such as 02:…: an odd first byte marks a multicast \
+                 address"
+                .into(),
             Self::MacPrefix(_) => "write bytes in hexadecimal such as 02 or 02:5e:10".into(),
             Self::MacPrefixNotLocal(_) => {
-                "the second digit of the first byte is 2, 6, a or e; write one such as 02".into()
+                "write a prefix such as 02: the second digit of the first byte must be 2, 6, a or e".into()
             }
             Self::Ports(_) => "write a port from 1 to 65535 or a range such as 1024-65535".into(),
             Self::Transport(_) => "write tcp or udp".into(),
             Self::Port(_) => "write a number from 1 to 65535".into(),
             Self::BitRate(_) => "write a number with k, M or G, such as \"100M\"".into(),
             Self::Target(_) => "write an address such as \"10.0.0.5\", \"gateway\", or a list of addresses".into(),
-            Self::MssClamp(_) => "write \"mtu\" or bytes of data from 88 to 9176, such as 1452".into(),
-            Self::Period(_) => "write a length of time with its unit such as 90s, 5m or 2h4m".into(),
+            Self::MssClamp(_) => "write \"mtu\", or a segment size from 88 to 9176 bytes, such as 1452".into(),
+            Self::Period(_) => "write a duration with its unit, such as 90s, 5m or 2h4m".into(),
             Self::Key => "write 32 hexadecimal digits, such as `openssl rand -hex 16` prints".into(),
-            Self::Tags(_) => "write \"100\" for one tag or \"100.200\" for an outer and an inner one".into(),
+            Self::Tags(_) => "write \"100\" for one tag, or \"100.200\" for an outer and an inner tag".into(),
             Self::TagProtocol(_) => "write 0x8100 (802.1Q), 0x88a8 (802.1ad), 0x9100 or 0x9200".into(),
             Self::VlanPriority(_) => "write \"keep\" or a priority from 0 to 7".into(),
             Self::SiteTags(_) => {
-                "write \"7\" or \"7-9\" for single tags, or \"100-109.1-1000\" for S-tags, a dot and C-tags".into()
+                "write \"7\" or \"7-9\" for single tags; for double tags, write S-tags, a dot and C-tags, such as \
+                 \"100-109.1-1000\""
+                    .into()
             }
-            Self::TagRange(_) => "VLAN identifiers go from 1 to 4094".into(),
+            Self::TagRange(_) => "VLAN identifiers are numbers from 1 to 4094".into(),
             Self::DeviceKind(_) => format!(
-                "kinds are {}; a kernel interface is written by its name, a card by its PCI address",
+                "device kinds are {}; write a kernel interface by its name, and a card by its PCI address",
                 DeviceKind::PREFIXES.map(|(prefix, _)| format!("{prefix}:")).join(", ")
             ),
-            Self::DeviceIncomplete(_) => "write a path or a name behind the colon, such as tap:sluice0".into(),
+            Self::DeviceIncomplete(_) => "write a path or a name after the colon, such as tap:sluice0".into(),
             Self::DeviceName(_) => {
-                "a kernel interface has 1 to 15 letters, digits and signs, none of them a blank, `/`, `,` or `+`".into()
+                "the name of a kernel interface has 1 to 15 characters and contains no blank, `/`, `,` or `+`".into()
             }
         }
     }

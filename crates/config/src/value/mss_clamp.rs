@@ -54,7 +54,7 @@ impl fmt::Display for MssClamp {
     }
 }
 
-written_as_text!(MssClamp, "\"mtu\" or bytes of data such as 1452");
+written_as_text!(MssClamp, "\"mtu\" or a TCP segment size such as 1452");
 
 #[cfg(test)]
 mod tests {

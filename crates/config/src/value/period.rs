@@ -49,4 +49,4 @@ impl fmt::Display for Period {
     }
 }
 
-written_as_text!(Period, "a length of time such as \"90s\" or \"2h4m\"");
+written_as_text!(Period, "a duration such as \"90s\" or \"2h4m\"");

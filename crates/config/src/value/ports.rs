@@ -163,7 +163,7 @@ impl PortRanges {
         free
     }
 
-    /// The same ports, as ascending ranges that neither overlap nor are adjacent.
+    /// These ports, as ascending ranges that neither overlap nor are adjacent.
     fn merged(&self) -> Vec<PortRange> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Error: the text is not a protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no protocol: write tcp, udp, icmp, icmpv6 or a number from 0 to 255")]
+#[error("`{0}` is not a protocol: write tcp, udp, icmp, icmpv6 or a number from 0 to 255")]
 pub struct UnknownProtocol(pub String);
 
 /// IP protocol number, as assigned by IANA.

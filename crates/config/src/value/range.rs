@@ -65,7 +65,7 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// The prefix that consists of exactly these addresses. `None` if no prefix does.
+/// The prefix that consists of exactly these addresses. `None` if the addresses do not form a prefix.
 fn prefix_of(first: IpAddr, last: IpAddr) -> Option<IpNet> {
     let most = if first.is_ipv4() { 32 } else { 128 };
     let nets = (0..=most).filter_map(|length| IpNet::new(first, length).ok());

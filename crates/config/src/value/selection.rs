@@ -141,8 +141,8 @@ written_as_text!(Message, "an ICMP type such as \"echo-request\" or \"3/4\"");
 /// Names of the TCP flags, in the order of their bits (RFC 9293).
 const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
 
-/// TCP flags that are compared, and which of them must be set. Flags are written as `syn/syn,ack`. Without a slash,
-/// only the listed flags are compared.
+/// TCP flags that are compared, and the compared flags that must be set. Flags are written as `syn/syn,ack`. Without a
+/// slash, only the listed flags are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFlags {
     /// Flags that must be set.

@@ -38,13 +38,13 @@ impl Header {
         self.interfaces[1] == GATEWAY
     }
 
-    /// TTL that Linux's chains see. The TTL of a forwarded packet has been decremented before.
+    /// TTL that Linux's chains match. Linux has already decremented the TTL of a forwarded packet.
     fn seen_ttl(&self) -> u8 {
         self.ttl - u8::from(!self.is_to_gateway())
     }
 }
 
-/// Verdict, and the number of rules that have counted or logged the packet before.
+/// Verdict on a packet, and the number of rules that have counted or logged the packet before the verdict.
 pub type Fate = (&'static str, usize);
 
 /// Result for a packet, evaluated from the text of the listing.
@@ -118,7 +118,8 @@ fn matches<'r, 't>(rule: &'r [&'t str], header: &Header) -> (bool, &'r [&'t str]
             };
             value.split(',').any(within)
         };
-        // Whether the packet has the field, whether the condition is true, and the number of words of the condition.
+        // Whether the packet has the field, whether the condition is satisfied, and the number of words of the
+        // condition.
         let (has, is, used) = match rule[at] {
             "!" => {
                 negated = true;
@@ -263,7 +264,7 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
             .interfaces
             .iter()
             .position(|interface| interface.name == own);
-        // The numbers of interfaces that do not occur in the listing are higher than those of interfaces that do.
+        // The numbers of interfaces that do not occur in the listing are higher than the numbers of listed interfaces.
         let number = number.unwrap_or(usize::from(u16::MAX)) as u16;
         ranges.is_empty() || ranges.iter().any(|(first, last)| (*first..=*last).contains(&number))
     };

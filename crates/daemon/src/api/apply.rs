@@ -1,4 +1,4 @@
-//! `apply`: commits another configuration as a whole, or rejects it as a whole.
+//! Operation `apply`: commits all changes of a new configuration, or none of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::rules::RunningRules;
 /// Maximum time that a change waits for the previous pool migration.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Polling interval of this wait.
+/// Polling interval while a change waits for the previous pool migration.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Differences between two configurations. Differences that require a restart are marked.
@@ -49,14 +49,17 @@ fn needs_restart(changes: &[Change]) -> Option<ApplyAnswer> {
     (!fixed.is_empty()).then_some(ApplyAnswer::NeedsRestart { changes: fixed })
 }
 
-/// Rejection because of the pools as a whole, with a hint.
+/// Response that rejects the pools of a configuration, with a hint for the operator.
 fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnswer {
     let hint = match error {
         ControlPlaneError::PoolsTooLarge { .. } => {
             "restart with this configuration, or raise `spare-addresses` in [nat] first"
         }
-        ControlPlaneError::Apart => "restart with this configuration: all flows of a host then come to one shard",
-        _ => "apply it again in a few seconds",
+        ControlPlaneError::Apart => {
+            "restart with this configuration: after the restart, all flows of a host belong \
+             to one shard"
+        }
+        _ => "apply the configuration again in a few seconds",
     };
     let fault = Fault {
         key: ["nat", "pools"].map(str::to_owned).to_vec(),
@@ -68,7 +71,7 @@ fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnsw
     }
 }
 
-/// Rejection of a configuration that can't be converted to engine parameters.
+/// Response that rejects a configuration because it can't be converted to engine parameters.
 fn refused_lowering(request: &ApplyRequest, error: &LoweringError) -> ApplyAnswer {
     match crate::filter::filter_fault(error) {
         Some(fault) => ApplyAnswer::Refused {
@@ -91,8 +94,8 @@ fn refused(message: String) -> ApplyAnswer {
     }
 }
 
-/// Check whether the engine accepts the pools of a snapshot. Waits up to [`PATIENCE`] for the end of the sessions whose
-/// ports the previous change has removed.
+/// Check whether the engine accepts the pools of a snapshot. If sessions still use ports that the previous change
+/// removed, waits up to [`PATIENCE`] for the end of these sessions.
 async fn admitted(control: &Control, policy: &Snapshot) -> Result<(), ControlPlaneError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -144,7 +147,7 @@ impl Serve for operation::Apply {
             Err(diagnosis) => {
                 let complaints = diagnosis.complaints();
                 tracing::warn!(
-                    "{} is refused: it is wrong in {} places",
+                    "{} is refused: the configuration has {} faults",
                     request.name,
                     complaints.len()
                 );
@@ -154,7 +157,7 @@ impl Serve for operation::Apply {
         if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
             return Ok(answer);
         }
-        // Traffic and other requests continue during this step, since compiling rules may take long.
+        // Compiling the rules may take long. Traffic is forwarded and other requests are served during the compilation.
         let renewed = match Renewed::of(&control, &checked.config, request.dry_run).await {
             Ok(renewed) => renewed,
             Err(error) => return Ok(error.answer(&request)),
@@ -163,7 +166,7 @@ impl Serve for operation::Apply {
         let config = control.config();
         if !Arc::ptr_eq(&config, &known) {
             return Ok(refused(
-                "another configuration was taken over meanwhile: apply it again".into(),
+                "another configuration was committed at the same time: apply this configuration again".into(),
             ));
         }
         let faults = routing::key_faults(&checked.config);
@@ -256,8 +259,8 @@ impl Serve for operation::Apply {
     }
 }
 
-/// Remove the sessions and neighbours of interfaces, routers and static neighbours that only the former configuration
-/// `before` had.
+/// Remove what the former configuration `before` had in addition: the sessions of removed routers, the neighbours of
+/// removed interfaces, and removed static neighbours.
 async fn forget(control: &Control, before: &Config) -> Result<(), Refusal> {
     let config = control.config();
     for (number, name) in gone(&before.numbering.routers, &config.numbering.routers) {
@@ -266,10 +269,10 @@ async fn forget(control: &Control, before: &Config) -> Result<(), Refusal> {
             ..Filter::default()
         };
         let count = clear_standing(control, filter).await?;
-        tracing::info!("router {name} is gone, {count} sessions with it");
+        tracing::info!("router {name} is removed, and {count} sessions with it");
     }
     for (number, name) in gone(&before.numbering.interfaces, &config.numbering.interfaces) {
-        tracing::info!("interface {name} is gone");
+        tracing::info!("interface {name} is removed");
         clear_neighbours(control, number as u16, None).await?;
     }
     let stays = |neighbour: &&Neighbour| {

@@ -1,5 +1,5 @@
-//! `/v1/filter`: counters of rules, the rule that determines the verdict on a packet, and insertion and removal of
-//! single rules.
+//! `/v1/filter`: rule counters, lookup of the rule that matches a given packet, and insertion and removal of single
+//! rules.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Serve for operation::Filter {
 }
 
 fn no_filter() -> Refusal {
-    Refusal::Wrong("there is no [filter]: all packets pass".into())
+    Refusal::Wrong("the configuration has no [filter], so all packets pass".into())
 }
 
 impl Serve for operation::InsertRules {
@@ -88,11 +88,11 @@ fn edit(
 ) -> Result<EditAnswer, Refusal> {
     let mut rules = control.rules();
     let rules = rules.as_mut().ok_or_else(no_filter)?;
-    // Write the pending log entries as long as the rules have their old positions.
+    // Write the pending log entries before the positions of the rules change.
     write_log(&control.config(), rules.list());
     let edited = edit(rules, &mut control.plane()).map_err(|error| Refusal::Wrong(error.to_string()))?;
     let rules_in_all = rules.list().len() as u64;
-    tracing::info!("filter: {} rules {what}, {rules_in_all} in all", edited.count);
+    tracing::info!("filter: {} rules {what}, {rules_in_all} rules in total", edited.count);
     Ok(EditAnswer::Done {
         count: edited.count,
         rules_in_all,
@@ -160,7 +160,7 @@ fn decision(
     };
     if request.mark.is_some_and(|mark| mark.mask != u32::MAX) {
         return Err(Refusal::Wrong(
-            "a packet has a mark without a mask: write it as `0x10`".into(),
+            "the mark of a packet has no mask: write a mark such as `0x10`".into(),
         ));
     }
     let (before, fate) = match (packet.source.0, packet.destination.0) {
@@ -186,7 +186,7 @@ fn decision(
         }
         _ => {
             return Err(Refusal::Wrong(
-                "source and destination are of different families".into(),
+                "source and destination belong to different address families".into(),
             ));
         }
     };

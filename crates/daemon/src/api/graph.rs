@@ -1,4 +1,4 @@
-//! The graph: its nodes, and the chains of routers with the counters of their steps.
+//! The packet graph: its nodes and edges, and the feature chains of each router with a counter for each step.
 
 use std::sync::Arc;
 

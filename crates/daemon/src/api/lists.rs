@@ -1,4 +1,4 @@
-//! All lists of `show` except sessions.
+//! All lists of `sluice show` except the session list.
 
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbou
         .map(|neighbour| {
             let interface = plane.snapshot().interface(neighbour.interface);
             let router = plane.snapshot().router_of(neighbour.interface);
-            // The remote end of a point-to-point tunnel is listed with its outer address.
+            // A point-to-point tunnel is listed with the outer address of its remote endpoint.
             let tunnel = interface.and_then(|interface| interface.tunnel.filter(|_| interface.is_pair()));
             let listed = Neighbour {
                 router: router_name(plane.snapshot(), router),
@@ -190,7 +190,7 @@ impl Serve for operation::ClearNeighbours {
                 count += removed;
             }
         }
-        tracing::info!("{count} neighbours cleared on request");
+        tracing::info!("{count} neighbours removed on request");
         Ok(Cleared { count })
     }
 }

@@ -82,7 +82,7 @@ trait Serve: Answered {
 
 /// Handler of a paged list.
 trait ServePages: Listed {
-    /// Compute the page at a position.
+    /// Compute the page that starts at a position.
     fn serve(
         control: Arc<Control>,
         request: Self::Request,
@@ -156,14 +156,14 @@ pub(crate) fn guarded(routes: Router<Arc<Control>>, control: Arc<Control>) -> Ro
         .with_state(control)
 }
 
-/// Fail and count a request whose handler panics.
+/// If the handler of a request panics, count the panic and return an error response.
 async fn guard(State(control): Shared, request: Request, next: Next) -> Response {
     match tokio::spawn(next.run(request)).await {
         Ok(response) => response,
         Err(error) => {
             control.panics.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("a request failed by a fault of the program: {error}");
-            let message = "a fault of the program: its log says more, please report it".into();
+            tracing::error!("a request failed because of a bug: {error}");
+            let message = "the request failed because of a bug: please report it with the log of the daemon".into();
             failure(StatusCode::INTERNAL_SERVER_ERROR, message)
         }
     }

@@ -1,4 +1,4 @@
-//! Translation: port blocks, mappings and shares by subscriber.
+//! Lists of NAT state: port blocks, mappings, subscribers and the port shares of deterministic pools.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::lowering::PoolNames;
 use crate::shares::Shares;
 
-/// Default, minimum and maximum number of entries per page. A page contains all blocks of a subscriber or none.
+/// Default, minimum and maximum number of entries per page. The blocks of a subscriber are never split between pages.
 const PAGE: (usize, usize, usize) = (1_024, 1_024, 8_192);
 
 /// Default and maximum number of shares per page.
@@ -31,7 +31,7 @@ pub(super) fn pool(control: &Control, name: &str) -> Result<PoolIndex, Refusal> 
     let place = names.iter().position(|known| known.as_deref() == Some(name));
     place
         .map(|place| place as PoolIndex)
-        .ok_or_else(|| Refusal::Wrong(format!("no pool is called `{name}`: show nat lists them")))
+        .ok_or_else(|| Refusal::Wrong(format!("there is no pool `{name}`: `sluice show nat` lists the pools")))
 }
 
 fn name(names: &PoolNames, pool: PoolIndex) -> String {
@@ -246,11 +246,10 @@ impl ServePages for operation::Shares {
             None => 0,
             Some(text) => text
                 .parse()
-                .map_err(|_| Refusal::Wrong(format!("`{text}` is no cursor of a list")))?,
+                .map_err(|_| Refusal::Wrong(format!("`{text}` is not a valid cursor of a list")))?,
         };
         let limit = position.limit.unwrap_or(SHARES.0).clamp(1, SHARES.1) as usize;
-        let shares = Shares::of(&control.config()).map_err(|error| Refusal::Wrong(error.to_string()))?;
-        let (items, next) = shares.list(&filter, cursor, limit);
+        let (items, next) = Shares::of(&control.config()).list(&filter, cursor, limit);
         Ok(Page {
             items,
             next: next.map(|cursor| cursor.to_string()),

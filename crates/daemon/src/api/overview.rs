@@ -60,7 +60,7 @@ impl Serve for operation::Nat {
                 table("mappings", lent.mappings),
                 table("subscribers", lent.subscribers),
                 table("port blocks", lent.blocks),
-                table("ports that wait", [lent.held, held]),
+                table("quarantined ports", [lent.held, held]),
             ],
             quarantine_overflows: lent.not_held,
             borrowed_blocks: valid.borrowed_blocks().into(),
@@ -92,7 +92,7 @@ fn hosts(control: &Control, rules: &Rules<u32>) -> Vec<RuleHost> {
     rules.sets().iter().enumerate().flat_map(of_set).collect()
 }
 
-/// The first `most` rules; destination rules come before source rules.
+/// Returns the first `most` rules, with destination rules before source rules.
 fn rules(control: &Control, rules: &Rules<u32>, names: &PoolNames, most: usize) -> Vec<Rule> {
     let config = control.config();
     let out = |index: u16| Some(config.interfaces.get(usize::from(index))?.name.clone());
@@ -211,7 +211,7 @@ async fn subscribers(control: &Control, names: &PoolNames, top: usize) -> Result
 }
 
 fn pool(name: String, valid: &ValidPool<u32>, sum: &Sum, lent: [u64; 3]) -> Pool {
-    // Deterministic and preserved ports are counted only for each subscriber. All other ports are counted in the pool's
+    // Deterministic and preserved ports are counted only per subscriber. All other ports are counted in the pool's
     // bitmap.
     let used = [0, 1, 2].map(|class: usize| sum.ports[class].max(lent[class]));
     let blocks = valid.blocks().map(|blocks| {

@@ -1,4 +1,4 @@
-//! Traces and captures. Packets are streamed in one response, which ends when enough packets have been sent.
+//! Traces and captures. Packets are streamed in one response. The response ends after the requested number of packets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const TRACED: usize = 64;
 /// Maximum number of bytes that a worker buffers between two fetches of a capture.
 const CAPTURED: usize = 16 << 20;
 
-/// Maximum number of chunks of a response that are queued for its reader.
+/// Maximum number of response chunks that are queued for the client.
 const PIECES: usize = 16;
 
 /// A response that is sent in chunks.
@@ -82,7 +82,7 @@ impl ServeStream for operation::Trace {
         tokio::spawn(async move {
             let count = request.count.min(limit) as usize;
             let seconds = Duration::from_secs(request.seconds.into());
-            // The error is ignored: it means that the client or the workers have disconnected, which ends the trace.
+            // The error is ignored, because the trace has ended: the client has disconnected or a worker has ended.
             let _ = follow_trace(&control, filter, count, seconds, &sender).await;
             for worker in 0..control.workers() {
                 let _ = control.ask(worker, Request::EndTrace).await;
@@ -209,7 +209,7 @@ fn named(name: &str) -> Result<Reason, Refusal> {
     let found = Reason::all().find(|reason| reason.name() == name);
     found.ok_or_else(|| {
         Refusal::Wrong(format!(
-            "nothing is dropped as `{name}`: show drops --all lists the reasons"
+            "there is no drop reason `{name}`: `sluice show drops --all` lists the reasons"
         ))
     })
 }
@@ -281,7 +281,7 @@ async fn follow_capture(
         }
     }
     if missed > 0 {
-        tracing::warn!("{missed} packets came faster than the capture could keep them");
+        tracing::warn!("{missed} packets were not captured, because they arrived too fast");
     }
     Ok(())
 }

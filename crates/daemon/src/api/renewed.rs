@@ -1,4 +1,4 @@
-//! Inspection rules at `apply`: the rule files are read each time, and compiled if the rules have changed.
+//! Reload of inspection rules: each `apply` reads the rule files, and compiles the rules if they have changed.
 
 use std::sync::Arc;
 
@@ -23,14 +23,17 @@ pub(super) enum RenewalError {
     #[error(transparent)]
     Signatures(#[from] SignatureError),
     /// The thread that read the rules panicked.
-    #[error("a fault of the program: {0}")]
+    #[error("loading the rules failed because of a bug: {0}")]
     Fault(#[from] tokio::task::JoinError),
 }
 
 impl RenewalError {
     /// The response that rejects the configuration. The running rules stay active.
     pub fn answer(&self, request: &ApplyRequest) -> ApplyAnswer {
-        tracing::warn!("{} is refused, the rules of inspection stay: {self}", request.name);
+        tracing::warn!(
+            "{} is refused, and the present inspection rules stay active: {self}",
+            request.name
+        );
         let fault = match self {
             Self::Signatures(error) => error.fault(),
             Self::Fault(_) => sluice_config::Fault {
@@ -46,8 +49,8 @@ impl RenewalError {
 }
 
 impl Renewed {
-    /// Read the rules of a configuration, and compile them if they differ from the running ones. Other requests are served
-    /// meanwhile. Returns `None` if inspection is not configured.
+    /// Read the rules of a configuration, and compile the rules if they differ from the running rules. Other requests
+    /// are served during the compilation. Returns `None` if inspection is not configured.
     pub async fn of(control: &Control, config: &Config, is_dry: bool) -> Result<Option<Self>, RenewalError> {
         let running = control.plane().snapshot().inspection.clone();
         let Some(running) = running.filter(|_| config.inspection.is_some()) else {
@@ -61,8 +64,8 @@ impl Renewed {
         Ok(made.map(|(inspection, report)| Self { inspection, report }))
     }
 
-    /// Report on the rules, if they differ from the running rules or if different rules were rejected. If the rules
-    /// differ, the change is added to `changes`.
+    /// Returns a report if the accepted or the rejected rules differ from those of the running configuration. If only
+    /// the content of a rule file has changed, the change is added to `changes`.
     pub fn applied(&self, control: &Control, changes: &mut Vec<Change>) -> Option<AppliedRules> {
         let running = control.plane().snapshot().inspection.clone()?;
         let before = control.signatures();
@@ -70,7 +73,7 @@ impl Renewed {
             return None;
         }
         if !changes.iter().any(|change| change.key.starts_with("inspection.")) {
-            // The configuration is unchanged, but a rule file to which it refers has changed.
+            // The configuration is unchanged, but the content of a rule file has changed.
             changes.push(Change {
                 key: "inspection.signatures".into(),
                 kind: Kind::Changed,

@@ -51,7 +51,7 @@ impl Serve for operation::Routers {
                 *count += 1;
             }
         }
-        // Packets above a share or a rate are dropped before they enter the router.
+        // Packets that exceed a share or a rate are dropped before the router processes them.
         let kept_out = [Own::OverShare, Own::RateLimited].map(Reason::from);
         let gone_on = |own: &mut dyn Iterator<Item = usize>| -> u64 {
             let all = own.map(|interface| {

@@ -1,4 +1,5 @@
-//! Routes: the best routes of each network and, on request, also the unused routes with the reason.
+//! Lists the best routes to each network. On request, also lists unused routes, with the reason why a route is not
+//! used.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ impl ServePages for operation::Routes {
         let (mut items, mut seen) = (Vec::new(), 0);
         if let Some(address) = wanted.address {
             for own in tables(policy).filter(|table| table.from.is_none() && is_meant(table)) {
-                // The table of the longest source network comes first, the router's main table last.
+                // Tables are ordered by the length of the source prefix, longest first. The router's main table comes
+                // last.
                 let mut asked: Vec<_> = tables(policy).filter(|table| table.router == own.router).collect();
                 asked.retain(|table| table.is_for(wanted.from));
                 asked.sort_by_key(|table| table.from.map_or(u8::MAX, |network| 128 - network.length()));
@@ -87,7 +89,7 @@ impl Serve for operation::Uplinks {
 fn cursor(text: &str) -> Result<(RouterIndex, u64), Refusal> {
     let parts = text.split_once('-');
     let read = parts.and_then(|(router, place)| Some((router.parse().ok()?, place.parse().ok()?)));
-    read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is no cursor of a list")))
+    read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is not a valid cursor of a list")))
 }
 
 /// A routing table: the main table of a router, or its table for a source network.
@@ -165,7 +167,7 @@ impl Lister<'_> {
             OfferedNextHop::Attached(index) => (None, name(index), "static"),
             OfferedNextHop::Gateway { interface, address } => (Some(address), name(interface), "static"),
             OfferedNextHop::Via(address) => (Some(address), None, "static"),
-            // Implicit routes: those for broadcast addresses of the links, and those for link-local addresses.
+            // Implicit routes for the broadcast addresses of links and for link-local addresses.
             OfferedNextHop::Drop(RouteRefusal::DirectedBroadcast | RouteRefusal::LinkLocal) if !self.is_lookup => {
                 return None;
             }
@@ -196,7 +198,7 @@ impl Lister<'_> {
     }
 }
 
-/// Action of a route that does not forward, as the configuration and `ip route` name it.
+/// Name of the action of a route that drops packets. The configuration and `ip route` use the same names.
 fn action(refusal: RouteRefusal) -> &'static str {
     match refusal {
         RouteRefusal::Blackhole => "blackhole",

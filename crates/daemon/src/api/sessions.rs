@@ -1,4 +1,4 @@
-//! Sessions: listed and cleared by the workers that own them.
+//! Lists and clears sessions. Each worker lists and clears its own sessions.
 
 use std::sync::Arc;
 
@@ -37,21 +37,28 @@ pub(super) fn endpoint(filter: EndpointFilter) -> Endpoint {
 /// Index of the interface with a name.
 pub(super) fn interface(policy: &Snapshot, name: &str) -> Result<u16, Refusal> {
     let place = policy.interfaces.iter().position(|interface| interface.name == name);
-    place
-        .map(|place| place as u16)
-        .ok_or_else(|| Refusal::Wrong(format!("no interface is called `{name}`: show interfaces lists them")))
+    place.map(|place| place as u16).ok_or_else(|| {
+        Refusal::Wrong(format!(
+            "there is no interface `{name}`: `sluice show interfaces` lists the \
+             interfaces"
+        ))
+    })
 }
 
 /// Number of the virtual router with a name, if a name is given.
 pub(super) fn router(policy: &Snapshot, name: Option<&str>) -> Result<Option<RouterIndex>, Refusal> {
     let Some(name) = name else { return Ok(None) };
     let number = policy.router_named(name);
-    let unknown = || Refusal::Wrong(format!("no router is called `{name}`: show routers lists them"));
+    let unknown = || {
+        Refusal::Wrong(format!(
+            "there is no router `{name}`: `sluice show routers` lists the routers"
+        ))
+    };
     number.ok_or_else(unknown).map(Some)
 }
 
 fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> {
-    // A filter must never be dropped silently, because then all sessions would be cleared.
+    // An unknown site name must cause an error. If the name were ignored, sessions of all sites would be cleared.
     let site = wanted.site.as_deref().map(|name| super::sites::context(control, name));
     let site = site.transpose()?;
     let pool = wanted
@@ -69,7 +76,7 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
         context: match (site, router(policy, wanted.router.as_deref())?) {
             (Some(site), router) => {
                 if router.is_some_and(|router| Context::from(router) != outer(site)) {
-                    return Err(Refusal::Wrong("the site is in another router".into()));
+                    return Err(Refusal::Wrong("the site belongs to another router".into()));
                 }
                 Some(site)
             }
@@ -101,7 +108,7 @@ fn meant(policy: &Snapshot, name: &str) -> Result<ApplicationSelector, Refusal> 
     let meant = seeking.names.selector(name);
     meant.ok_or_else(|| {
         Refusal::Wrong(format!(
-            "no application is called `{name}`: `show applications --all` lists them"
+            "there is no application `{name}`: `sluice show applications --all` lists the applications"
         ))
     })
 }
@@ -114,8 +121,7 @@ impl ServePages for operation::Sessions {
             Some(text) => read_cursor(text)?,
         };
         let limit = position.limit.unwrap_or(PAGE).clamp(64, MOST) as usize;
-        // The part of the list from one worker may be empty. The list then continues with the next worker on the same
-        // page.
+        // If a worker returns no sessions, the page continues with the sessions of the next worker.
         while worker < control.workers() {
             let into = Vec::with_capacity(limit);
             let reply = control.ask(worker, Request::List { cursor, filter, into }).await?;
@@ -146,7 +152,7 @@ impl ServePages for operation::Sessions {
 pub(super) fn read_cursor(text: &str) -> Result<(usize, Cursor), Refusal> {
     let parts = text.split_once('-');
     let read = parts.and_then(|(worker, word)| Some((worker.parse().ok()?, Cursor::unpack(word.parse().ok()?))));
-    read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is no cursor of a list")))
+    read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is not a valid cursor of a list")))
 }
 
 impl Serve for operation::ClearSessions {
@@ -161,11 +167,12 @@ pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Clear
     // A shard must not move from a worker that has not handled the request to a worker that has already handled it.
     let _none_moves = control.stand_still().await;
     let count = clear_standing(control, filter).await?;
-    tracing::info!("{count} sessions cleared on request");
+    tracing::info!("{count} sessions removed on request");
     Ok(Cleared { count })
 }
 
-/// End all sessions that match the filter. The caller ensures that no shard moves. Returns the number of sessions.
+/// End all sessions that match the filter. The caller ensures that no shard moves. Returns the number of ended
+/// sessions.
 pub(super) async fn clear_standing(control: &Control, filter: Filter) -> Result<u64, Refusal> {
     let mut count = 0;
     for worker in 0..control.workers() {

@@ -13,8 +13,8 @@ use super::{Refusal, Serve};
 use crate::control::Control;
 use crate::lowering::elements;
 
-/// Maximum number of removed elements for which sessions are revalidated element by element. If more are removed, all
-/// sessions are revalidated.
+/// Maximum number of removed elements for which sessions are revalidated element by element. If more elements are
+/// removed, all sessions are revalidated.
 const ONE_BY_ONE: usize = 1_024;
 
 impl Serve for operation::Sets {
@@ -70,7 +70,7 @@ impl Serve for operation::AddToSet {
             Err((full, added)) => {
                 let (name, size) = (&request.name, set.size());
                 Err(Refusal::Wrong(format!(
-                    "{full}: `{name}` has at most {size} elements; {added} were added"
+                    "{full}: `{name}` has at most {size} elements; {added} new elements were added"
                 )))
             }
         }
@@ -109,7 +109,7 @@ fn requested(set: &ElementSet, request: &SetRequest) -> Result<Vec<Element>, Ref
                     ElementKind::Ports => "ports",
                 };
                 return Err(Refusal::Wrong(format!(
-                    "`{written}` does not fit into the set `{}` of {has}: nothing was changed",
+                    "`{written}` is not valid in the set `{}`, which contains {has}: nothing was changed",
                     request.name
                 )));
             }
@@ -119,7 +119,7 @@ fn requested(set: &ElementSet, request: &SetRequest) -> Result<Vec<Element>, Ref
     Ok(found)
 }
 
-/// An element in the form of the configuration.
+/// Convert an element to the notation of the configuration.
 fn as_written(element: Element) -> SetElement {
     match element {
         Element::Ports(first, last) => SetElement::Ports(first, last),
@@ -146,7 +146,7 @@ fn all(control: &Control) -> Vec<(String, Arc<ElementSet>)> {
 fn named(control: &Control, name: &str) -> Result<Arc<ElementSet>, Refusal> {
     let mut sets = all(control).into_iter();
     let found = sets.find(|(of, _)| of == name).map(|(_, set)| set);
-    found.ok_or_else(|| Refusal::Wrong(format!("there is no set `{name}`: `sluice set list` lists them")))
+    found.ok_or_else(|| Refusal::Wrong(format!("there is no set `{name}`: `sluice set list` lists the sets")))
 }
 
 /// Revalidate the sessions that added or removed elements affect. Sessions can be found only by address, so elements
@@ -178,7 +178,7 @@ fn follow(plane: &mut ControlPlane, elements: &[Element]) {
     plane.filter_changed(&changed);
 }
 
-/// Two rules: one matches packets from a range of addresses, the other packets to this range.
+/// Returns a rule for packets from a range of addresses, and a rule for packets to this range.
 fn either<A: Address>(first: A, last: A) -> [Rule<A>; 2] {
     let (mut from, mut to) = (Rule::any(), Rule::any());
     let range = Range { first, last };

@@ -22,10 +22,10 @@ use crate::subscribers::relay::Tally;
 use crate::subscribers::service::{LeaseView, Service, SiteView};
 use crate::subscribers::virtual_mac::text;
 
-/// Maximum number of entries examined for one page, because the service is locked during that time.
+/// Default and maximum number of entries per page. The service is locked while a page is collected.
 const PAGE: (u32, u32) = (1_024, 8_192);
 
-/// Maximum number of entries examined per page, because the service is locked meanwhile.
+/// Maximum number of leases examined for one page. The service is locked meanwhile.
 const LOOKED_AT: usize = 8_192;
 
 const SECOND: u64 = 1_000_000_000;
@@ -36,11 +36,13 @@ pub(super) fn context(control: &Control, name: &str) -> Result<Context, Refusal>
 }
 
 fn unknown(what: &str, name: &str) -> Refusal {
-    Refusal::Wrong(format!("no {what} is called `{name}`: show sites lists them"))
+    Refusal::Wrong(format!(
+        "there is no {what} `{name}`: `sluice show sites` lists the sites and their groups"
+    ))
 }
 
 fn bad_cursor(text: &str) -> Refusal {
-    Refusal::Wrong(format!("`{text}` is no cursor of a list"))
+    Refusal::Wrong(format!("`{text}` is not a valid cursor of a list"))
 }
 
 fn limit(position: &Position) -> usize {
@@ -138,8 +140,8 @@ fn site(view: SiteView, group: &SiteGroup, (config, subscribers): (&Config, &Sub
     }
 }
 
-/// Position in the list of leases: first the terminals of sites, ordered by site and address, then all others, ordered
-/// by server and address.
+/// Position in the list of leases. Mapped leases come first, ordered by site and address. Unmapped leases follow,
+/// ordered by server and address.
 #[derive(Clone, Copy)]
 enum Place {
     Mapped(u32, Ipv4Addr),
@@ -177,7 +179,7 @@ struct Wanted {
     most: usize,
 }
 
-/// Leases from a position on, and the position of the next page.
+/// Returns leases, starting at a position, and the position of the next page.
 fn leases_from(service: &Service, place: Place, wanted: &Wanted) -> (Vec<LeaseView>, Option<Place>) {
     let (first, behind) = wanted.sites;
     let meant = |view: &LeaseView| {
@@ -372,7 +374,7 @@ mod tests {
             any: false,
             ..all(1)
         };
-        // The last page is empty: it examined the leases without a site, and none matched.
+        // The last page is empty, because no lease without a site matches.
         assert_eq!(vec![vec![2], vec![3], vec![]], pages(&world, &of_site(0)));
         assert_eq!(vec![Vec::<u8>::new()], pages(&world, &of_site(2)));
         let network = Wanted {

@@ -15,7 +15,7 @@ pub(super) trait Kernel {
     fn write(&self, path: &Path, text: &str) -> io::Result<()>;
 }
 
-/// One step.
+/// One step of a driver change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Load a kernel module.
@@ -34,7 +34,7 @@ pub(super) enum Step {
 }
 
 impl fmt::Display for Step {
-    /// The step as a shell command.
+    /// Write the step as a shell command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Load(module) | Step::Try(module) => write!(f, "modprobe {module}"),
@@ -70,8 +70,15 @@ impl Kernel for Running {
             Err(error) if error.kind() == io::ErrorKind::NotFound => run("/sbin/modprobe"),
             output => output,
         };
-        let output =
-            output.map_err(|error| io::Error::new(error.kind(), format!("modprobe, of package kmod: {error}")))?;
+        let output = output.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!(
+                    "modprobe (package kmod) can't be run: \
+                 {error}"
+                ),
+            )
+        })?;
         match output.status.success() {
             true => Ok(()),
             false => Err(io::Error::other(

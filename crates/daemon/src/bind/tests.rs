@@ -210,7 +210,7 @@ fn vfio_without_an_iommu_is_refused_before_the_card_is_touched() {
 fn card_that_this_machine_is_managed_over_is_taken_by_force_alone() {
     let files = Files::new(Some("e1000e"), Some(3));
     let bind = |force| {
-        let used = Some("the default route of this machine leads over eth0".into());
+        let used = Some("the default route of this machine uses eth0".into());
         bind_in(&files.system(), &files, &Wish { force, ..wish() }, used)
     };
     let error = bind(false).unwrap_err().to_string();

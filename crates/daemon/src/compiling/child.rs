@@ -29,7 +29,7 @@ const UNKEPT: u8 = 74;
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
     /// The plan can't be read from standard input.
-    #[error("the plan can't be read: {0}")]
+    #[error("the input of the compiler process can't be read: {0}")]
     Input(#[from] io::Error),
     /// The input is not a valid plan.
     #[error(transparent)]
@@ -49,7 +49,7 @@ impl ChildError {
     }
 }
 
-/// Compile the plan on `input` into a file. This is the main function of the process that [`super::Compiler`] starts.
+/// Compile the plan on `input` into a file. The process that [`super::Compiler`] starts runs this function.
 ///
 /// # Errors
 /// See [`ChildError`].
@@ -132,7 +132,7 @@ impl Program {
         let followed = std::thread::scope(|scope| {
             let (input, output) = (child.stdin.take(), child.stdout.take());
             scope.spawn(move || {
-                // A write error is ignored, since the exit status tells why the process stopped reading.
+                // A write error is ignored, since the exit status states why the process stopped reading.
                 input.map(|mut input| input.write_all(&bytes))
             });
             let (said, heard) = mpsc::channel();
@@ -146,7 +146,7 @@ impl Program {
             });
             let mut followed = Followed::default();
             let is_late = !followed.follow(&heard, self.patience, progress);
-            // The threads end as soon as the process closes its pipes.
+            // The reader threads end as soon as the process closes its pipes.
             let status = if is_late { end(&mut child) } else { child.wait() };
             (followed, status, is_late)
         });
@@ -163,7 +163,7 @@ impl Program {
             (_, Some(0)) => {
                 if followed.peak > 0 {
                     tracing::info!(
-                        "the process that compiled the rules had {} at most",
+                        "the process that compiled the rules used at most {} of memory",
                         Bytes(followed.peak)
                     );
                 }
@@ -182,7 +182,7 @@ fn end(child: &mut Child) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Reports of the process.
+/// Reports received from the compiler process.
 #[derive(Default)]
 struct Followed {
     peak: u64,

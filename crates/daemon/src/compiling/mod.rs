@@ -1,5 +1,5 @@
-//! Compiled inspection rules. The rules are loaded from a cache, or compiled by a separate process whose end releases
-//! the memory.
+//! Compiled inspection rules. The rules are loaded from a cache, or compiled by a separate process. The exit of the
+//! process frees the memory of the compilation.
 
 mod child;
 mod progress;
@@ -35,7 +35,7 @@ pub enum CompileError {
     #[error("the patterns of the rules can't be compiled: {0}")]
     Search(#[from] prefilter::Error),
     /// The compiler process can't be started.
-    #[error("the rules can't be compiled: the compiler process does not start: {0}")]
+    #[error("the rules can't be compiled, because the compiler process can't be started: {0}")]
     Start(io::Error),
     /// The compiler process reported an error.
     #[error("the rules can't be compiled: {why}")]
@@ -45,15 +45,16 @@ pub enum CompileError {
     },
     /// The compiler process was killed by a signal.
     #[error(
-        "the process that compiles the rules was ended by signal {signal}: most likely memory is short, take rules away or \
-         add memory"
+        "the process that compiles the rules was ended by signal {signal}, probably because memory ran short: remove \
+         rules or add memory"
     )]
     Killed {
         /// Number of the signal.
         signal: i32,
     },
     /// The compilation exceeded its time limit.
-    #[error("the rules were not compiled within {} s: give the compiler a core of its own, or remove rules", after.as_secs())]
+    #[error("compiling the rules took longer than {} s: leave a core without workers for the compiler, or remove \
+         rules", after.as_secs())]
     Late {
         /// The time limit.
         after: Duration,
@@ -77,7 +78,7 @@ impl fmt::Display for Made {
         let how = if self.compiled.is_some() { "compiled" } else { "loaded" };
         write!(
             f,
-            "what searches for them was {how} in {:.1} ms",
+            "the search database was {how} in {:.1} ms",
             self.took.as_secs_f64() * 1e3
         )
     }
@@ -105,11 +106,11 @@ impl Compiler {
         }
     }
 
-    /// A compiler that starts this program as a separate process, on cores that this process may use and that no worker
-    /// occupies. The compiler reads the cache but does not write to it.
+    /// A compiler that starts this program as a separate process. The process runs on the cores of this process that no
+    /// worker occupies. The compiler reads the cache but does not write to it.
     pub fn of(config: &sluice_config::Config) -> Self {
         Self {
-            // The running executable, even if another file has replaced it at its path.
+            // Start the executable of this process, even if another file has replaced the executable at its path.
             program: Some(Program {
                 path: "/proc/self/exe".into(),
                 arguments: vec![child::COMMAND.into()],
@@ -151,7 +152,7 @@ impl Compiler {
         let (prefilter, compiled) = match self.load(fingerprint) {
             Ok(prefilter) => (prefilter, None),
             Err(why) => {
-                tracing::info!("the rules are compiled: {why}");
+                tracing::info!("the rules are compiled, because no cached database can be used: {why}");
                 (self.compile(plan, fingerprint)?, Some(why))
             }
         };
@@ -185,8 +186,8 @@ impl Compiler {
             match ended {
                 Ended::Kept => return Prefilter::load(&path, fingerprint).map_err(CompileError::Broken),
                 Ended::Unkept(why) => tracing::warn!(
-                    "{}: {why}: compiled rules are not kept there. Let this user write the folder, or name another as \
-                     `cache` in [inspection]",
+                    "{}: {why}: compiled rules can't be stored in this folder. Give the daemon's user write access to \
+                     the folder, or write another folder as `cache` in [inspection]",
                     folder.display()
                 ),
             }
@@ -235,7 +236,8 @@ impl Drop for Passing {
 fn writable(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let probe = folder.join(format!(".probe.{}", std::process::id()));
-    // Remove the test file of an earlier process that was killed here. `create_new` does not follow links.
+    // An earlier process may have been killed before it removed its test file. Remove this file. `create_new` does not
+    // follow links.
     let _ = fs::remove_file(&probe);
     files::create_new(&probe, 0o600)?;
     fs::remove_file(probe)

@@ -1,4 +1,5 @@
-//! Rules from the cache, from the compiler process, and from a compiler process that fails.
+//! Tests of rules that are loaded from the cache or compiled by the compiler process, and of a failing compiler
+//! process.
 
 use std::io::{stdin, stdout};
 use std::os::unix::fs::MetadataExt;
@@ -89,7 +90,7 @@ fn missing_cache_is_named_and_made_and_loaded_the_next_time() {
     let compiler = compiler(&cache);
     let first = compiled(RULES, &compiler).unwrap();
     assert!(
-        why(&first).ends_with("signatures.db: there is no cache"),
+        why(&first).ends_with("signatures.db: the cache file does not exist"),
         "{}",
         why(&first)
     );
@@ -181,7 +182,7 @@ fn child_that_fails_or_leaves_nothing_is_an_error_in_its_words() {
         "{error}"
     );
     let error = compiled(RULES, &shell("exit 0", PATIENCE)).unwrap_err();
-    assert!(error.to_string().ends_with("there is no cache"), "{error}");
+    assert!(error.to_string().ends_with("the cache file does not exist"), "{error}");
     let nobody = Compiler {
         program: Some(program(Path::new("/no/such/program"), &[])),
         ..Compiler::here()

@@ -47,7 +47,7 @@ impl Scene<'_> {
         (number != 0).then_some((mixed ^ mixed >> 31) >> 11)
     }
 
-    /// A line of EVE JSON with this event type.
+    /// Format a line of EVE JSON with the given event type.
     pub fn line(&self, about: &About, kind: EveType, said: impl Serialize) -> Vec<u8> {
         let [source, destination] = about.addresses;
         let port = |port| matches!(about.protocol, 6 | 17).then_some(port);
@@ -70,7 +70,7 @@ impl Scene<'_> {
         })
     }
 
-    /// The line for the end of a flow.
+    /// Format the line for the end of a flow.
     pub fn ended(&self, about: &About, ended: &Ended) -> Vec<u8> {
         let [begin, end] = ended.seen;
         let said = FlowSaid {
@@ -100,7 +100,7 @@ impl Scene<'_> {
         self.line(about, EveType::Flow, said)
     }
 
-    /// The line of a transaction; `None` if it can't be decoded.
+    /// Format the line for a transaction. Returns `None` if the transaction can't be decoded.
     pub fn transaction(&self, about: &About, said: &Transaction) -> Option<Vec<u8>> {
         match said.service {
             Service::Http => Some(self.line(about, EveType::Http, http(said))),
@@ -113,7 +113,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The line with the inspection statistics, `uptime` seconds after the start.
+    /// Format the line with the inspection statistics. `uptime` is the time in seconds since the start of the process.
     pub fn statistics(&self, now: u64, stats: impl Serialize) -> Vec<u8> {
         #[derive(Serialize)]
         struct Statistics<S> {
@@ -129,7 +129,7 @@ impl Scene<'_> {
     }
 }
 
-/// Serialise as a line. The types of records can always be serialised.
+/// Serialise a record as a line. Serialisation never fails for the types of records.
 fn finish(line: &impl Serialize) -> Vec<u8> {
     let mut text = to_json(line).unwrap_or_default();
     text.push('\n');
@@ -241,7 +241,7 @@ impl Counts {
 }
 
 impl<'a> AlertSaid<'a> {
-    /// Content of the line for an alert in the form of the API.
+    /// Content of the line for an alert of the API.
     pub fn new(alert: &'a api::Alert) -> Self {
         Self {
             alert: Rule {

@@ -1,4 +1,4 @@
-//! Writer of EVE lines on a separate thread, so that a slow disk or reader does not block others.
+//! Writes EVE lines on a separate thread, so that a slow disk or reader does not block the control thread.
 
 use std::io::{Error, ErrorKind, Write};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
@@ -30,7 +30,7 @@ pub struct Writer {
 struct Shared {
     written: AtomicU64,
     lost: AtomicU64,
-    /// Number of lost lines that could not be written to the file.
+    /// Number of lines lost because a write to the file failed.
     failed: AtomicU64,
     reopen: AtomicBool,
     ending: AtomicBool,
@@ -85,7 +85,7 @@ impl Writer {
         [&self.shared.written, &self.shared.lost].map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Number of lost lines that could not be written to the file.
+    /// Number of lines lost because a write to the file failed.
     pub fn failures(&self) -> u64 {
         self.shared.failed.load(Ordering::Relaxed)
     }
@@ -135,7 +135,7 @@ impl Thread {
         }
     }
 
-    /// Reopen the file if that was requested.
+    /// Reopen the file if a reopen was requested.
     fn follow(&mut self) {
         if !self.shared.reopen.swap(false, Ordering::Relaxed) {
             return;
@@ -143,7 +143,7 @@ impl Thread {
         match &mut self.sink {
             Sink::File(file) => {
                 if let Err(error) = file.reopen() {
-                    tracing::error!("{} can't be opened anew: {error}", path(&self.target).display());
+                    tracing::error!("{} can't be reopened: {error}", path(&self.target).display());
                 }
             }
             _ => self.sink = Sink::None,
@@ -211,7 +211,10 @@ impl Thread {
 
     fn log_error(&mut self, error: &Error) {
         if !std::mem::replace(&mut self.complained, true) {
-            tracing::error!("records can't be written to {}: {error}", path(&self.target).display());
+            tracing::error!(
+                "inspection records can't be written to {}: {error}",
+                path(&self.target).display()
+            );
         }
     }
 }

@@ -20,8 +20,8 @@ use crate::files;
 pub enum HostError {
     /// The namespace can't be created.
     #[error(
-        "the network namespace {name} can't be had: {error}; a router with a daemon needs the right to make namespaces \
-         (CAP_SYS_ADMIN) and a writable /run/netns"
+        "the network namespace {name} can't be created: {error}; a router with `daemon = true` needs the capability \
+         CAP_SYS_ADMIN and a writable /run/netns"
     )]
     Namespace {
         /// Name of the namespace.
@@ -30,7 +30,10 @@ pub enum HostError {
         error: Error,
     },
     /// An interface in the namespace can't be created.
-    #[error("the host of router {router}: {error}; it needs /dev/net/tun, and names of at most 15 bytes")]
+    #[error(
+        "the host of router {router} can't be set up: {error}; a host needs /dev/net/tun and interface names of \
+         at most 15 bytes"
+    )]
     Interface {
         /// Name of the router.
         router: String,
@@ -38,7 +41,10 @@ pub enum HostError {
         error: Error,
     },
     /// The serving thread can't be started.
-    #[error("hosts of routers can't be served: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
+    #[error(
+        "the service for hosts of routers can't start: {0}; raise the limits on threads and descriptors (ulimit \
+         -u -n)"
+    )]
     Thread(#[from] Error),
 }
 
@@ -98,9 +104,8 @@ pub type Taps = BTreeMap<u16, Arc<Line>>;
 /// Kernel interface indexes, by the index of the interface in the configuration.
 pub type Numbers = BTreeMap<u16, u32>;
 
-/// Kernel settings of every link of a host stack, also applied to `all` and `default`. The kernel does not forward,
-/// ignores router advertisements, performs no duplicate address detection, and accepts every packet that Sluice passes
-/// to it.
+/// Kernel settings for `all`, for `default` and for every link of a host stack. The kernel does not forward, ignores
+/// router advertisements, performs no duplicate address detection, and accepts every packet that Sluice passes to it.
 const SETTINGS: [(&str, &str, &str); 9] = [
     ("ipv4", "forwarding", "0"),
     ("ipv4", "rp_filter", "0"),
@@ -132,9 +137,9 @@ fn set(interface: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Create and configure a router's interfaces in a namespace. Before the call, `taps` contains the TAP devices that are
-/// already open; afterwards it contains those of the router. Returns the kernel's interface indexes, and the first
-/// error.
+/// Create and configure a router's interfaces in a namespace. On entry, `taps` contains the TAP devices that are
+/// already open. On return, `taps` contains all TAP devices of the router. Returns the kernel's interface indexes, and
+/// the first error.
 pub fn settle(
     namespace: &Namespace,
     router: &HostRouter,
@@ -195,7 +200,7 @@ pub fn settle(
         for (six, uplink) in [false, true].into_iter().zip(router.uplinks) {
             let link = uplink.and_then(|uplink| numbers.get(&uplink).copied());
             if let Err(error) = netlink.set_last_resort(six, link) {
-                wrong.get_or_insert(Error::other(format!("the route of last resort: {error}")));
+                wrong.get_or_insert(Error::other(format!("the default route can't be set: {error}")));
             }
         }
         Ok((numbers, wrong))
@@ -203,10 +208,10 @@ pub fn settle(
 }
 
 /// Delay between creating links and setting addresses. FRR receives notifications about links and addresses on separate
-/// sockets, and discards an address whose link is not known yet.
+/// sockets, and discards an address that it receives before the link.
 const NOTICED: Duration = Duration::from_millis(100);
 
-/// Create an interface in the namespace and set its link up, without addresses.
+/// Create an interface without addresses in the namespace, and bring its link up.
 fn link(
     netlink: &mut Netlink,
     interface: &HostInterface,
@@ -227,7 +232,8 @@ fn link(
     Ok((number, tap))
 }
 
-/// Set the addresses of an interface, and remove all others except those that daemons have set.
+/// Set the addresses of an interface. Remove all other addresses that Sluice has set, but keep addresses set by
+/// daemons.
 fn address(
     netlink: &mut Netlink,
     interface: &HostInterface,
@@ -249,7 +255,7 @@ fn address(
     Ok(())
 }
 
-/// Delete all interfaces in a namespace that Sluice has created.
+/// Delete all interfaces that Sluice has created in a namespace.
 pub fn delete(namespace: &Namespace) -> Result<(), Error> {
     namespace.within(|| {
         let mut netlink = Netlink::open()?;

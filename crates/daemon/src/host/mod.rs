@@ -2,9 +2,10 @@
 //!
 //! The host stack of a router is the namespace `sluice-NAME`. For each interface of the router, this namespace has a
 //! TAP interface with the same name, MAC address, addresses, MTU and carrier. Punted packets are written to the TAP
-//! interfaces, and packets that the kernel sends there go to the worker that sends for the gateway. Sluice forwards,
-//! resolves neighbours and answers echo requests; all other functions are left to the kernel and its daemons. ARP is
-//! disabled on TAP links: the kernel sends frames to the broadcast address, and Sluice resolves the neighbour.
+//! interfaces. Packets that the kernel sends on the TAP interfaces are passed to the worker that sends the gateway's
+//! own packets. Sluice forwards, resolves neighbours and answers echo requests; all other functions are left to the
+//! kernel and its daemons. ARP is disabled on TAP links: the kernel sends frames to the broadcast address, and Sluice
+//! resolves the neighbour.
 
 mod links;
 mod namespace;
@@ -30,8 +31,8 @@ pub struct HostRouter {
     pub name: String,
     /// Interfaces of the router.
     pub interfaces: Vec<HostInterface>,
-    /// Output interfaces of the host stack's default routes of last resort, for IPv4 and IPv6. Sluice routes these
-    /// packets.
+    /// Output interfaces of the host stack's default routes of last resort, for IPv4 and IPv6. Sluice routes the
+    /// packets that the kernel sends on these routes.
     pub uplinks: [Option<u16>; 2],
 }
 
@@ -51,14 +52,14 @@ pub struct HostInterface {
 }
 
 /// Callback for frames from host stacks, with the index of the interface. The callback returns whether it consumed the
-/// frame; other frames are processed as usual.
+/// frame. Frames that are not consumed are processed as usual.
 pub type Diversion = Box<dyn Fn(u16, &[u8]) -> bool + Send + Sync>;
 
 /// Queues between workers and host stacks.
 pub struct Queues {
-    /// Queue from each worker.
+    /// For each worker, the queue of punted frames.
     pub to_hosts: Vec<PuntReceiver>,
-    /// Queue to the worker that sends for the gateway.
+    /// Queue to the worker that sends the gateway's own packets.
     pub from_hosts: Option<PuntSender>,
 }
 
@@ -82,7 +83,7 @@ pub struct HostCounts {
     pub sent: u64,
     /// Frames that the namespace rejected, because its interface was down or the kernel had no memory.
     pub undelivered: u64,
-    /// Frames sent by namespaces that were lost because the queue to the worker was full.
+    /// Frames from namespaces, lost because the queue to the worker was full.
     pub lost: u64,
 }
 
@@ -186,8 +187,14 @@ impl Hosts {
             None => {
                 let (namespace, new) = Namespace::named(&name).map_err(|error| HostError::namespace(&name, error))?;
                 match new {
-                    true => tracing::info!("router {}: its host is the namespace {name}", router.name),
-                    false => tracing::info!("router {}: its host goes on in the namespace {name}", router.name),
+                    true => tracing::info!(
+                        "router {}: the namespace {name} is created for the router's host",
+                        router.name
+                    ),
+                    false => tracing::info!(
+                        "router {}: the router's host uses the existing namespace {name}",
+                        router.name
+                    ),
                 }
                 (namespace, None)
             }
@@ -202,7 +209,7 @@ impl Hosts {
         taps.retain(|index, _| links.contains_key(index));
         self.shared.replace(old(), taps);
         let settled = wrong.map_or(Ok(()), |error| Err(HostError::interface(&router.name, error)));
-        // Forget failed interfaces, so that the next change tries to create them again.
+        // Remove failed interfaces from the state of the host stack, so that the next change creates them again.
         router
             .interfaces
             .retain(|interface| links.contains_key(&interface.index));
@@ -229,7 +236,8 @@ impl Hosts {
     }
 
     /// Deliver a frame to the host stack of an interface's router. Returns `false` if the router has no host stack or
-    /// its kernel rejects the frame. The kernel drops frames whose source is one of its own addresses.
+    /// its kernel rejects the frame. The kernel later drops accepted frames if the source is one of the kernel's own
+    /// addresses.
     pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
         self.shared.deliver(index, frame)
     }
@@ -262,8 +270,7 @@ impl Hosts {
         Some(counts.fold(HostCounts::default(), |sum, counts| sum + counts))
     }
 
-    /// Number of frames for interfaces that no host stack has, because the frames were queued when the interface was
-    /// removed.
+    /// Number of frames that were still queued when their interface was removed.
     pub fn strays(&self) -> u64 {
         self.shared.strays.load(Ordering::Relaxed)
     }
@@ -273,7 +280,7 @@ impl Hosts {
         self.shared.panics.load(Ordering::Relaxed)
     }
 
-    /// Stop in order, and remove the namespaces.
+    /// Remove the namespaces and stop the thread.
     pub fn stop(&self) {
         for (_, host) in std::mem::take(&mut *lock(&self.running)) {
             if let Err(error) = self.end(host) {

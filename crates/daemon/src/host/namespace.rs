@@ -63,7 +63,7 @@ impl Namespace {
     /// Run a function inside the namespace, on a separate thread.
     ///
     /// # Errors
-    /// The error of the function, or this process may not enter the namespace.
+    /// The function fails, or this process lacks the privilege to enter the namespace.
     pub fn within<R: Send>(&self, work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
         in_thread(|| {
             rustix::thread::move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -101,7 +101,7 @@ fn prepare() -> Result<(), Error> {
     }
 }
 
-/// The thread must end afterwards, because it can't return to its former namespace.
+/// Run a function in a new thread. The thread must end afterwards, because it can't return to its former namespace.
 fn in_thread<R: Send>(work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

@@ -34,8 +34,8 @@ const UP: u32 = 1;
 const NO_ARP: u32 = 0x80;
 const NO_DETECTION: u32 = 2;
 
-/// Link group of all links that Sluice creates. By this group, a new process recognises the links of an earlier
-/// process.
+/// Link group of all links that Sluice creates. A new process recognises the links of an earlier process by their
+/// group.
 const GROUP: u32 = 0x534c;
 /// Protocol (`IFA_PROTO`) of addresses that Sluice sets. Addresses of daemons have other values.
 const ORIGIN: u8 = 0x53;
@@ -81,7 +81,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Attributes of a message, which follow a body of this length.
+/// Attributes of a message, which follow a body of `body` bytes.
 fn attributes(message: &[u8], body: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = message.get(body..).unwrap_or_default();
     std::iter::from_fn(move || {

@@ -14,7 +14,7 @@ use rustix::event::epoll;
 use super::links::Taps;
 use super::{Diversion, Queues, lock};
 
-/// Maximum sleep of the thread. Workers don't wake the thread, because a system call would take their time.
+/// Maximum sleep of the thread. Workers don't wake the thread, because the system call would delay their packets.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Maximum sleep while no host stack exists.
@@ -59,7 +59,7 @@ impl Shared {
         })
     }
 
-    /// Returns the TAP interfaces with these indexes.
+    /// Returns the TAP interfaces with the given indexes.
     pub fn taps_of(&self, indexes: impl Iterator<Item = u16>) -> Taps {
         let taps = lock(&self.taps);
         indexes
@@ -80,7 +80,7 @@ impl Shared {
             let _ = line.tap.set_carrier(!down.get(&index).is_some_and(|&down| down));
             let number = epoll::EventData::new_u64(index.into());
             if let Err(error) = epoll::add(&self.epoll, &line.tap, number, epoll::EventFlags::IN) {
-                tracing::warn!("an interface of a host can't be listened to: {error}");
+                tracing::warn!("packets from an interface of a router's host can't be received: {error}");
             }
             taps.insert(index, line);
         }
@@ -133,7 +133,10 @@ pub fn start(queues: Queues, shared: Arc<Shared>) -> Result<JoinHandle<()>, Erro
         while !server.shared.stop.load(Ordering::Relaxed) {
             if catch_unwind(AssertUnwindSafe(|| server.serve())).is_err() {
                 server.shared.panics.fetch_add(1, Ordering::Relaxed);
-                tracing::error!("hosts of routers: a fault of the program, please report it; they go on being served");
+                tracing::error!(
+                    "the service for hosts of routers failed because of a bug and continues: please \
+                     report it"
+                );
             }
         }
     };
@@ -141,7 +144,7 @@ pub fn start(queues: Queues, shared: Arc<Shared>) -> Result<JoinHandle<()>, Erro
 }
 
 impl Server {
-    /// Serve host stacks until the thread is requested to end.
+    /// Serve host stacks until the flag `stop` is set.
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(TURN);
         let mut busy = false;

@@ -1,4 +1,4 @@
-//! Converts application identification and the names of applications.
+//! Converts the settings of application identification and application names.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +22,7 @@ pub fn application_names() -> Result<Arc<ApplicationNames>, Error> {
     Ok(NAMES.get_or_init(|| names).clone())
 }
 
-/// Settings of application identification; `None` if it is not configured.
+/// Settings of application identification. `None` if application identification is not configured.
 pub(super) fn seeking(config: &Config) -> Result<Option<Arc<IdentificationSettings>>, Error> {
     let Some(applications) = &config.applications else {
         return Ok(None);
@@ -77,7 +77,7 @@ pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, Lowerin
     written.iter().enumerate().map(one).collect()
 }
 
-/// The application name most similar to an unknown one.
+/// Returns the application name that is most similar to an unknown name.
 fn near(written: &str, names: &ApplicationNames) -> Option<String> {
     let known: Vec<_> = names.iter().map(|(_, name)| name.to_owned()).collect();
     let one = |part: &str| match names.number(part).and_then(|number| names.name(number)) {

@@ -6,34 +6,31 @@ use sluice_config::Config;
 use sluice_config::chain::{Chain, PoliceRate, Step, StepAction};
 use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, NamedPolicers, PolicerRate};
 
-use super::LoweringError;
+use super::VALIDATED;
 use super::filter::{boxes4, boxes6};
 
 /// Chains of each router. Empty if no router has a chain.
-///
-/// # Errors
-/// A chain has a loop, or refers to a missing chain.
-pub fn chains(config: &Config) -> Result<Vec<Option<Arc<Chains>>>, LoweringError> {
+pub fn chains(config: &Config) -> Vec<Option<Arc<Chains>>> {
     if config.chains.is_empty() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let workers = config.cores.len().max(1);
     let (mut all, mut named) = (vec![None; config.routers.len()], NamedPolicers::default());
     for of in &config.chains {
-        let written = of.chains.iter().map(chain).collect::<Result<Vec<_>, _>>()?;
+        let written: Vec<_> = of.chains.iter().map(chain).collect();
         if let Some(own) = all.get_mut(usize::from(of.router)) {
-            let mut made = Chains::new(&written, workers)?;
+            let mut made = Chains::new(&written, workers).expect(VALIDATED);
             made.share_named(&mut named);
             *own = Some(Arc::new(made));
         }
     }
-    Ok(all)
+    all
 }
 
-fn chain(chain: &Chain) -> Result<ChainText, LoweringError> {
+fn chain(chain: &Chain) -> ChainText {
     let mut steps: Vec<ClassText> = Vec::new();
     for step in &chain.steps {
-        let described = described(step)?;
+        let described = described(step);
         match steps.last_mut() {
             // After the session lookup, packets are always routed.
             Some(last) if matches!(last.action, Action::Sessions) => {
@@ -43,15 +40,15 @@ fn chain(chain: &Chain) -> Result<ChainText, LoweringError> {
         }
     }
     let name = chain.name.clone();
-    Ok(ChainText { name, steps })
+    ChainText { name, steps }
 }
 
-fn described(step: &Step) -> Result<ClassText, LoweringError> {
+fn described(step: &Step) -> ClassText {
     let action = match &step.action {
         StepAction::Count(name) => Action::Count(name.clone()),
         StepAction::Classify(selection, to) => Action::Classify {
-            four: boxes4(selection, None)?,
-            six: boxes6(selection, None)?,
+            four: boxes4(selection, None),
+            six: boxes6(selection, None),
             to: to.clone(),
         },
         StepAction::Police(name, rate, exceed) => {
@@ -71,7 +68,7 @@ fn described(step: &Step) -> Result<ClassText, LoweringError> {
         StepAction::Forward => Action::Forward,
     };
     let text = step.text.clone();
-    Ok(ClassText { text, action })
+    ClassText { text, action }
 }
 
 #[cfg(test)]
@@ -97,7 +94,7 @@ input = [{ police = "slow" }, { police = { packets = 1, burst = 2 } }, "forward"
 input = [{ police = "slow" }, "forward"]
 "#,
         );
-        let made = chains(&config).unwrap();
+        let made = chains(&config);
         let admits = |router: usize, policer| made[router].as_ref().unwrap().policer(policer).unwrap().admits(1, 5);
         assert_eq!(
             [true, true, false, false],
@@ -130,7 +127,7 @@ few = ["forward"]
 last = ["sessions", "forward"]
 "#,
         );
-        let made = chains(&config).unwrap();
+        let made = chains(&config);
         assert!(made[0].is_none());
         let red = made[1].as_deref().unwrap();
         let listed: Vec<_> = red

@@ -12,14 +12,14 @@ use sluice_config::value::{self, OrNot, SetElement};
 use sluice_filter::{
     Action, Address, AddressSet, CompiledRule, Conditions, Counters, Element, ElementKind, ElementSet, Field,
     FlagsMask, ListSearch, MacCondition, Mark, MarkCondition, MatcherKind, Membership, NONE, Range, RejectKind, Rule,
-    RuleError, RuleList, RulePosition, Sets, Settings, SharedSet, Verdict,
+    RuleList, RulePosition, Sets, Settings, SharedSet, Verdict,
 };
 use sluice_table::token_bucket::TokenRate;
 
-use super::LoweringError;
 use super::applications::{UnknownApplication, named};
+use super::{LoweringError, VALIDATED};
 
-/// A rule with its place in the configuration.
+/// A rule with its text in the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
     /// Text of the rule.
@@ -30,14 +30,15 @@ pub struct Listed {
     pub inserted: bool,
 }
 
-/// Rules of the filter in order; single rules can be inserted and removed.
+/// Ordered rules of the filter. Single rules can be inserted and removed.
 pub type Rules = RuleList<Listed>;
 
 /// Filter of a configuration. `None` if the configuration has no filter. Rules that already existed in `before` keep
 /// their counters.
 ///
 /// # Errors
-/// The matcher would exceed its memory limit.
+/// The matcher would exceed its memory limit, or the application identification library does not have an application
+/// that a rule names, or can't be used.
 pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>, LoweringError> {
     let Some(settings) = &config.filter_settings() else {
         return Ok(None);
@@ -80,7 +81,8 @@ fn sets(config: &Config, before: Option<&Sets>) -> Sets {
             return (set.name.clone(), same.clone());
         }
         let new = ElementSet::new(kind_of(set.settings.kind), size);
-        // Elements of the configuration are added first, because the new set may be too small for the other elements.
+        // The elements of the configuration are added before the elements of the old set, because the new set may be
+        // too small for all.
         update(&new, &set.settings);
         old.into_iter().for_each(|old| new.copy(old));
         (set.name.clone(), Arc::new(new))
@@ -194,7 +196,7 @@ fn verdict(verdict: schema::Verdict, with: RejectKind) -> Verdict {
 /// Compile a rule for the filter.
 ///
 /// # Errors
-/// The rule has a condition that no packet can meet.
+/// The application identification library does not have an application that the rule names, or can't be used.
 pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, LoweringError> {
     let with = match rule.with {
         schema::RejectWith::Reset => RejectKind::Reset,
@@ -214,8 +216,10 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, LoweringE
         schema::Action::SetEcn => Action::SetEcn(rule.new_ecn.unwrap_or(0)),
         schema::Action::SetMark => Action::SetMark(mark(rule.new_mark.unwrap_or(value::Mark { value: 0, mask: 0 }))),
     };
-    // Validation has already rejected unknown names, so this empty set is never used.
-    let none = || Arc::new(AddressSet::new(1, None).into());
+    let none = || {
+        debug_assert!(false, "validation has rejected names of unknown sets");
+        Arc::new(AddressSet::new(1, None).into())
+    };
     let set = |name: &String| SharedSet(sets.get(name).cloned().unwrap_or_else(none));
     let membership = |of: &Option<OrNot<String>>| {
         let OrNot { not, value } = of.as_ref()?;
@@ -224,8 +228,8 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, LoweringE
     };
     Ok(CompiledRule {
         action,
-        v4: boxes4(&rule.selection, rule.router)?,
-        v6: boxes6(&rule.selection, rule.router)?,
+        v4: boxes4(&rule.selection, rule.router),
+        v6: boxes6(&rule.selection, rule.router),
         applications: named(&rule.selection.applications)?,
         conditions: Conditions {
             macs: rule.selection.macs.each_ref().map(macs),
@@ -253,10 +257,7 @@ fn macs(selection: &MacSelection) -> MacCondition {
 }
 
 /// Hyperrectangles of a rule's conditions for IPv4 packets of one router, or of all routers.
-///
-/// # Errors
-/// The rule has a condition that no packet can meet.
-pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u32>>, RuleError> {
+pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Vec<Rule<u32>> {
     boxes(selection, router, false, |address| match address {
         IpAddr::V4(address) => address.to_bits(),
         IpAddr::V6(_) => 0,
@@ -264,10 +265,7 @@ pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Resu
 }
 
 /// Hyperrectangles of a rule's conditions for IPv6 packets of one router, or of all routers.
-///
-/// # Errors
-/// The rule has a condition that no packet can meet.
-pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u128>>, RuleError> {
+pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Vec<Rule<u128>> {
     boxes(selection, router, true, |address| match address {
         IpAddr::V6(address) => address.to_bits(),
         IpAddr::V4(_) => 0,
@@ -302,13 +300,13 @@ fn boxes<A: Address>(
     router: Option<RouterIndex>,
     six: bool,
     number: impl Fn(IpAddr) -> A + Copy,
-) -> Result<Vec<Rule<A>>, RuleError> {
+) -> Vec<Rule<A>> {
     let (Some(sources), Some(destinations), true) = (
         Selection::addresses(&selection.sources, six),
         Selection::addresses(&selection.destinations, six),
         selection.concerns(six),
     ) else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
     let all = Rule::<A>::any();
     let ranges = |list: &[(IpAddr, IpAddr)], any: Range<A>| match list {
@@ -325,7 +323,7 @@ fn boxes<A: Address>(
     let destinations = ranges(&destinations, all.destination);
     for source in ranges(&sources, all.source) {
         for &destination in &destinations {
-            rules.push(all.clone().between(source, destination)?);
+            rules.push(all.clone().between(source, destination).expect(VALIDATED));
         }
     }
     let fields = fields(selection, router, six);
@@ -333,7 +331,7 @@ fn boxes<A: Address>(
         let mut more = Vec::with_capacity(rules.len() * values.len());
         for rule in &rules {
             for &(first, last) in &values {
-                more.push(rule.clone().with(field, first, last)?);
+                more.push(rule.clone().with(field, first, last).expect(VALIDATED));
             }
         }
         rules = more;
@@ -345,8 +343,8 @@ fn boxes<A: Address>(
         };
         rules = rules
             .into_iter()
-            .map(|rule| rule.with_flags(mask))
-            .collect::<Result<_, _>>()?;
+            .map(|rule| rule.with_flags(mask).expect(VALIDATED))
+            .collect();
     }
-    Ok(rules)
+    rules
 }

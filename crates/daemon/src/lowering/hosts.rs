@@ -1,4 +1,4 @@
-//! Converts the limits on packets to routers' host stacks.
+//! Converts the limits for packets that are punted to the host stacks of routers.
 
 use sluice_config::schema::{HostMulticast, RouterHost};
 use sluice_engine::packet::punt::{Host, LIMITS, Multicast, PuntClass};

@@ -20,7 +20,7 @@ use super::Secrets;
 use super::signatures::{ReadRules, SignatureError, SignatureReport};
 use crate::compiling::Compiler;
 
-/// Maximum number of sources and destinations that are tracked for rules that count matches, summed over all rules.
+/// Maximum number of sources and destinations for which the matches of rules are counted, summed over all rules.
 const RATES: usize = 1 << 16;
 
 /// Report on the signature files of a configuration; `None` if inspection is not configured.
@@ -142,7 +142,7 @@ fn records(written: &sluice_config::schema::Inspection) -> Records {
     Records { drops, flows, most }
 }
 
-/// Traffic class of these protocols, ports and networks. The class has no overload action.
+/// Traffic class with the given protocol, ports and networks. The class has no overload action.
 fn class(protocol: Option<IpProtocol>, ports: &PortRanges, networks: &[Prefix]) -> Class {
     let networks = networks.iter().map(|network| network.net());
     Class {
@@ -174,7 +174,8 @@ fn overload(written: &schema::Overload) -> Overload {
     }
 }
 
-/// Inspector capacity of a shard. Flows are not distributed evenly over shards, so each shard gets a quarter more.
+/// Inspector capacity of a shard. Flows are not distributed evenly over shards, so the capacity of a shard exceeds an
+/// even part by a quarter.
 pub fn inspection_plan(config: &Config, shards: u32) -> Option<InspectorCapacity> {
     let written = config.document.inspection.as_ref()?;
     let share = |all: u32| match shards {

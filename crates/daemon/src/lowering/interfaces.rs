@@ -11,15 +11,17 @@ use sluice_config::value::VlanPriority;
 use sluice_engine::packet::io::{NO_PORT, PortIndex};
 use sluice_engine::snapshot::tunnels::{Tunnel, TunnelKind};
 use sluice_engine::snapshot::{Advertise, Bridge, Interface, NeighbourSettings, Priority, bridge_context};
-use sluice_route::{Address, Balance, DropKind, Prefix, Route, RouteSet, SourceTables, SourceValidation, Via};
+use sluice_route::{
+    Address, Balance, DropKind, Prefix, Route, RouteError, RouteSet, SourceTables, SourceValidation, Via,
+};
 use sluice_wire::ethernet::ethertype;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
 
-use super::{LoweringError, relays};
+use super::{LoweringError, VALIDATED, relays};
 
-/// Ports of a configuration, each with the interface that has its device. At the start of the process, interfaces are
-/// numbered without gaps, in the order of the file.
+/// Ports of a configuration, each with the interface that uses the port's device. At the start of the process,
+/// interfaces are numbered without gaps, in the order of the file.
 pub fn ports(config: &Config) -> Vec<(PortIndex, InterfaceIndex)> {
     let named = (0..).zip(config.numbering.ports.names());
     named
@@ -51,7 +53,7 @@ fn place(config: &Config, ports: &[(PortIndex, InterfaceIndex)], index: Interfac
     (port.map_or(NO_PORT, |&(port, _)| port), tags)
 }
 
-/// All interfaces in the form of the engine. The argument `macs` contains the Ethernet address of each port.
+/// Convert all interfaces to the type of the engine. The argument `macs` contains the Ethernet address of each port.
 pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
     let ports = ports(config);
     let translates = |router: RouterIndex| {
@@ -62,7 +64,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
         .zip(config.interfaces.iter().zip(sides(config)))
         .map(|(index, (configured, side))| {
             let (port, tags) = place(config, &ports, index);
-            // An inter-router link end or a tunnel gets a locally administered address.
+            // Tunnels and the interfaces of inter-router links get a locally administered address.
             let [high, low] = index.to_be_bytes();
             let own = macs
                 .get(usize::from(port))
@@ -147,15 +149,16 @@ fn tunnel(written: &sluice_config::config::Tunnel) -> Tunnel {
 enum Side {
     /// Only inside hosts: no packet from this interface needs a lookup in destination rules or pools.
     Inside,
-    /// Inside hosts, or unknown: packets to outside addresses may also arrive here.
+    /// Inside hosts, or an unknown side. Packets to outside addresses may also arrive on this interface.
     Both,
-    /// Outside: packets to outside addresses arrive here.
+    /// Outside hosts: packets to outside addresses arrive on this interface.
     Outside,
 }
 
-/// Sides of all interfaces. A source rule makes its output interface an outside interface or, if it names none, all
-/// interfaces. A destination rule does the same with its input interface or, if it names none, with all interfaces
-/// except those of hosts whose source addresses are translated.
+/// Sides of all interfaces. A source rule makes its output interface an outside interface. If the rule names no output
+/// interface, all interfaces may be on the outside. A destination rule makes its input interface an outside interface.
+/// If the rule names no input interface, it makes all interfaces outside interfaces, except those of hosts with
+/// translated source addresses.
 fn sides(config: &Config) -> Vec<Side> {
     let mut routers: Vec<_> = config.interfaces.iter().map(|interface| interface.router).collect();
     routers.sort_unstable();
@@ -250,8 +253,8 @@ fn advertise(configured: &Configured) -> Option<Advertise> {
     })
 }
 
-/// Default gateways of each interface: the gateway of the configured default route with the lowest distance, otherwise
-/// that of an uplink.
+/// Default gateways of each interface: the gateway of the configured default route with the lowest distance. Without
+/// such a route, the gateway of an uplink.
 pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
     let mut uplinks = vec![[None; 2]; config.interfaces.len()];
     let mut defaults: Vec<_> = config
@@ -290,11 +293,11 @@ pub fn sources(config: &Config) -> SourceTables {
     SourceTables::new(config.routers.len(), networks)
 }
 
-/// Routes of each router, followed by those of the tables for source networks: addresses and networks of the
-/// interfaces, and configured routes.
+/// Routes of each router, followed by the routes of the tables for source networks. A set contains the configured
+/// routes, and routes for the addresses and networks of interfaces.
 ///
 /// # Errors
-/// Addresses or routes contradict one another.
+/// A route contradicts the link-local address that an interface derives from the MAC address of its device.
 pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>, LoweringError> {
     let mut links = vec![Vec::new(); config.routers.len()];
     for interface in interfaces.iter().filter(|interface| interface.bridge.is_none()) {
@@ -321,7 +324,21 @@ pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>
     }
     let sets = links.iter().zip(&configured);
     let sets = sets.map(|(links, configured)| RouteSet::new(links, configured));
-    Ok(sets.collect::<Result<_, _>>()?)
+    let sets: Result<_, _> = sets.collect();
+    debug_assert!(
+        !matches!(&sets, Err(error) if !concerns_link_local(error)),
+        "{VALIDATED}: {sets:?}"
+    );
+    Ok(sets?)
+}
+
+/// Whether an error of routes is about a link-local address, which may be one that depends on a device.
+fn concerns_link_local(error: &RouteError) -> bool {
+    match error {
+        RouteError::RouteTwice(prefix) => prefix.address().is_link_local(),
+        RouteError::GatewayIsLocal { gateway, .. } => gateway.is_link_local(),
+        _ => false,
+    }
 }
 
 fn prefix(network: sluice_config::value::Prefix) -> Prefix {

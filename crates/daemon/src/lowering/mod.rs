@@ -1,5 +1,5 @@
-//! Converts a valid configuration to the parameters of the data plane, which does not depend on the configuration's
-//! types.
+//! Converts a valid configuration to the parameters of the data plane. The data plane does not depend on the types of
+//! the configuration.
 
 mod applications;
 mod chains;
@@ -22,65 +22,46 @@ pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};
 pub use sites::{access, relays, site_context, site_networks};
 pub use steering::steering;
 pub use subscribers::{subscribers, virtual_macs};
-pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
+pub(crate) use translation::{plan, pool};
 
 use std::sync::Arc;
 
 use sluice_config::Config;
 use sluice_config::config::Timeouts;
-use sluice_config::schema;
+use sluice_config::{limits, schema};
 use sluice_engine::control::plane::NeighbourLimits;
 use sluice_engine::features::inspection::InspectionPolicy;
+use sluice_engine::packet::adjacency::AdjacencyIndex;
 use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::placement::Part;
 use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_engine::snapshot::shard_owners::ShardOwners;
 use sluice_engine::snapshot::stages::Stages;
 use sluice_engine::snapshot::{LIMITS, Limits, Router, Snapshot, StartParameters, SubscriberCapacity};
-use sluice_nat::deterministic::DeterministicError;
+use sluice_nat::rule::RuleId;
 use sluice_nat::sites::Sites;
-use sluice_nat::timeout::{Schedule, TimeoutError};
+use sluice_nat::timeout::Schedule;
 use sluice_route::RouteError;
 use sluice_route::neighbour::Timing;
 use sluice_route::policer::ControlClass;
 
-/// Why a valid configuration can't be converted. Another crate rejects what the configuration crate accepts.
+/// Reason why a valid configuration can't be converted on this machine. Validation has checked everything that depends on
+/// the configuration alone.
 #[derive(Debug, thiserror::Error)]
 pub enum LoweringError {
-    /// The number of shards is invalid.
-    #[error("{0} shards: a power of two from 1 to 1024 is possible")]
-    Shards(u16),
-    /// Addresses or routes are rejected.
+    /// A route contradicts the link-local address that an interface derives from the MAC address of its device.
     #[error(transparent)]
     Routes(#[from] RouteError),
-    /// Pools are rejected.
-    #[error(transparent)]
-    Pools(#[from] sluice_nat::pool::PoolError),
-    /// The shares of deterministic pools are rejected.
-    #[error(transparent)]
-    Shares(#[from] DeterministicError),
-    /// Translation rules are rejected.
-    #[error(transparent)]
-    Rules(#[from] sluice_nat::rule::RuleError),
-    /// The filter can't be compiled.
+    /// The matcher of the filter exceeds its memory limit.
     #[error(transparent)]
     Filter(#[from] sluice_filter::FilterError),
-    /// A filter rule names an unknown application.
+    /// The installed application identification library does not have an application that a filter rule names.
     #[error(transparent)]
     UnknownApplication(#[from] UnknownApplication),
-    /// A filter rule is rejected.
-    #[error(transparent)]
-    FilterRule(#[from] sluice_filter::RuleError),
-    /// Chains are rejected.
-    #[error(transparent)]
-    Chains(#[from] sluice_engine::snapshot::chains::ChainError),
     /// The application identification library can't be used.
     #[error(transparent)]
     Applications(#[from] sluice_inspect::applications::Error),
-    /// Timeouts are rejected.
-    #[error(transparent)]
-    Timeouts(#[from] TimeoutError),
 }
 
 /// Secrets of keyed hashes.
@@ -95,7 +76,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Fixed secrets for `replay`, whose output must be reproducible.
+    /// Fixed secrets for `replay`, so that the output of a replay is reproducible.
     pub const FIXED: Self = Self {
         sessions: [0x736c_7569_6365_2e31, 0x9e37_79b9_7f4a_7c15],
         steering: 0x736c_7569_6365_2e32,
@@ -116,26 +97,18 @@ impl Secrets {
     }
 }
 
-/// Parameters that are fixed for the life of the process, with room for this number of ports. `stages` assigns the
-/// workers to stages.
-///
-/// # Errors
-/// The number of shards is invalid.
-pub fn setup(
-    config: &Config,
-    ports: usize,
-    (stages, workers): (Stages, usize),
-    secrets: Secrets,
-) -> Result<StartParameters, LoweringError> {
-    let steering = steering(config, secrets)?;
+/// Parameters that are fixed for the life of the process. `ports` is the maximum number of ports, and `stages` assigns
+/// the workers to stages.
+pub fn setup(config: &Config, ports: usize, (stages, workers): (Stages, usize), secrets: Secrets) -> StartParameters {
+    let steering = steering(config, secrets);
     let shards = steering.shards();
     let sessions = &config.document.sessions;
     let fragments = &config.document.fragments;
-    Ok(StartParameters {
+    StartParameters {
         steering,
         owners: ShardOwners::dealt(shards, &stages.all(Part::Session, workers)).into(),
         stages,
-        // The caller sets this, because it knows the frequency of the cycle counter.
+        // The caller sets this field, because the conversion needs the frequency of the cycle counter.
         assist: None,
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,
@@ -151,22 +124,22 @@ pub fn setup(
         applications: applications::capacity(config),
         inspection: inspection_plan(config, shards.count()),
         events: Default::default(),
-        interfaces: config.interfaces.len() + SPARE_INTERFACES,
+        interfaces: (config.interfaces.len() + SPARE_INTERFACES).min(AdjacencyIndex::MAX_INTERFACES),
         subscribers: SubscriberCapacity {
             most: config.document.nat.subscribers,
             blocks: config.document.nat.port_blocks,
             held: config.document.nat.quarantined_ports,
             prefix: [config.document.nat.subscriber_prefix, 128],
         },
-    })
+    }
 }
 
-/// Creates the snapshot of a configuration. `macs` contains the Ethernet address of each port, `pools` the pool names
-/// by pool index. `filter` is the result of [`filters`], `inspection` that of [`inspection()`]; `sites` is the site
-/// table if the subscriber service is enabled.
+/// Creates the snapshot of a configuration. `macs` contains the Ethernet address of each port, and `pools` the pool
+/// names by pool index. `filter` is the result of [`filters`]. `inspection` is the result of [`inspection()`]. `sites`
+/// is the site table if the subscriber service is enabled.
 ///
 /// # Errors
-/// See [`LoweringError`].
+/// The application identification library can't be used.
 pub fn policy(
     config: &Config,
     macs: &[[u8; 6]],
@@ -177,14 +150,14 @@ pub fn policy(
 ) -> Result<Snapshot, LoweringError> {
     let interfaces = interfaces(config, macs);
     let mut policy = Snapshot::new(macs.len(), interfaces);
-    policy.nat4 = translation(config, pools)?;
+    policy.nat4 = translation(config, pools);
     if let Some(access) = sites.and_then(|table| access(config, table)) {
         policy.serve_sites(access);
     }
-    policy.timeouts = Schedule::new(&timeouts(&config.timeouts))?;
+    policy.timeouts = Schedule::new(&timeouts(&config.timeouts)).expect(VALIDATED);
     policy.limits = limits(config);
     policy.routers = routers(config);
-    policy.chains = chains::chains(config)?;
+    policy.chains = chains::chains(config);
     policy.hosts = config
         .routers
         .iter()
@@ -241,7 +214,7 @@ pub fn neighbour_limits(config: &Config) -> NeighbourLimits {
     let nanoseconds = |period: sluice_config::value::Period| period.duration().as_nanos() as u64;
     let timing = Timing {
         reachable: nanoseconds(neighbours.reachable),
-        // If the reachable time is shorter than the default delay before the first probe, it also limits that delay.
+        // The delay before the first probe does not exceed the reachable time.
         delay: Timing::default().delay.min(nanoseconds(neighbours.reachable)),
         retransmit: nanoseconds(neighbours.retransmit),
         attempts: neighbours.requests,
@@ -276,6 +249,16 @@ pub(crate) fn timeouts(timeouts: &Timeouts) -> sluice_nat::Timeouts {
         inbound_refresh: timeouts.inbound_refresh,
     }
 }
+
+const _: () = assert!(limits::MOST_INTERFACES <= AdjacencyIndex::MAX_INTERFACES);
+const _: () = assert!(limits::MOST_NEIGHBOURS as usize <= AdjacencyIndex::MAX_NEIGHBOURS);
+const _: () = assert!(limits::MOST_SHARDS as u32 <= sluice_nat::shard::BLOCKS);
+const _: () = assert!(limits::MOST_RULES <= RuleId::MAX as usize);
+const _: () = assert!(limits::MOST_STEPS <= sluice_engine::snapshot::chains::MAX_STEPS);
+const _: () = assert!(limits::MOST_BRIDGES <= sluice_engine::snapshot::MOST_BRIDGES);
+
+/// Why the data plane accepts what a configuration contains. The property test `lowering` compares the two.
+const VALIDATED: &str = "validation has checked the limits of the data plane";
 
 /// Maximum number of interfaces added at run time. Every worker has counters for each added interface.
 const SPARE_INTERFACES: usize = 1024;
@@ -313,9 +296,7 @@ mod tests {
         };
         assert_eq!(
             expected,
-            setup(&config, 0, (Stages::default(), 1), Secrets::FIXED)
-                .unwrap()
-                .fragments
+            setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).fragments
         );
     }
 
@@ -324,9 +305,7 @@ mod tests {
         let interface = "[interfaces.a]\ndevice = \"null:\"\n";
         let settings = |text: &str| {
             let config = config(&format!("{interface}{text}"));
-            let waiting = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED)
-                .unwrap()
-                .unsolicited_syns;
+            let waiting = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).unsolicited_syns;
             (
                 waiting,
                 policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new(), None, None, None)
@@ -366,7 +345,7 @@ mod tests {
              [nat.pools.a]\naddresses = [\"198.51.100.0/26\"]\nports = \"1-65535\"\n\
              block = {{}}\nfiltering = \"address-dependent\"\n",
         ));
-        let setup = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).unwrap();
+        let setup = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED);
         let names = pool_names(&config, &Vec::new());
         let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None, None, None).unwrap();
         policy.leases = PortLayouts::of(&policy, setup.steering.shards());
@@ -396,9 +375,7 @@ mod tests {
         };
         assert_eq!(
             expected,
-            setup(&config, 0, (Stages::default(), 1), Secrets::FIXED)
-                .unwrap()
-                .subscribers
+            setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).subscribers
         );
     }
 

@@ -33,7 +33,7 @@ pub enum SignatureError {
         error: ClassesError,
     },
     /// A variable of rules is invalid.
-    #[error("${name} in [inspection]: {fault}")]
+    #[error("variable ${name} in [inspection] is wrong: {fault}")]
     Variable {
         /// Configuration table of the variable.
         table: &'static str,
@@ -51,12 +51,12 @@ pub enum SignatureError {
         refused: Vec<RefusedRule>,
     },
     /// A pass rule is rejected. Without the pass rule, other rules might drop traffic that the pass rule would pass.
-    #[error("{} of the pass rules can't be used{}", .refused.len(), first(.refused))]
+    #[error("{} pass rules can't be used{}", .refused.len(), first(.refused))]
     Pass {
         /// Rejected pass rules.
         refused: Vec<RefusedRule>,
     },
-    /// Location of the first rejected rule, and the reason.
+    /// The rules can't be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
 }
@@ -87,8 +87,8 @@ impl SignatureError {
                 .collect(),
             what: self.to_string(),
             hint: matches!(self, Self::Pass { .. }).then(|| {
-                "mend or remove the rule, or give the file `partial = true`: what the rule lets pass is then dropped where \
-                 another rule says so"
+                "correct or remove the rule, or write `partial = true` for the file: other rules can then drop \
+                 packets that this pass rule would pass"
                     .to_owned()
             }),
         }
@@ -106,7 +106,7 @@ pub struct RefusedRule {
     pub id: Option<Id>,
     /// Option that is not supported, and the reason.
     pub why: String,
-    /// Whether the rejection is an error, because the rule is a pass rule whose absence would change verdicts.
+    /// Whether the rejection is an error. A rejected pass rule is an error, because verdicts would differ without it.
     pub is_missed: bool,
 }
 
@@ -128,7 +128,7 @@ pub struct SignatureReport {
 impl std::fmt::Display for SignatureReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let all = self.loaded + self.refused.len();
-        write!(f, "{} of {all} signatures are in force", self.loaded)?;
+        write!(f, "{} of {all} signatures are active", self.loaded)?;
         match self.refused.len() {
             0 => Ok(()),
             refused => write!(f, ", {refused} are refused"),
@@ -227,7 +227,8 @@ impl ReadRules {
         Ok(Self { ordered, report, total })
     }
 
-    /// If these rules equal the running rules, returns the new report on their files; otherwise `None`.
+    /// If these rules equal the running rules, returns the new report on the signature files. Returns `None` if the
+    /// rules differ.
     ///
     /// # Errors
     /// A pass rule is rejected.
@@ -273,7 +274,7 @@ impl ReadRules {
     }
 }
 
-/// Return an error if pass rules were rejected, since other rules might then drop traffic that these would pass.
+/// Return an error if pass rules were rejected, since other rules might drop the traffic that the pass rules exempt.
 fn none_is_missed(refused: &[RefusedRule]) -> Result<(), SignatureError> {
     let refused: Vec<_> = refused.iter().filter(|refused| refused.is_missed).cloned().collect();
     match refused.is_empty() {
@@ -355,7 +356,7 @@ mod tests {
             (std::sync::Arc::ptr_eq(&running.rules, &other.0.rules), other.1)
         };
         assert_eq!((true, report.clone()), again(&plain));
-        // This setting does not affect the rules.
+        // The setting `midstream` does not affect the rules.
         let detects = config(&folder, "[inspection.exceptions]\nmidstream = \"bypass\"\n");
         assert!(again(&detects).0);
         assert!(!again(&config(&folder, "[inspection.addresses]\nHOME_NET = \"10.0.0.0/24\"\n")).0);

@@ -1,4 +1,4 @@
-//! Converts subscribers' sites: classification of frames, and networks of their addresses.
+//! Converts subscribers' sites: the classification of frames to sites, and the networks of public addresses.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -43,7 +43,7 @@ pub fn site_networks(config: &Config) -> Vec<Network> {
     config.subscribers.iter().flat_map(used).flat_map(of).collect()
 }
 
-/// Classifier with which workers assign packets to sites. The classifier refers to the table that the control plane
+/// Classifier with which workers assign packets to sites. The classifier reads the site table, which the control plane
 /// writes. `None` without sites.
 pub fn access(config: &Config, table: &Arc<Sites>) -> Option<SiteClassifier> {
     let subscribers = config.subscribers.as_ref()?;

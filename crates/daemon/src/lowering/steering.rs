@@ -1,4 +1,4 @@
-//! Distribution of packets to shards, as configured and as far as the pools allow it.
+//! Distribution of packets to shards. The configured distribution is restricted by the pools.
 
 use sluice_config::Config;
 use sluice_config::schema;
@@ -7,18 +7,16 @@ use sluice_nat::Pools;
 use sluice_nat::shard::BLOCK;
 
 use super::translation::keeps_clients;
-use super::{LoweringError, Secrets, pool};
+use super::{Secrets, VALIDATED, pool};
 
 /// Steering function of a configuration. The hash keys are derived from a secret.
-///
-/// # Errors
-/// The pools contradict one another, or the number of shards is invalid.
-pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, LoweringError> {
+pub fn steering(config: &Config, secrets: Secrets) -> Steering {
     let count = config.document.system.shards();
     let pools: Vec<_> = config.pools.iter().map(pool).collect();
-    let pools = Pools::new(&pools)?;
+    let pools = Pools::new(&pools).expect(VALIDATED);
     let by_flow = config.document.system.steering == schema::Steering::FiveTuple;
-    // A card can map the ports of only one pool to their shards, so the pool with the most addresses is used.
+    // A card can steer packets to shards by the outside ports of only one pool. The pool with the most addresses is
+    // selected.
     let largest = pools.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.addresses());
     let wanted = SteeringSettings {
         hashed: if by_flow {
@@ -33,7 +31,7 @@ pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, LoweringE
         prefix: [config.document.nat.subscriber_prefix, 128],
         ports: largest.map_or(BLOCK, |pool| pool.unit() * BLOCK),
     };
-    Steering::seeded(count.into(), &wanted, secrets.steering).ok_or(LoweringError::Shards(count))
+    Steering::seeded(count.into(), &wanted, secrets.steering).expect(VALIDATED)
 }
 
 #[cfg(test)]
@@ -46,7 +44,7 @@ mod tests {
             "[system]\nsteering = \"{steering}\"\n[interfaces.a]\ndevice = \"null:\"\n\
              [nat.pools.p]\naddresses = [\"192.0.2.0/28\"]\n{pool}\n"
         );
-        super::steering(&config(&text), Secrets::FIXED).unwrap().affinity()
+        super::steering(&config(&text), Secrets::FIXED).affinity()
     }
 
     #[test]

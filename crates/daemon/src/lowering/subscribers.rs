@@ -59,7 +59,7 @@ fn addresses(configured: &Configured) -> Vec<Ipv4Net> {
 /// sites with a pool are not used.
 ///
 /// # Errors
-/// Almost all addresses of the configured prefix are taken.
+/// Almost all MAC addresses with the configured prefix are in use.
 pub fn virtual_macs(config: &Config) -> Result<Vec<Mac>, VirtualMacError> {
     let Some(subscribers) = &config.subscribers else {
         return Ok(Vec::new());

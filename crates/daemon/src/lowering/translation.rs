@@ -13,20 +13,20 @@ use sluice_engine::snapshot::Nat;
 use sluice_nat::deterministic::Algorithm;
 use sluice_nat::rule::{Balance, DestinationAction, FROM_HOST, HostSet, SetHost, SourceAction};
 use sluice_nat::{
-    Behaviour, Blocks, Deterministic, Filtering, Limits, MappingBehaviour, Pairing, Pool, PoolIndex, Pools,
+    Behaviour, Blocks, Deterministic, Filtering, Limits, MappingBehaviour, Pairing, Plan, Pool, PoolIndex, Pools,
     PortSelection, Prefix, Quarantine, Rules, Secret, SubscriberLimits,
 };
 use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol;
 
-use super::{LoweringError, timeouts};
+use super::{VALIDATED, timeouts};
 
 /// Pool names by pool index. `None` for a removed pool.
 pub type PoolNames = Vec<Option<String>>;
 
 /// Pool names of a configuration. Pools that existed in `before` keep their indexes, because sessions store them. A new
-/// pool gets an index that was free before.
+/// pool gets an index that no pool in `before` has.
 pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
     let stays = |name: &String| config.pools.iter().any(|pool| pool.name == *name);
     let mut names: PoolNames = before.iter().map(|name| name.clone().filter(&stays)).collect();
@@ -45,30 +45,33 @@ pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
 
 /// Convert pools and rules. The index of a pool is the position of its name in `names`, because sessions store the
 /// index.
-///
-/// # Errors
-/// Pools or rules contradict one another.
-pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, LoweringError> {
+pub fn translation(config: &Config, names: &PoolNames) -> Nat<V4> {
     let find = |name: &Option<String>| config.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
     let pools: Vec<_> = names.iter().map(|name| find(name).map(pool)).collect();
-    let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>())?;
+    let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>()).expect(VALIDATED);
     let index = |place: u16| {
         let name = config.pools.get(usize::from(place)).map(|pool| &pool.name);
         let known = names.iter().position(|known| known.as_ref() == name);
+        debug_assert!(
+            name.is_some() && known.is_some(),
+            "pool {place} has a name and an index"
+        );
         known.unwrap_or(0) as PoolIndex
     };
     let source: Vec<_> = config.source.iter().map(|rule| source(rule, index)).collect();
     let destination: Vec<_> = config.destination.iter().map(destination).collect();
     let sets = config.host_sets.iter().map(host_set).collect();
-    let rules = Rules::new(&source, &destination, &pools)?.with_sets(sets);
-    Ok(Nat {
+    let rules = Rules::new(&source, &destination, &pools)
+        .expect(VALIDATED)
+        .with_sets(sets);
+    Nat {
         rules,
         pools,
         ..Nat::default()
-    })
+    }
 }
 
-/// A pool in the form of the data plane.
+/// Convert a pool to the type of the data plane.
 pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
     let range = |range: &AddressRange| (range.first().to_bits(), range.last().to_bits());
     Pool {
@@ -99,7 +102,7 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         }),
         hold: Quarantine {
             seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
-            // No limit: the number is only limited by `quarantined-ports`, over all pools.
+            // A single pool has no limit. The setting `quarantined-ports` limits the number over all pools.
             most: u32::MAX,
         },
         deterministic: configured.deterministic.as_ref().map(deterministic),
@@ -112,6 +115,11 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         renumber: configured.rewrite_ip_id,
         protocols: configured.protocols.clone(),
     }
+}
+
+/// The plan of a pool whose ports are computed.
+pub(crate) fn plan(configured: &configured::Pool) -> Option<Plan<u32>> {
+    Plan::of(&pool(configured)).map(|plan| plan.expect(VALIDATED))
 }
 
 fn behaviour((mapping, filtering): (schema::Mapping, schema::Filtering)) -> Behaviour {
@@ -129,7 +137,10 @@ fn behaviour((mapping, filtering): (schema::Mapping, schema::Filtering)) -> Beha
 }
 
 fn deterministic(written: &schema::Deterministic) -> Deterministic<u32> {
-    // Validation ensures that the key is present if it is required.
+    debug_assert!(
+        written.key.is_some() || written.algorithm != schema::Algorithm::Random,
+        "a random algorithm has a key"
+    );
     let key = written.key.map_or([0; 2], |key| key.words());
     Deterministic {
         inside: (written.inside.first().to_bits(), written.inside.last().to_bits()),
@@ -215,8 +226,8 @@ fn host_set(set: &configured::HostSet) -> HostSet<u32> {
 }
 
 /// Whether the rules require all flows of a client to be in the same shard. All flows must be in one shard if a rule
-/// applies to packets of the host stack, or if a destination rule translates to the router's own host stack or to a set
-/// of hosts.
+/// applies to packets of the host stack. A destination rule to the router's own host stack or to a set of hosts also
+/// requires one shard.
 pub fn keeps_clients(config: &Config) -> bool {
     let is_own = |rule: &DestinationRule, address: Ipv4Addr| {
         let mut of_router = config
@@ -281,12 +292,12 @@ mod tests {
         let name = |name: &str| Some(name.to_owned());
         let first = pool_names(&config(&["a", "b", "c"]), &Vec::new());
         assert_eq!(vec![name("a"), name("b"), name("c")], first);
-        // Sessions may still store the index of pool `b`, so it is not reused.
+        // Sessions may still store the index of pool `b`, so the index is not reused.
         let second = pool_names(&config(&["d", "c", "a"]), &first);
         assert_eq!(vec![name("a"), None, name("c"), name("d")], second);
         let third = pool_names(&config(&["e", "c", "d"]), &second);
         assert_eq!(vec![None, name("e"), name("c"), name("d")], third);
-        let nat = translation(&config(&["e", "c", "d"]), &third).unwrap();
+        let nat = translation(&config(&["e", "c", "d"]), &third);
         assert_eq!(0, nat.pools.get(0).unwrap().addresses());
         assert_eq!(Some(2), nat.pools.owner(0, 0xc633_6401));
     }

@@ -1,4 +1,4 @@
-//! Assumed costs that can't be measured without opening devices or without a second core.
+//! Assumed costs. Measuring them would require open devices or a second core.
 
 use sluice_config::Config;
 use sluice_dpdk::Driver;
@@ -20,7 +20,7 @@ pub const HAND_OVERS: [HandOver; 4] = [
 ];
 
 /// Assumed nanoseconds that a driver takes per packet to receive and to send, in addition to the cost of frames in
-/// memory. The values are typical ones that are not measured here.
+/// memory. The values are typical for the drivers and are not measured here.
 fn nanoseconds(driver: Driver) -> [f64; 2] {
     match driver {
         Driver::Null | Driver::Ring => [0.0, 0.0],
@@ -32,7 +32,8 @@ fn nanoseconds(driver: Driver) -> [f64; 2] {
     }
 }
 
-/// Assumed cycles per packet for the devices, for each part of packet processing, averaged over all ports.
+/// For each part of packet processing, the assumed cycles that the device driver takes per packet, averaged over all
+/// ports.
 pub fn cycles(config: &Config, frequency: u64) -> [f64; 4] {
     let ports = outlook(config).unwrap_or_default();
     let count = ports.len().max(1) as f64 * 1e9 / frequency as f64;

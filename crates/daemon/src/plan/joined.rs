@@ -1,4 +1,4 @@
-//! Splits TCP packets that the kernel's GRO has joined, so that the frames resemble those on the wire.
+//! Splits TCP packets that the kernel's GRO has joined, so that the frames resemble the frames on the wire.
 
 use sluice_wire::checksum;
 use sluice_wire::layers::{Class, Fragment, Layers, parse};
@@ -6,11 +6,11 @@ use sluice_wire::layers::{Class, Fragment, Layers, parse};
 /// Flags that only the last segment has: FIN and PSH.
 const OF_THE_LAST: u8 = 0x09;
 
-/// Length of an IPv6 header, which its payload length field excludes.
+/// Length of an IPv6 header. The payload length field does not count the header.
 const IPV6: usize = 40;
 
-/// Split a frame into TCP segments whose IP packets have at most `mtu` bytes, with correct checksums. `None` if the
-/// frame is not a TCP segment that can be split.
+/// Split a frame into TCP segments with IP packets of at most `mtu` bytes and correct checksums. `None` if the frame is
+/// not a TCP segment that can be split.
 pub fn cut(frame: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     let layers = parse(frame).ok()?;
     if layers.protocol != 6 || layers.fragment != Fragment::Whole {

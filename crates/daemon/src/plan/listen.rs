@@ -1,4 +1,4 @@
-//! Live traffic of kernel interfaces. This source is used if no daemon is running.
+//! Live traffic of kernel interfaces, which is captured if no daemon is running.
 
 use std::io::{Error, ErrorKind};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Maximum number of frames that are read from one interface before the next one is served.
 const TURN: usize = 256;
 
-/// An interface whose frames are received.
+/// An interface from which frames are received.
 struct Ear {
     port: PortIndex,
     device: String,

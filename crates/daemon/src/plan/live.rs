@@ -24,7 +24,9 @@ const AROUND: u32 = 22;
 pub enum LiveError {
     /// The daemon's interfaces received nothing.
     #[error(
-        "the running daemon received no packet on {interfaces} within {seconds:.0} s: `sluice show interfaces` tells whether their links are up; listen longer, --live 60s, or leave --live out to plan for the carrier mix"
+        "the running daemon received no packet on {interfaces} within {seconds:.0} s: check with `sluice show \
+         interfaces` whether the links are up, and listen longer (--live 60s), or remove --live to plan for the \
+              carrier mix"
     )]
     DaemonSilent {
         /// Names of the interfaces.
@@ -34,7 +36,9 @@ pub enum LiveError {
     },
     /// The kernel interfaces received nothing.
     #[error(
-        "no daemon runs, and no packet came to {interfaces} within {seconds:.0} s: `ip -s link` tells whether they are up and receive, and packets that another program receives by XDP or DPDK are not visible here; listen longer, --live 60s, or leave --live out to plan for the carrier mix"
+        "no daemon runs, and the kernel received no packet on {interfaces} within {seconds:.0} s: check with `ip -s \
+         link` whether the interfaces are up and receive (packets that another program receives by XDP or DPDK are \
+              not visible), and listen longer (--live 60s), or remove --live to plan for the carrier mix"
     )]
     KernelSilent {
         /// Names of the interfaces.
@@ -42,9 +46,10 @@ pub enum LiveError {
         /// Duration of listening in seconds.
         seconds: f64,
     },
-    /// None of the received packets is suitable for the measurement.
+    /// No received packet is suitable for the measurement.
     #[error(
-        "all {packets} received packets are longer than the MTU of this configuration's interfaces: set `mtu`, or, if the kernel merges segments, switch that off with `ethtool -K DEVICE gro off`"
+        "all {packets} received packets are longer than the MTU of this configuration's interfaces: raise `mtu`; or, \
+         if the kernel merges segments, disable merging with `ethtool -K DEVICE gro off`"
     )]
     TooLong {
         /// Number of packets.
@@ -52,7 +57,8 @@ pub enum LiveError {
     },
     /// None of the daemon's interfaces is in the configuration.
     #[error(
-        "the running daemon has none of the interfaces of this configuration ({interfaces}): name the one that it runs with, or its socket with --socket"
+        "the running daemon has none of the interfaces of this configuration ({interfaces}): give the configuration \
+         of that daemon, or the socket of another daemon with --socket"
     )]
     Strangers {
         /// Interfaces of the configuration.
@@ -60,17 +66,18 @@ pub enum LiveError {
     },
     /// The configuration has no kernel interface.
     #[error(
-        "no daemon runs, and none of the devices is an interface of the kernel to listen on ({devices}): start the daemon with this configuration, or give captures, --in INTERFACE=CAPTURE"
+        "no daemon runs, and none of the devices ({devices}) is a kernel interface that can be captured: start the \
+         daemon with this configuration, or give captures (--in INTERFACE=CAPTURE)"
     )]
     NoneOfTheKernel {
         /// Devices of the configuration.
         devices: String,
     },
     /// The process lacks the privilege to capture packets.
-    #[error("no daemon runs, and listening on {0} takes the right to open packet sockets: run this as root")]
+    #[error("no daemon runs, and capturing on {0} needs the privilege to open packet sockets: run the command as root")]
     Forbidden(String),
     /// Packets of a device can't be captured.
-    #[error("no daemon runs, and {device} can't be captured on: {error}; `ip link` lists the interfaces")]
+    #[error("no daemon runs, and capturing on {device} failed: {error}; `ip link` lists the interfaces")]
     Device {
         /// Name of the device.
         device: String,
@@ -78,7 +85,7 @@ pub enum LiveError {
         error: std::io::Error,
     },
     /// The daemon's capture can't be decoded.
-    #[error("the daemon's capture can't be read ({0}); is it of another version than this command?")]
+    #[error("the daemon's capture can't be read ({0}); do the versions of daemon and command differ?")]
     Unreadable(String),
 }
 
@@ -108,7 +115,7 @@ pub struct SeenInterface {
     pub name: String,
     /// Device as configured. For a bond, the members are listed.
     pub device: String,
-    /// Packets, including those of the interface's VLANs.
+    /// Number of packets, including packets of the interface's VLANs.
     pub packets: u64,
     /// Bytes of the counted packets.
     pub bytes: u64,
@@ -132,7 +139,7 @@ pub struct Seen {
     pub bytes: f64,
     /// Number of packets that are used for the measurement.
     pub kept: u64,
-    /// Frames that the kernel had joined from several segments and that were split again.
+    /// Number of frames that were split again, because the kernel had joined several segments.
     pub joined: u64,
     /// Frames discarded because they exceed the MTU of the links.
     pub too_long: u64,
@@ -169,7 +176,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// An empty collection.
+    /// Create an empty collection.
     pub fn new(config: &Config, witness: Witness) -> Self {
         let ports = lowering::ports(config);
         let interfaces = ports
@@ -313,8 +320,8 @@ impl Live {
 
     pub(super) fn name(&self) -> String {
         match self.witness {
-            Witness::Daemon => "live, of the running daemon's interfaces".into(),
-            Witness::Kernel => "live, of the kernel's interfaces".into(),
+            Witness::Daemon => "live traffic of the running daemon's interfaces".into(),
+            Witness::Kernel => "live traffic of the kernel's interfaces".into(),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Measures cycles per packet for each part of packet processing, with the counters of a worker that runs this
-//! configuration and traffic.
+//! Measures the cycles per packet of each part of packet processing. A worker processes the traffic with this
+//! configuration and counts the cycles.
 
 use sluice_config::Config;
 use sluice_dpdk::tsc;
@@ -23,7 +23,7 @@ const MOST_SESSIONS: u32 = 1 << 18;
 /// Maximum number of frames used from captures or live traffic.
 pub const MOST_FRAMES: usize = 1 << 16;
 
-/// Number of frames that are queued at the ports when a batch begins. The first queued frames have then left the
+/// Number of frames that are queued at the ports when a batch starts. The first queued frames have then left the
 /// innermost caches, like frames from a card.
 const WAITING: usize = 2048;
 
@@ -43,8 +43,8 @@ pub enum Source<'s> {
 /// Result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Cycles per packet for each part, without devices. The cycles include the packet's fraction of its session's
-    /// creation.
+    /// Cycles per packet for each part, without devices. The cost of session creation is included, divided by the
+    /// number of packets per session.
     pub parts: [f64; 4],
     /// Cycles of a session creation, in addition to the cycles of the packet.
     pub opening: f64,
@@ -151,7 +151,8 @@ fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -
     let mut parts: [Vec<f64>; 4] = Default::default();
     let mut sent = 0;
     pass(world, &traffic.data, checksums);
-    // A batch is shorter than a time slice of a competing process, so the median is that of undisturbed batches.
+    // A batch is shorter than the time slice of a competing process, so most batches run without interruption. The
+    // median is the cost of such a batch.
     for frames in (0..PASSES).flat_map(|_| traffic.data.chunks(WAITING)) {
         let (cycles, left) = batch(world, frames, checksums);
         for (part, cycles) in parts.iter_mut().zip(cycles) {
@@ -178,9 +179,9 @@ fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -
     }
 }
 
-/// Cycles of a session creation in addition to those of the packet. The result is the difference between two passes of
-/// the same frames, one without and one with existing sessions. A scan of all sessions precedes each pass, so that both
-/// begin with the same cache state.
+/// Cycles of a session creation, in addition to the cycles of the packet. The result is the difference between two
+/// passes of the same frames, one without and one with existing sessions. A scan of all sessions precedes each pass, so
+/// that both passes start with the same cache state.
 fn opening(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> f64 {
     let frames = match traffic.opening.is_empty() {
         true => &traffic.data,
@@ -233,7 +234,7 @@ fn given(
         }
         data.push((port, bytes));
     }
-    // Send replies again that preceded the first packet from inside.
+    // Replies that preceded the first packet from inside were dropped. Send these replies again.
     for place in dropped {
         if let Some((port, bytes)) = data.get_mut(place).filter(|(_, bytes)| returns.answers(bytes)) {
             returns.send(world, *port, bytes)?;

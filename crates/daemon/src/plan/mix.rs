@@ -170,7 +170,7 @@ impl Mix<'_, '_> {
         let packet = Written {
             source,
             destination,
-            // One fifth of the sessions is UDP.
+            // One fifth of the sessions use UDP.
             tcp: (!flow.is_multiple_of(5)).then_some(flags),
             numbers,
             macs: [by.mac, SENDER],

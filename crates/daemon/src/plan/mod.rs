@@ -56,7 +56,7 @@ pub struct Request {
     pub inputs: Vec<(String, PathBuf)>,
     /// Live traffic for the measurement.
     pub live: Option<Live>,
-    /// Cores to use instead of those configured.
+    /// Cores that replace the configured cores.
     pub cores: Option<Vec<Core>>,
     /// Required rate.
     pub demand: Option<Demand>,
@@ -67,19 +67,24 @@ pub struct Request {
 pub enum PlanError {
     /// IPv4 packets can't be forwarded between any two interfaces.
     #[error(
-        "the configuration has no IPv4 route from an inside to an outside interface for the carrier mix: give captures of your own traffic, --in INTERFACE=CAPTURE"
+        "the carrier mix needs an IPv4 route from an inside to an outside interface, which the configuration does not \
+         have: give captures of your own traffic (--in INTERFACE=CAPTURE)"
     )]
     NoPath,
     /// The configuration drops all packets of the generated traffic (carrier mix).
     #[error(
-        "this configuration drops all packets of the carrier mix: give captures of your own traffic, --in INTERFACE=CAPTURE"
+        "this configuration drops all packets of the carrier mix: give captures of your own traffic (--in \
+         INTERFACE=CAPTURE)"
     )]
     NothingPasses,
     /// The captures contain no frames.
-    #[error("the captures contain no frame: give others with --in INTERFACE=CAPTURE")]
+    #[error("the captures contain no frame: give other captures with --in INTERFACE=CAPTURE")]
     NoFrames,
     /// Two options specify different traffic.
-    #[error("{given} and `{demand}` name different traffic: write only the rate, for the traffic of the captures")]
+    #[error(
+        "{given} and `{demand}` describe different traffic: write only the rate, which then applies to the \
+         captured traffic"
+    )]
     TwoTraffics {
         /// Option that supplies packets.
         given: &'static str,
@@ -91,7 +96,7 @@ pub enum PlanError {
     Live(#[from] LiveError),
     /// A core can't be used for the measurement.
     #[error(
-        "core {core} is not among the cores that this process may use here ({}): name others with --cores",
+        "core {core} is not among the cores that this process may use ({}): write other cores with --cores",
         list(allowed)
     )]
     NoSuchCore {
@@ -126,7 +131,7 @@ pub struct Chosen {
     pub reasons: Vec<String>,
 }
 
-/// Choose the placement for a configuration, given its cores and the generated carrier mix.
+/// Choose the placement for the cores of a configuration, with the generated carrier mix as traffic.
 ///
 /// The measurement takes about a second and temporarily needs additional memory.
 ///
@@ -184,7 +189,7 @@ struct Facts {
     frequency: u64,
 }
 
-/// Cores to plan for: those requested, those configured individually, or all that this process may use.
+/// Cores of the plan: the requested cores, the individually configured cores, or all cores that this process may use.
 fn cores(config: &Config, request: &Request) -> Result<Vec<Core>, PlanError> {
     let allowed = machine(EntryBytes::default())?.cores;
     let listed = |system: &System| matches!(system.workers, sluice_config::value::Workers::Cores(_));

@@ -1,4 +1,4 @@
-//! Derives the hosts between which the generated traffic flows from the configuration.
+//! Derives from the configuration the hosts between which generated traffic flows.
 
 use std::net::Ipv4Addr;
 
@@ -112,8 +112,8 @@ impl Path {
         nth(self.hosts, number)
     }
 
-    /// Remote host with this number, modulo the number of hosts. Multiples of an odd number reach each host once,
-    /// spread over the network.
+    /// Remote host with this number, modulo the number of hosts. Consecutive numbers are multiplied by an odd number,
+    /// so that each host is used once and the hosts are spread over the network.
     pub fn remote(&self, number: u32) -> Ipv4Addr {
         nth(self.remotes, number)
     }

@@ -1,10 +1,10 @@
-//! Traffic profiles: distribution of frame sizes and packets per session. Rates are parsed, too, such as "10G sfr".
+//! Traffic profiles: distribution of frame sizes and packets per session. Also parses rates such as "10G sfr".
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes on the wire in addition to the frame without check sequence: check sequence, preamble, start delimiter and
-/// inter-frame gap.
+/// Bytes that a frame takes on the wire in addition to its headers and payload: check sequence, preamble, start
+/// delimiter and inter-frame gap.
 const AROUND: f64 = 24.0;
 
 /// A mix of packets.
@@ -22,8 +22,9 @@ pub struct Profile {
 pub const NAMES: &str = "sfr";
 
 impl Profile {
-    /// Traffic of the customers of a French carrier: 215,136 packets and 4,084 new sessions per 1.004 Gbit, in size
-    /// classes up to 64, 128, 576 and 1,280 bytes and above. The mean frame size is 583 bytes.
+    /// Traffic of the customers of a French carrier: 215,136 packets and 4,084 new sessions per 1.004 Gbit. The size
+    /// classes are up to 64, up to 128, up to 576, up to 1,280, and more than 1,280 bytes. The mean frame size is 583
+    /// bytes.
     pub fn sfr() -> Self {
         Self {
             name: "sfr".into(),
@@ -35,7 +36,7 @@ impl Profile {
     /// Frames of a single size (including the check sequence) in long-lived sessions.
     pub fn of_size(bytes: u16) -> Self {
         Self {
-            name: format!("frames of {bytes} bytes"),
+            name: format!("frames with a size of {bytes} bytes"),
             sizes: vec![(bytes.saturating_sub(4), 1.0)],
             packets_per_session: None,
         }
@@ -107,10 +108,10 @@ impl Demand {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DemandError {
     /// The bits per second are invalid.
-    #[error("`{0}` is no rate: write 10G, 2.5G or 400M bits per second")]
+    #[error("`{0}` is not a rate: write bits per second, such as 10G, 2.5G or 400M")]
     Rate(String),
     /// The traffic is unknown.
-    #[error("`{0}` is no traffic: write a profile ({NAMES}) or the bytes of each frame, from 64 to 1518")]
+    #[error("`{0}` is not a traffic profile: write a profile ({NAMES}) or a frame size from 64 to 1518 bytes")]
     Traffic(String),
 }
 

@@ -32,7 +32,7 @@ pub struct PartCost {
     pub part: &'static str,
     /// Total cycles per packet.
     pub cycles: f64,
-    /// Number of the cycles that are assumed for the device driver. All other cycles are measured.
+    /// Cycles that are assumed for the device driver. The remaining cycles are measured.
     pub assumed: f64,
 }
 
@@ -106,7 +106,7 @@ pub struct Answer {
     pub sessions_per_second: Option<f64>,
     /// Required number of cores. `None` if no number is sufficient.
     pub cores: Option<usize>,
-    /// Whether more cores are required than available.
+    /// Whether the load requires more cores than are available.
     pub beyond: bool,
     /// Placement of the parts on these cores.
     pub placement: Option<Candidate>,

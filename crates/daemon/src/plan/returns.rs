@@ -1,7 +1,7 @@
-//! Replies to sessions that another gateway translated. The other gateway used different addresses and ports than this
-//! engine, which would therefore drop the replies. Each reply of the other gateway is therefore readdressed to a
-//! session of this engine with the same remote endpoint. If several sessions have this endpoint, any session can be
-//! used, since the cost is the same.
+//! Captured replies to sessions that another gateway translated. This engine would drop the replies, because it
+//! translates the sessions to other addresses and ports. Each captured reply is therefore readdressed to a session of
+//! this engine with the same remote endpoint. If several sessions have this endpoint, any session can be used, since
+//! the cost is the same.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::replay::ReplayError;
 use crate::replay::captures::Captured;
 use crate::replay::world::World;
 
-/// Protocol and remote endpoint. For an ICMP query the port is 0, because its identifier is translated.
+/// Protocol and remote endpoint. For an ICMP query, the port is 0, because the ICMP identifier is translated.
 type Remote = (u8, End);
 
 /// Endpoints of a complete IPv4 packet that can be translated.
@@ -59,7 +59,7 @@ pub struct Returns {
     known: HashSet<(Remote, End)>,
     /// Outside endpoints to which no replies are assigned yet.
     free: HashMap<Remote, VecDeque<End>>,
-    /// Outside endpoint in this engine for each outside endpoint in the captured replies.
+    /// Maps each outside endpoint in the captured replies to an outside endpoint of this engine.
     given: HashMap<(Remote, End), End>,
 }
 
@@ -95,7 +95,7 @@ impl Returns {
         Ok(leaves)
     }
 
-    /// Whether a frame that was dropped may be a reply to a session that has been created since.
+    /// Whether a dropped frame may be a reply to a session that was created after the drop.
     pub fn answers(&self, frame: &[u8]) -> bool {
         Ends::of(frame).is_some_and(|ends| {
             let remote = ends.remote(ends.source);
@@ -104,7 +104,7 @@ impl Returns {
         })
     }
 
-    /// Remove an outside endpoint from those to which no replies are assigned.
+    /// Mark that replies are assigned to an outside endpoint.
     fn take(&mut self, remote: Remote, public: End) {
         if let Some(free) = self.free.get_mut(&remote) {
             free.retain(|end| *end != public);

@@ -1,5 +1,5 @@
-//! Measures the cost of a hand-over between two cores: bursts through a ring, and the cache misses on the packets'
-//! lines.
+//! Measures the cost of a hand-over between two cores: the transfer of bursts through a ring, and the cache misses on
+//! the packets.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,10 +24,10 @@ const PLACES: usize = 512;
 /// Maximum duration of the measurement of one pair of cores.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Contents of a ring entry: pointer to the buffer, its capacity and data window, and metadata.
+/// Contents of a ring entry: buffer pointer, buffer capacity, data window and metadata.
 type Entry = [u64; 6];
 
-/// Cache lines of a packet that the receiving worker reads: those of the buffer and of the headers.
+/// Cache lines of a packet that the receiving worker reads: the lines of the buffer and of the headers.
 #[derive(Default)]
 #[repr(align(128))]
 struct Lines([AtomicU64; 16]);
@@ -99,7 +99,7 @@ fn taken(mut ring: Consumer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec
                 prefetch_read(&lines[8]);
             }
             for entry in chunk {
-                // The cache line of the buffer itself is written later; the headers are read here.
+                // Read the headers now. The cache line of the buffer is written later.
                 let lines = &packets[entry[0] as usize % packets.len()].0;
                 sum += lines[8].load(Ordering::Relaxed) + entry[5];
                 lines[0].store(sum, Ordering::Relaxed);

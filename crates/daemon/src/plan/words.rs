@@ -4,7 +4,7 @@ use sluice_engine::placement::{Load, Part, Planned, SIBLINGS, list};
 
 use super::Facts;
 
-/// Reasons for the placement: its rate, its bottleneck, and how the alternatives compare.
+/// Reasons for the placement: the rate, the bottleneck, and a comparison with alternative placements.
 pub fn reasons(facts: &Facts, ranked: &[Planned], chosen: &Planned) -> Vec<String> {
     let mut reasons = vec![carries(facts, chosen), limit(chosen)];
     reasons.extend(alternative(ranked, chosen));
@@ -20,7 +20,7 @@ pub fn reasons(facts: &Facts, ranked: &[Planned], chosen: &Planned) -> Vec<Strin
 fn carries(facts: &Facts, chosen: &Planned) -> String {
     let bits = chosen.rate() * facts.measured.bytes * 8.0 / 1e9;
     format!(
-        "{} carries {:.2} million packets a second, {bits:.1} Gb/s of this traffic",
+        "{} processes {:.2} million packets per second, which is {bits:.1} Gb/s of this traffic",
         chosen.placement,
         chosen.rate() / 1e6,
     )
@@ -33,21 +33,21 @@ fn limit(chosen: &Planned) -> String {
     let own: Vec<_> = worker.parts.iter().filter(|cycles| **cycles > 0.0).collect();
     let handed = match (worker.given + worker.taken + worker.returned) * worker.slowdown {
         cycles if cycles < 0.5 => String::new(),
-        cycles => format!(", {cycles:.0} of them for hand-overs"),
+        cycles => format!(", of which {cycles:.0} cycles are hand-overs"),
     };
     let most = match own.len() {
-        1 => "all its work is",
-        _ => "most of its work is",
+        1 => "all its cycles are spent on",
+        _ => "most of its cycles are spent on",
     };
     format!(
-        "core {} is the limit: {:.0} cycles for each packet that comes{handed}; {most} {}",
+        "core {} is the bottleneck, with {:.0} cycles per received packet{handed}; {most} {}",
         worker.core,
         worker.cycles(),
         worker.most().name(),
     )
 }
 
-/// The best placement of the other model: pipeline or run-to-completion.
+/// The best placement of the model that was not chosen: pipeline or run-to-completion.
 fn alternative(ranked: &[Planned], chosen: &Planned) -> Option<String> {
     let is_pipeline = chosen.placement.is_pipeline();
     let other = ranked
@@ -62,11 +62,12 @@ fn alternative(ranked: &[Planned], chosen: &Planned) -> Option<String> {
     let difference = 100.0 * (other.rate() / chosen.rate() - 1.0);
     let compared = match difference {
         d if d <= -1.0 => format!("{:.0} % less", -d),
-        d if d < 1.0 => "as much, and is less simple".into(),
-        d => format!("{d:.0} % more, too little to be less simple for"),
+        d if d < 1.0 => "about the same, with a more complex placement".into(),
+        d => format!("{d:.0} % more, too little to justify a more complex placement"),
     };
     Some(format!(
-        "{kind}, {}, would carry {:.2} million, {compared}: core {} has {:.0} cycles a packet, most for {}",
+        "{kind}, {}, would process {:.2} million packets per second, {compared}: its bottleneck, core {}, needs {:.0} \
+         cycles per packet, most of them for {}",
         other.placement,
         other.rate() / 1e6,
         worker.core,
@@ -82,8 +83,8 @@ fn queues(facts: &Facts, chosen: &Planned) -> Option<String> {
         _ => format!("{queues} queues"),
     };
     let moved = match chosen.placement.is_pipeline() {
-        true => "stages hand packets on instead",
-        false => "the workers without one are given their packets by the others",
+        true => "therefore stages hand packets to the other cores",
+        false => "workers with a queue hand packets to the workers without a queue",
     };
     (queues < workers && chosen.placement.workers().len() > 1)
         .then(|| format!("a device has {few} for {workers} cores: {moved}"))
@@ -93,7 +94,8 @@ fn elephant(facts: &Facts) -> Option<String> {
     let (busiest, even) = (facts.load.busiest, 1.0 / f64::from(facts.load.shards));
     (busiest > 2.0 * even && facts.cores.len() > 1).then(|| {
         format!(
-            "one shard of {} has {:.0} % of the packets: more workers for sessions help no further than its own",
+            "one of {} shards has {:.0} % of the packets, and one worker processes them: further workers for sessions \
+             do not speed up this shard",
             facts.load.shards,
             100.0 * busiest
         )
@@ -107,8 +109,8 @@ pub fn uneven(load: &Load, chosen: &Planned) -> Option<String> {
     let most = even.shares(workers).into_iter().fold(0.0, f64::max) * workers as f64;
     (most > 1.1).then(|| {
         format!(
-            "{} shards are not shared out evenly among {workers} workers, the fullest has {:.0} % more than its part: more \
-             `shards`, where the pools allow them, help",
+            "{} shards can't be distributed evenly to {workers} workers: the busiest worker has {:.0} % more than an \
+             even share; raise `shards` if the pools allow more shards",
             load.shards,
             100.0 * (most - 1.0)
         )
@@ -121,7 +123,7 @@ fn hyperthreads(facts: &Facts, chosen: &Planned) -> Option<String> {
     if !cores.is_empty() {
         let cores = list(&cores);
         return Some(format!(
-            "cores {cores} are hyperthreads in use with their siblings: what they do takes {SIBLINGS} times as long"
+            "cores {cores} are hyperthreads of the same physical cores, so their work takes {SIBLINGS} times as long"
         ));
     }
     let used = chosen.placement.workers();
@@ -132,7 +134,7 @@ fn hyperthreads(facts: &Facts, chosen: &Planned) -> Option<String> {
     let left: Vec<_> = left.collect();
     (!left.is_empty()).then(|| {
         format!(
-            "cores {} are left free: they are hyperthreads of cores in use",
+            "cores {} stay unused, because they are hyperthreads of cores in use",
             list(&left)
         )
     })
@@ -147,18 +149,22 @@ fn idle(facts: &Facts, chosen: &Planned) -> Option<String> {
         .filter(|core| !used.contains(core))
         .collect();
     let siblings = |core| used.iter().any(|&other| facts.topology.are_siblings(core, other));
-    (!left.is_empty() && !left.iter().any(|&core| siblings(core)))
-        .then(|| format!("more than these cores would carry no more: {} left free", list(&left)))
+    (!left.is_empty() && !left.iter().any(|&core| siblings(core))).then(|| {
+        format!(
+            "further cores would not increase the throughput: {} stay unused",
+            list(&left)
+        )
+    })
 }
 
 fn dropped(facts: &Facts) -> Option<String> {
     let measured = &facts.measured;
     (measured.forwarded < 0.9).then(|| {
-        let why = measured
-            .dropped_for
-            .map_or(String::new(), |reason| format!(", most of the others for {reason}"));
+        let why = measured.dropped_for.map_or(String::new(), |reason| {
+            format!(", and most of the other packets are dropped for {reason}")
+        });
         format!(
-            "only {:.0} % of the packets measured leave again{why}: what is predicted is for such traffic",
+            "only {:.0} % of the measured packets are forwarded{why}: the prediction applies to such traffic",
             100.0 * measured.forwarded
         )
     })

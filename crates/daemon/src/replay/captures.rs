@@ -26,7 +26,7 @@ pub enum CaptureError {
         error: std::io::Error,
     },
     /// The file is not in a capture format.
-    #[error("{} is no capture file: pcap and pcapng are read", .0.display())]
+    #[error("{} is not a capture file in pcap or pcapng format", .0.display())]
     NoCapture(PathBuf),
     /// The file ends within a frame.
     #[error("{} is truncated after frame {frames}", path.display())]
@@ -47,7 +47,8 @@ pub enum CaptureError {
         what: String,
     },
     /// The link type is not supported.
-    #[error("{}, {at}: its link type is {link}: {READ}; capture again as one of them", path.display())]
+    #[error("{}, {at}: the link type {link} is not supported: {READ}; capture again with one of these link types",
+         path.display())]
     ForeignLink {
         /// Path of the file.
         path: PathBuf,
@@ -126,7 +127,7 @@ impl Input {
         Ok(input)
     }
 
-    /// Time of the next frame; `None` at the end.
+    /// Time of the next frame. `None` at the end of the capture.
     pub fn next_time(&self) -> Option<Duration> {
         self.next.as_ref().map(|frame| frame.at)
     }
@@ -134,7 +135,7 @@ impl Input {
     /// Return the next frame. `None` at the end of the capture.
     ///
     /// # Errors
-    /// The frame after the next one can't be read. The next frame is kept.
+    /// The frame after the returned frame is read in advance and can't be read. The next call returns the buffered frame.
     pub fn take(&mut self) -> Result<Option<Captured>, CaptureError> {
         let next = self.read()?;
         Ok(std::mem::replace(&mut self.next, next))
@@ -234,7 +235,8 @@ struct Raw {
     timestamp: u128,
     length: u32,
     bytes: Vec<u8>,
-    /// Whether the block is a simple packet block. Such a block does not state the captured length, so its bytes end with padding.
+    /// Whether the block is a simple packet block. A simple packet block does not state the captured length, so its
+    /// bytes end with padding.
     is_simple: bool,
 }
 
@@ -267,7 +269,7 @@ fn raw(block: Block<'_>) -> Option<Raw> {
 }
 
 impl Raw {
-    /// Determine the interface of the packet, and convert it to a frame.
+    /// Determine the interface of the packet, and convert the packet to a frame.
     fn of<'i>(
         self,
         interfaces: &'i [InterfaceDescriptionBlock<'static>],
@@ -360,7 +362,7 @@ fn name<'i>(interface: &'i InterfaceDescriptionBlock<'static>) -> &'i str {
     names.unwrap_or("")
 }
 
-/// Convert a timestamp in the resolution of the interface, by default microseconds.
+/// Convert a timestamp from the resolution of the interface. The default resolution is microseconds.
 fn time(interface: &InterfaceDescriptionBlock<'_>, raw: u128) -> Duration {
     let resolution = interface.options.iter().find_map(|option| match option {
         InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),

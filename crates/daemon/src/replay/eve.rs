@@ -1,4 +1,4 @@
-//! Writes the records of a replay as lines of EVE JSON. Records are written synchronously, so that none is lost.
+//! Writes the records of a replay as lines of EVE JSON. Records are written synchronously, so that no record is lost.
 
 use std::io::{BufWriter, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -21,7 +21,7 @@ use crate::known::KnownRules;
 
 /// Records can't be written.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {error}: records of inspection are to be written there", path.display())]
+#[error("inspection records can't be written to {}: {error}", path.display())]
 pub struct EveError {
     path: PathBuf,
     error: std::io::Error,
@@ -29,7 +29,7 @@ pub struct EveError {
 
 /// Target to which the lines are written.
 enum Sink {
-    /// A file to which the daemon appends lines, too.
+    /// A file to which the daemon may also append lines.
     File(Log),
     /// A newly created file, or a stream.
     Lines(Box<dyn Write>),
@@ -126,7 +126,8 @@ impl Lines {
         Ok(())
     }
 
-    /// Write the inspection statistics if their interval has passed. At the end, write the statistics in any case.
+    /// Write the inspection statistics if the statistics interval has passed. At the end, write the statistics in any
+    /// case.
     ///
     /// # Errors
     /// A line can't be written.
@@ -161,7 +162,7 @@ impl Lines {
     }
 }
 
-/// Callback that receives an alert in the form of the API, and a function that creates its line of EVE JSON.
+/// Callback for an alert of the API. The second argument is a function that creates the EVE JSON line of the alert.
 pub type Each<'e> = dyn FnMut(&api::Alert, &dyn Fn() -> Vec<u8>) + 'e;
 
 /// Converts the alerts and records of a replay and writes them.
@@ -174,7 +175,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Create the journal of a replay whose clock starts with the first captured frame.
+    /// Create the journal of a replay. The clock of the replay starts with the first captured frame.
     pub fn new(lines: Option<Lines>, world: &World<'_>, start: Duration) -> Self {
         let policy = world.plane().snapshot();
         let mut known = KnownRules::default();
@@ -204,7 +205,7 @@ impl Journal {
     }
 
     /// Write the alerts and records that were collected since the last call, and return them. The statistics are also
-    /// written, if their interval has passed or `ends` is true.
+    /// written if the statistics interval has passed or `ends` is true.
     ///
     /// # Errors
     /// A line can't be written.
@@ -221,7 +222,7 @@ impl Journal {
         Ok(told)
     }
 
-    /// Pass each alert to `each` in the form of the API, with a function that creates its line of EVE JSON.
+    /// Pass each alert to `each`, with a function that creates the EVE JSON line of the alert.
     pub fn alerts(&self, plane: &ControlPlane, told: &[Told], each: &mut Each<'_>) {
         let scene = self.scene(plane);
         for told in told {

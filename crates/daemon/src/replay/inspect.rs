@@ -1,8 +1,8 @@
 //! `sluice inspect`: applies inspection rules to a capture.
 //!
-//! The engine runs as a bridge. The order of a frame's two addresses determines the side of the bridge on which it
-//! arrives. The two ends of a conversation are thus on different sides, for fragments too, and even if some packets
-//! were not captured. The sender of the first packet is the client, as on a real bridge.
+//! The engine runs as a bridge. The order of a frame's two addresses determines the side of the bridge on which the
+//! frame arrives. The two endpoints of a flow are thus on different sides. The side is also correct for fragments, and
+//! if some packets were not captured. The sender of the first packet is the client, as on a real bridge.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub struct Inspect {
     pub classes: Option<PathBuf>,
     /// Networks of `$HOME_NET`. By default, the private address ranges.
     pub home: Vec<NetFilter>,
-    /// Other variables of the rules. The names of variables are without `$`.
+    /// Variables of the rules except `$HOME_NET`. The names of variables are without `$`.
     pub variables: Vec<(String, String)>,
     /// Path of a file for records of all types.
     pub eve: Option<PathBuf>,
@@ -64,7 +64,7 @@ pub struct Inspect {
 pub struct Found<'a> {
     /// The alert.
     pub alert: &'a api::Alert,
-    /// Creates the line of EVE JSON.
+    /// Function that creates the EVE JSON line of the alert.
     pub line: &'a dyn Fn() -> Vec<u8>,
 }
 
@@ -73,7 +73,7 @@ pub struct Found<'a> {
 pub struct Progress {
     /// Packets read so far.
     pub packets: u64,
-    /// Fraction of the capture that has been read; `None` if its length is unknown.
+    /// Fraction of the capture that has been read. `None` if the length of the capture is unknown.
     pub share: Option<f64>,
 }
 
@@ -208,8 +208,8 @@ impl Inspect {
     }
 }
 
-/// Frames that are searched together, like the frames that a worker receives at a time when it is busy. All are from
-/// the same side, so that no frame is processed after a reply to it.
+/// Frames that are searched together, like the frames that a busy worker receives in one burst. All frames are from the
+/// same side, so that no reply is processed before the frame that it answers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Burst {
     side: PortIndex,
@@ -316,7 +316,7 @@ pub fn inspect(
     })
 }
 
-/// The writer of EVE lines, if the request or the configuration specifies a file for them.
+/// Writer of EVE lines. `None` if neither the request nor the configuration specifies a file for EVE lines.
 fn lines(request: &Inspect, config: &Config) -> Result<Option<Lines>, ReplayError> {
     let inspection = config.document.inspection.as_ref();
     match (&request.eve, inspection.and_then(|inspection| inspection.eve.as_ref())) {
@@ -343,7 +343,7 @@ fn print(
     printed.map_err(ReplayError::Output)
 }
 
-/// Size of a capture in bytes; `None` if it is not a regular file.
+/// Size of a capture in bytes. `None` if the capture is not a regular file.
 fn size(path: &Path) -> Option<u64> {
     let known = std::fs::metadata(path).ok()?;
     (known.is_file() && known.len() > 0).then_some(known.len())
@@ -390,7 +390,7 @@ mod tests {
         let [there, back] = [there, back].map(|(from, to)| packet::udp4(from, to).payload(&[1; 64]).build());
         assert_eq!([1, 0], [side(&there), side(&back)]);
         let mut later = there.clone();
-        // A fragment whose offset is not 0 contains no port numbers.
+        // A fragment with a nonzero offset contains no port numbers.
         later[20..22].copy_from_slice(&[0, 1]);
         assert_eq!(1, side(&later));
         let own = |from: &str, to: &str| side(&packet::tcp4(from, to).build());

@@ -1,13 +1,13 @@
 //! Link types of captures, and the conversion of their packets to Ethernet frames.
 //!
-//! Numbers and headers are those of the link type registry (draft-ietf-opsawg-pcaplinktype).
+//! The link type registry (draft-ietf-opsawg-pcaplinktype) defines the numbers and headers.
 
 use sluice_wire::ethernet::ethertype::{IPV4, IPV6};
 
-/// Destination MAC of a frame whose link-layer header was not captured. The receiving interface replaces this MAC by
-/// its own address.
+/// Destination MAC of a frame without a captured link-layer header. The receiving interface replaces this MAC by its
+/// own address.
 pub const NO_ADDRESS: [u8; 6] = [0; 6];
-/// Source MAC of a frame whose link-layer header was not captured: a locally administered address.
+/// Source MAC, locally administered, of a frame without a captured link-layer header.
 const SOURCE: [u8; 6] = [2, 0x53, 0x6c, 0, 2, 0];
 /// Length of an Ethernet header in bytes.
 const ETHERNET: usize = 14;
@@ -61,8 +61,9 @@ impl Link {
         }
     }
 
-    /// Converts a packet to an Ethernet frame. Returns the frame and its length on the wire; `length` is the packet's
-    /// length on the wire. If the link-layer header is truncated, the frame is only an Ethernet header.
+    /// Converts a packet to an Ethernet frame. `length` is the packet's length on the wire. Returns the frame and the
+    /// frame's length on the wire. If the link-layer header is truncated, the frame consists only of an Ethernet
+    /// header.
     pub fn framed(self, bytes: Vec<u8>, length: u32) -> (Vec<u8>, u32) {
         if self == Self::Ethernet {
             return (bytes, length);
@@ -88,7 +89,8 @@ impl Link {
             Self::Ethernet => half(12),
             Self::Cooked => half(14),
             Self::Cooked2 => half(0),
-            // The IP version field is used, because the numbers of address families differ between systems.
+            // The IP version field determines the EtherType, because the numbers of address families differ between
+            // systems.
             Self::Ip | Self::Null | Self::Loop if self == Self::Ip || self.is_ip(bytes) => match payload.first() {
                 Some(first) if first >> 4 == 4 => IPV4,
                 Some(first) if first >> 4 == 6 => IPV6,

@@ -1,4 +1,4 @@
-//! `sluice replay`: runs the engine on capture files, on a simulated clock.
+//! `sluice replay`: runs the engine on capture files, with a simulated clock.
 //!
 //! Frames enter one at a time, in the order of their timestamps. Before each frame, the clock advances in steps so that
 //! timers run. The timestamp of a sent frame is the simulated time. A replay uses no real clock, device or randomness,
@@ -40,11 +40,11 @@ pub use summary::{EveSummary, InterfaceSummary, InventedNeighbour, Summary};
 pub struct Replay {
     /// Captures that interfaces receive, by interface name.
     pub inputs: Vec<(String, PathBuf)>,
-    /// Number of workers that replaces the configured one.
+    /// Captures to which sent frames are written, by interface name.
     pub outputs: Vec<(String, PathBuf)>,
-    /// File for inspection records that replaces the configured target. The file is truncated.
+    /// Number of workers that replaces the configured number.
     pub workers: Option<u16>,
-    /// File for inspection records instead of the configured target; it is truncated.
+    /// File for inspection records that replaces the configured target. The file is truncated.
     pub eve: Option<PathBuf>,
 }
 
@@ -52,20 +52,20 @@ pub struct Replay {
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// An interface is not configured.
-    #[error("no interface is called `{name}`: there are {}", known.join(", "))]
+    #[error("there is no interface `{name}`: the interfaces are {}", known.join(", "))]
     UnknownInterface {
         /// Name as typed.
         name: String,
         /// Names of the configured interfaces.
         known: Vec<String>,
     },
-    /// The interface is an end of an inter-router link and can't receive a capture.
+    /// The interface belongs to an inter-router link and can't receive a capture.
     #[error(
-        "interface {0} is an end of an inter-router link and receives no captures: name an interface with a device"
+        "interface {0} is an end of an inter-router link and can't receive a capture: write an interface with a device"
     )]
     Virtual(String),
-    /// The interface is a VLAN, whose frames are in the capture of its parent.
-    #[error("`{vlan}` is a VLAN of `{parent}`: put its tagged frames into the capture of `{parent}`")]
+    /// The interface is a VLAN. The capture of the parent interface contains the frames of the VLAN.
+    #[error("`{vlan}` is a VLAN of `{parent}`: its tagged frames must be in the capture of `{parent}`")]
     Vlan {
         /// Name of the VLAN.
         vlan: String,
@@ -76,7 +76,7 @@ pub enum ReplayError {
     #[error("interface `{0}` has two captures for the same direction")]
     Twice(String),
     /// The number of workers is zero or exceeds the number of shards.
-    #[error("{workers} workers for {shards} shards: 1 to {shards} are possible")]
+    #[error("{workers} workers are not possible with {shards} shards: write 1 to {shards} workers")]
     Workers {
         /// Number as typed.
         workers: u16,
@@ -84,7 +84,8 @@ pub enum ReplayError {
         shards: u16,
     },
     /// A file for records is specified, but inspection is not configured.
-    #[error("{}: there are no inspection records, because the configuration has no [inspection]: add it, or remove --eve", .0.display())]
+    #[error("{}: there are no inspection records, because the configuration has no [inspection]: add this table, or \
+         remove --eve", .0.display())]
     NothingInspected(PathBuf),
     /// A capture can't be read or written.
     #[error(transparent)]
@@ -226,7 +227,8 @@ fn lines(config: &Config, request: &Replay) -> Result<Option<Lines>, EveError> {
     }
 }
 
-/// Index of the input with the earliest next frame. If several inputs have the same time, the first of them is used.
+/// Index of the input with the earliest next frame. If the next frames of several inputs have the same time, returns
+/// the first of these inputs.
 pub(crate) fn earliest(inputs: &[(PortIndex, Input)]) -> Option<usize> {
     let times = inputs.iter().enumerate();
     let times = times.filter_map(|(place, (_, input))| Some((input.next_time()?, place)));

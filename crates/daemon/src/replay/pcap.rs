@@ -74,8 +74,8 @@ impl<R: Read> Reader<R> {
             unit,
             link: 0,
         };
-        // The upper half is the length of a frame check sequence after each frame. The length is ignored, because a
-        // frame check sequence counts as padding.
+        // The upper 16 bits state the length of the frame check sequence after each frame. This length is ignored,
+        // because the engine treats a frame check sequence as padding.
         reader.link = reader.word(&header, 20) & 0xffff;
         Ok(Some(reader))
     }
@@ -134,7 +134,7 @@ mod tests {
             true => value.to_be_bytes(),
             false => value.to_le_bytes(),
         };
-        // Version 2.4. The two halves are also in the byte order of the file.
+        // Version 2.4. The major and the minor version are also in the byte order of the file.
         let version = if is_big_endian { 0x0002_0004 } else { 0x0004_0002 };
         let mut file: Vec<u8> = [magic, version, 0, 0, snap, 1].into_iter().flat_map(word).collect();
         for &(seconds, fraction, bytes, length) in packets {
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn packets_that_were_cut_and_lengths_that_contradict_the_header_are_taken() {
-        // The second packet exceeds the snap length of the file header. The third states a wire length of 0.
+        // The second packet exceeds the snap length of the file header. The third packet has a wire length of 0.
         let packets: [(u32, u32, &[u8], u32); 3] = [(1, 0, &[1; 64], 1_500), (1, 0, &[2; 90], 90), (1, 0, &[3; 10], 0)];
         let bytes = file(false, 0xa1b2_c3d4, 64, &packets);
         let mut reader = Reader::new(bytes.as_slice()).unwrap().unwrap();

@@ -50,8 +50,8 @@ impl Told {
     }
 }
 
-/// Enlarge the queues so that one round of a worker can't fill them; they are drained after each round. In a round, a
-/// worker ends at most 256 flows and completes at most all transactions of its shards.
+/// Enlarge the queues so that one round of a worker can't fill them. The queues are drained after each round. In a
+/// round, a worker ends at most 256 flows and completes at most all transactions of its shards.
 pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
     inspection.alerts = inspection.alerts.max(1 << 16);
     if inspection.records.most > 0 {
@@ -64,8 +64,8 @@ pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
 pub struct Recorder {
     queues: Vec<Queues>,
     told: Vec<Told>,
-    /// Flow number in the output for each flow number of a shard. Output numbers are assigned in the order of first
-    /// appearance.
+    /// For each flow number of a shard, the flow number in the output. Output numbers are assigned in the order of
+    /// first appearance.
     numbers: HashMap<u64, u64>,
     last: u64,
 }
@@ -86,7 +86,7 @@ impl Recorder {
     /// Read the queues.
     pub fn collect(&mut self) {
         for Queues { alerts, records } in &mut self.queues {
-            // If times are equal, the alerts of a flow come before its records.
+            // Alerts come first, so that an alert precedes a record of the same flow with the same time.
             while let Ok(alert) = alerts.pop() {
                 self.told.push(Told::Alert(alert));
             }

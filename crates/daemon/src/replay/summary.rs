@@ -21,7 +21,7 @@ pub struct Summary {
     pub interfaces: Vec<InterfaceSummary>,
     /// Dropped packets for each reason. Reasons with a zero count are omitted.
     pub drops: Vec<Drop>,
-    /// Numbers of sessions that were created, that ended, and that are present at the end.
+    /// Number of created sessions, of ended sessions, and of sessions that are present at the end of the replay.
     pub sessions: Vec<Counter>,
     /// Neighbours that are not configured, with the MAC addresses generated for them.
     pub invented_neighbours: Vec<InventedNeighbour>,
@@ -31,7 +31,7 @@ pub struct Summary {
     pub truncated_headers: u64,
     /// Frames skipped because they exceed the maximum length.
     pub too_long: u64,
-    /// Inspection records, if any are written.
+    /// Number of inspection records. `None` if no records are written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eve: Option<EveSummary>,
     /// Whether the packet counters balance.
@@ -44,7 +44,7 @@ pub struct Summary {
 pub struct EveSummary {
     /// Lines written.
     pub written: u64,
-    /// Number of alerts and records that were lost because more were queued at the same time than `messages` allows.
+    /// Number of alerts and records that were lost because the queue, which has the size `messages`, was full.
     pub lost: u64,
 }
 

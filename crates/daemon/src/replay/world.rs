@@ -1,4 +1,4 @@
-//! The engine in memory. Frames are passed in and out without devices, on a simulated clock.
+//! Runs the engine without devices and with a simulated clock. Received and sent frames are passed in memory.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ pub struct World<'m> {
     now: Now,
     readdress: Readdress,
     invented: BTreeMap<(u16, Address), [u8; 6]>,
-    /// Number of parked packets when unresolved neighbours were last searched for.
+    /// Number of parked packets at the time of the last search for unresolved neighbours.
     parked: u64,
     cut: Cut,
     /// Collects the workers' alerts and records, if enabled.
@@ -92,7 +92,7 @@ fn stages(config: &Config, workers: u16) -> Stages {
 /// Cycle counter that is always zero, since a replay must not depend on real time.
 pub const NO_CYCLES: fn() -> u64 = || 0;
 
-/// For each port its MAC address, and whether frames are readdressed to it because the configuration sets no MAC.
+/// For each port, its MAC address, and whether frames are readdressed to this MAC, because no MAC is configured.
 type Readdress = Vec<([u8; 6], bool)>;
 
 fn plane(
@@ -119,7 +119,7 @@ fn plane(
         macs.push(mac.unwrap_or(made));
         readdress.push((mac.unwrap_or(made), mac.is_none()));
     }
-    let setup = lowering::setup(config, macs.len(), (stages, workers.into()), Secrets::FIXED)?;
+    let setup = lowering::setup(config, macs.len(), (stages, workers.into()), Secrets::FIXED);
     let rules = lowering::filters(config, None)?;
     let mut policy = lowering::policy(
         config,
@@ -226,7 +226,7 @@ impl<'m> World<'m> {
             mac,
         };
         if let (Some(desk), Some(worker)) = (self.desks.get(owner), self.workers.get_mut(owner)) {
-            // The error is ignored: a round handles one request, and if the table is full, packets remain parked.
+            // The error is ignored: each round handles one request, and packets remain parked if the table is full.
             let _ = desk.requests.try_send(request);
             worker.round(self.now);
             let _ = desk.replies.try_recv();
@@ -273,8 +273,8 @@ impl<'m> World<'m> {
         self.settle(sink)
     }
 
-    /// Returns the bytes of a frame, and whether it was truncated. Zeros replace missing bytes. `None` if the frame
-    /// can't be used, which is counted.
+    /// Returns the bytes of a frame, and whether it was truncated. Zeros replace missing bytes. If the frame can't be
+    /// used, counts the frame and returns `None`.
     pub fn whole<'f>(&mut self, frame: &'f Captured) -> Option<(Cow<'f, [u8]>, bool)> {
         if frame.length as usize > LONGEST || frame.bytes.len() > LONGEST {
             self.cut.too_long += 1;
@@ -289,12 +289,12 @@ impl<'m> World<'m> {
         filled.map(|bytes| (Cow::Owned(bytes), true))
     }
 
-    /// Set the size of buffers, which then does not depend on the MTU. Longer frames get larger buffers.
+    /// Set the size of buffers independently of the MTU. Longer frames get larger buffers.
     pub fn set_room(&self, bytes: usize) {
         self.wires.iter().for_each(|wires| wires.set_room(bytes));
     }
 
-    /// The frame, readdressed to the port's MAC if the configuration sets no MAC or the capture has no link-layer header.
+    /// The frame, with the port's MAC if the configuration sets no MAC or the capture has no link-layer header.
     pub fn addressed(&self, port: PortIndex, frame: &[u8]) -> Vec<u8> {
         let mut bytes = frame.to_vec();
         if let (Some(&(own, is_any)), Some(destination)) =
@@ -335,8 +335,8 @@ impl<'m> World<'m> {
         self.wires.iter().for_each(Wires::forget_sent);
     }
 
-    /// Scan all sessions and end those that match. A filter without matches leaves the processor's caches in the same
-    /// state as any other filter.
+    /// Scan all sessions and end the matching sessions. Each scan leaves the processor's caches in the same state, even
+    /// if no session matches the filter.
     pub fn end_sessions(&mut self, filter: &Filter) {
         for (worker, desk) in self.workers.iter_mut().zip(&self.desks) {
             let request = Request::Clear {
@@ -427,7 +427,7 @@ impl<'m> World<'m> {
         Ok(())
     }
 
-    /// Resolve all pending neighbours to generated MAC addresses. Returns whether any were pending.
+    /// Resolve all pending neighbours to generated MAC addresses. Returns `false` if no neighbour was pending.
     fn invent(&mut self) -> bool {
         // A packet to an unresolved neighbour is parked. If no further packet was parked, no neighbour needs resolution.
         let counters = self.plane.counters().iter().flat_map(|worker| worker.interfaces.iter());

@@ -40,10 +40,10 @@ const GROUPS: u32 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (32 - 1) | 1 | 1 << (5 -
 /// routes.
 const BUFFER: usize = 32 << 20;
 
-/// Maximum length of a message, which is that of a dump.
+/// Maximum length of a message. Messages of a dump are the longest.
 const LONGEST: usize = 32 * 1024;
 
-/// Number of messages that are read between two publications.
+/// Number of messages that are read before the changed routes are published.
 const READS: usize = 16;
 
 /// Start a listener for the kernel's routing table. Must be called within the tokio runtime.
@@ -63,14 +63,14 @@ pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
     }
 }
 
-/// A socket that receives the route notifications of a namespace. Netlink sends datagrams, so its socket is used as a
-/// `UnixDatagram` although it is not a Unix socket.
+/// A socket that receives the route notifications of a namespace. A netlink socket transfers datagrams, so the type
+/// `UnixDatagram` is used although netlink is not a Unix socket.
 fn open(namespace: Option<&Path>) -> io::Result<Socket> {
     let socket = || -> io::Result<Socket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // NETLINK_ROUTE is protocol 0.
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-        // With privileges, this can exceed the limit of the system.
+        // With privileges, the buffer may exceed the system's limit.
         if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
             sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
         }
@@ -100,9 +100,9 @@ async fn ask(socket: &UnixDatagram, listing: usize) -> io::Result<()> {
 /// Why a socket can no longer be used.
 #[derive(Debug, thiserror::Error)]
 enum End {
-    #[error("messages of the kernel were lost; all routes are read again")]
+    #[error("messages from the kernel were lost, so all routes are read again")]
     Missed,
-    #[error("the router is gone")]
+    #[error("the router is removed")]
     NoRouter,
     #[error("{0}")]
     System(#[from] io::Error),
@@ -122,7 +122,11 @@ async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
             count(&shared.tally.broken, 1);
         }
         let place = namespace.as_deref().unwrap_or(Path::new("the process's namespace"));
-        tracing::warn!("router {}: routes of {}: {end}", shared.name, place.display());
+        tracing::warn!(
+            "router {}: reading the routes of {} ended: {end}",
+            shared.name,
+            place.display()
+        );
         tokio::time::sleep(patience.next()).await;
     }
 }
@@ -195,7 +199,7 @@ async fn go_on(
     let listed = {
         let feed = &mut shared.state().feed;
         if feed.take_resync_needed() && !listing.is_outdated {
-            tracing::debug!("router {}: routes are listed again", shared.name);
+            tracing::debug!("router {}: all kernel routes are read again", shared.name);
             listing.is_outdated = true;
         }
         feed.take_dump_result()

@@ -26,7 +26,8 @@ pub enum KeyError {
         error: io::Error,
     },
     /// The key file is accessible to other users.
-    #[error("the file of the TCP-MD5 key {} is accessible to others than its owner (mode {mode:o})", path.display())]
+    #[error("the file of the TCP-MD5 key {} is accessible to users other than its owner (mode {mode:o})",
+         path.display())]
     Mode {
         /// Path of the file.
         path: PathBuf,
@@ -34,7 +35,7 @@ pub enum KeyError {
         mode: u32,
     },
     /// The file does not contain a valid key.
-    #[error("{} is not one line of 1 to {MAX_KEY} bytes", .0.display())]
+    #[error("the key file {} must contain a single line of 1 to {MAX_KEY} bytes", .0.display())]
     NoKey(PathBuf),
     /// The kernel rejects the key.
     #[error("the kernel refuses the TCP-MD5 key for {peer}: {error}")]
@@ -49,12 +50,14 @@ pub enum KeyError {
 impl KeyError {
     fn hint(&self) -> String {
         match self {
-            Self::File { .. } => "name a file that this process may read".into(),
+            Self::File { .. } => "write the path of a file that this process may read".into(),
             Self::Mode { path, .. } => format!("chmod 600 {}", path.display()),
-            Self::NoKey(_) => "write the key that the peer has, such as `openssl rand -hex 16` prints".into(),
+            Self::NoKey(_) => "write the same key as for the peer, such as a key printed by `openssl rand -hex \
+                 16`"
+            .into(),
             Self::Kernel { .. } => {
-                "it needs CONFIG_TCP_MD5SIG, and no FIPS mode; otherwise leave `md5-key-files` out, and have the network \
-                 between keep others from the port"
+                "TCP-MD5 needs a kernel with CONFIG_TCP_MD5SIG and without FIPS mode; if this is not possible, remove \
+                 `md5-key-files` and restrict access to the port in the network"
                     .into()
             }
         }
@@ -102,7 +105,7 @@ pub(super) fn socket(listen: SocketAddr) -> io::Result<std::os::fd::OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// Check the configured keys: each is read and set on a temporary socket. Returns the faults.
+/// Check the configured keys. Each key is read and set on a temporary socket. Returns the faults.
 pub fn faults(config: &Config) -> Vec<Fault> {
     let mut faults = Vec::new();
     for router in &config.routers {

@@ -1,4 +1,4 @@
-//! Route feeds: an FPM server for each router that has one configured, and listeners on the kernel routing tables of
+//! Route feeds: an FPM server for each router that configures a server, and listeners on the kernel routing tables of
 //! namespaces. All feeds add the received routes to the router's RIB.
 
 mod kernel;
@@ -52,12 +52,12 @@ pub struct Settings {
     pub users: Vec<String>,
     /// Path of the namespace in which the server listens. `None` means the namespace of the process.
     pub namespace: Option<PathBuf>,
-    /// Time for which stale routes are kept after a daemon has disconnected, or if a reconnected daemon does not send
-    /// them again.
+    /// Time for which stale routes are kept after a daemon has disconnected. A reconnected daemon must send its routes
+    /// again within this time.
     pub grace: Duration,
     /// Time without data after which the initial replay of a daemon counts as complete.
     pub quiet: Duration,
-    /// Number of the routing table whose routes are used.
+    /// Number of the routing table from which routes are used.
     pub table: u32,
     /// Interface names or indexes that the daemon uses.
     pub links: Links,
@@ -111,9 +111,9 @@ pub struct Standing {
     pub peer: Option<Peer>,
     /// `absent`, `replaying`, `settled` or `gone`.
     pub state: &'static str,
-    /// Time since the peer connected or, if it is gone, disconnected.
+    /// Time since the peer connected. In state `gone`, the time since the peer disconnected.
     pub since: Option<Duration>,
-    /// Time until routes that the daemon has not sent again are removed.
+    /// Time until the removal of routes that the daemon has not sent again.
     pub stale_for: Option<Duration>,
     /// Connections accepted.
     pub connections: u64,
@@ -150,7 +150,7 @@ struct State {
     replay: Replay,
     listens: Option<String>,
     peer: Option<Peer>,
-    /// Time at which the peer connected or, if it is gone, disconnected.
+    /// Time at which the peer connected. In state `gone`, the time at which the peer disconnected.
     since: Option<Duration>,
 }
 
@@ -199,11 +199,14 @@ impl Shared {
         );
         if complained.is_none_or(|before| now >= before + COMPLAINTS) {
             *complained = Some(now);
-            tracing::warn!("router {}: {peer} is refused: {refusal}", self.name);
+            tracing::warn!(
+                "router {}: the FPM connection from {peer} is refused: {refusal}",
+                self.name
+            );
         }
     }
 
-    /// Handle a connected peer that begins to send all of its routes.
+    /// Handle a connected peer that starts to send all of its routes.
     fn begin(&self) {
         let (mut state, mut stale) = (self.state(), 0);
         self.routes.change(&mut |rib| {
@@ -236,7 +239,10 @@ impl Shared {
         });
         state.since = Some(self.now());
         state.replay.lose(self.now());
-        tracing::warn!("router {}: {reason}; its {stale} routes stay for now", self.name);
+        tracing::warn!(
+            "router {}: {reason}; its {stale} routes stay for a grace period",
+            self.name
+        );
     }
 
     /// Remove routes that the daemon has not sent again, once their grace period has expired.
@@ -270,7 +276,10 @@ impl Shared {
             tokio::task::yield_now().await;
         }
         if all > 0 {
-            tracing::info!("router {}: {all} routes that were not told again are gone", self.name);
+            tracing::info!(
+                "router {}: {all} routes that the daemon did not send again are removed",
+                self.name
+            );
         }
     }
 
@@ -302,7 +311,7 @@ impl Shared {
     }
 }
 
-/// Handle of a route feed's task, which is aborted on drop. The routes stay in the RIB.
+/// Handle of a route feed's task. Dropping the handle aborts the task; the routes stay in the RIB.
 pub struct Hearing {
     shared: Arc<Shared>,
     task: tokio::task::JoinHandle<()>,
@@ -382,8 +391,11 @@ where
         {
             shared.state().listens = None;
             count(&shared.tally.panics, 1);
-            tracing::error!("router {}: hearing of routes panicked, and begins again", shared.name);
-            shared.lose("the connection is ended");
+            tracing::error!(
+                "router {}: receiving routes failed because of a bug and is restarted",
+                shared.name
+            );
+            shared.lose("the connection is closed");
         }
         tokio::time::sleep(patience.next()).await;
     }

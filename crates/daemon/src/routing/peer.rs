@@ -37,11 +37,11 @@ impl fmt::Display for Peer {
 /// Why a peer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The peer's address is not among `peers`, or its user is not among `users`.
+    /// The peer's address is not in `peers`, or the peer's user is not in `users`.
     NotNamed,
     /// The peer sent no complete message within the time limit.
     Silent,
-    /// Too many other connections arrived while it was waiting.
+    /// Too many other connections arrived while this connection waited for its first message.
     Crowded,
     /// The peer sent data that is not FPM.
     NotFpm,
@@ -63,10 +63,10 @@ impl Refusal {
 
     fn said(self) -> &'static str {
         match self {
-            Self::NotNamed => "it is not named in `peers` or `users`",
-            Self::Silent => "its first message did not come",
-            Self::Crowded => "others came while it said nothing",
-            Self::NotFpm => "what it says is no FPM with netlink in it",
+            Self::NotNamed => "the peer is not listed in `peers` or `users`",
+            Self::Silent => "the first message of the peer did not arrive in time",
+            Self::Crowded => "other peers connected before the first message of this peer arrived",
+            Self::NotFpm => "the peer does not send FPM frames with netlink messages",
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// State of a routing daemon. Times are relative to a start that the caller chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The daemon is sending all of its routes. `before` is the number of stale routes when it connected.
+    /// The daemon is sending all of its routes. `before` is the number of stale routes when the daemon connected.
     Replaying {
         since: Duration,
         heard: Duration,
@@ -30,8 +30,8 @@ pub struct Replay {
     state: State,
 }
 
-/// Without data, a replay ends early only if at most one in this number of routes is still stale. A daemon that has
-/// restarted also sends no data while it waits for its own BGP peers.
+/// If the daemon stops sending data, its replay counts as complete only if at most one of this number of routes is
+/// still stale. A restarted daemon also sends no data while it waits for its own BGP peers.
 const SHARE: usize = 10;
 
 impl Replay {
@@ -110,8 +110,8 @@ impl Replay {
         } else if let State::Replaying { since, heard, .. } = &mut self.state
             && now >= *heard + self.quiet
         {
-            // The daemon sends no data, but too many routes are stale. Stale routes are removed at the end of the grace
-            // period, unless more data arrives.
+            // The daemon sends no data, but too many routes are stale. If no more data arrives, the stale routes are
+            // removed at the end of the grace period.
             *heard = (*since + self.grace).max(now);
         }
         over

@@ -1,4 +1,4 @@
-//! Route feeds of all routers, which follow configuration changes: FPM servers and kernel listeners.
+//! Route feeds of all routers: FPM servers and kernel listeners. Configuration changes start and stop feeds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Routes for OfRouter {
     }
 }
 
-/// A route feed with the settings with which it was started.
+/// A running route feed, with its settings at the start.
 struct Heard<S> {
     settings: S,
     hearing: Hearing,
@@ -45,7 +45,7 @@ pub(crate) struct Hearings {
 }
 
 impl Hearings {
-    /// Start and stop route feeds according to the running configuration. Unchanged feeds are not disturbed.
+    /// Start and stop route feeds according to the running configuration. Unchanged feeds are not restarted.
     pub(crate) fn follow(&mut self, control: &Arc<Control>) {
         let config = control.config();
         let named = || config.routers.iter().filter(|router| !router.name.is_empty());
@@ -91,7 +91,7 @@ impl Hearings {
         [fpm, self.kernel.get(router).map(|heard| heard.hearing.standing())]
     }
 
-    /// Update the kernel interface indexes of namespaces. A feed whose indexes have changed requests all routes again.
+    /// Update the kernel interface indexes of namespaces. A feed requests all routes again if its indexes have changed.
     pub(crate) fn know(&self, links: &[KernelLink]) {
         let of_router = |name: &str| {
             let own = links.iter().filter(|link| link.router == name);
@@ -120,7 +120,7 @@ fn settle<S: Clone + PartialEq>(
     heard.retain(|name, heard| {
         let stays = wanted.get(name.as_str()) == Some(&heard.settings);
         if !stays {
-            tracing::info!("router {name}: routes are no longer heard as they were");
+            tracing::info!("router {name}: the source of routes has changed or was removed");
             heard.hearing.forget();
         }
         stays

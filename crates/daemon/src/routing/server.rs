@@ -1,8 +1,8 @@
 //! The FPM server of a router. Configured hosts connect by TCP, configured users through a Unix socket.
 //!
-//! A new connection waits until its first message is complete; the number of waiting connections and their time are
-//! limited, so that peers without data do not block others. The server uses the routes of the most recent connection,
-//! so that a restarted daemon is accepted even if its previous connection was never closed.
+//! A new connection waits until its first message is complete. The number of waiting connections and the waiting time
+//! are limited, so that a peer that sends no data does not block other peers. The server uses the routes of the most
+//! recent connection, so that a restarted daemon is accepted even if its previous connection was never closed.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -26,11 +26,11 @@ use super::peer::{Peer, Refusal};
 use super::{Hearing, Patience, Routes, Settings, Shared, count, keys, watched};
 use crate::socket::Socket;
 
-/// Bytes per read. This number of bytes contains about 600 routes, which take the control thread 1 to 2 ms.
+/// Number of bytes per read. One read contains about 600 routes, which the control thread processes in 1 to 2 ms.
 const READ: usize = 64 * 1024;
 
-/// Maximum number of connections that wait for their first message. Above this maximum, the oldest such connection is
-/// closed.
+/// Maximum number of connections that wait for their first message. Above this maximum, the oldest waiting connection
+/// is closed.
 const WAITING: usize = 16;
 
 /// Maximum wait for the first message.
@@ -62,7 +62,7 @@ struct Connection {
 
 /// Why a connection has ended.
 enum End {
-    /// Closed by the peer or the network.
+    /// The peer or the network closed the connection.
     Closed(String),
     /// The peer sent invalid data.
     Broken(String),
@@ -104,7 +104,8 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
             heard = read(&shared, &mut current) => Event::Heard(heard),
             () = shared.deadline() => Event::Due,
             () = shared.again.notified(), if current.is_some() => {
-                Event::Heard(Some(End::Closed("interfaces have changed, and it is asked for everything anew".into())))
+                Event::Heard(Some(End::Closed("interfaces have changed, so the daemon must reconnect and send all \
+                     routes again".into())))
             }
             () = sleep_until(take_over_at), if next.is_some() => Event::TakeOver,
         };
@@ -118,7 +119,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
             }
             // The probable cause is that no file descriptor is available.
             Event::Accepted(Err(error)) => {
-                tracing::warn!("router {}: no connection can be taken: {error}", shared.name);
+                tracing::warn!("router {}: no connection can be accepted: {error}", shared.name);
                 not_before = Instant::now() + patience.next();
                 None
             }
@@ -142,7 +143,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                     takeovers.reset();
                 }
                 take_over_at = Instant::now() + takeovers.next();
-                Some(End::Closed("another daemon tells its routes".into()))
+                Some(End::Closed("another daemon now sends routes".into()))
             }
         };
         if let Some(end) = ended {
@@ -182,7 +183,7 @@ fn lose(shared: &Shared, end: End) {
 }
 
 impl Door {
-    /// Open the listening sockets. Retry until that succeeds, because the router may get the address later.
+    /// Open the listening sockets. Retry after a failure, because the router may get the address later.
     async fn open(shared: &Shared, settings: &Settings) -> Self {
         let mut patience = Patience::new();
         loop {
@@ -192,12 +193,12 @@ impl Door {
                     let host = host.map(|host| host.to_string());
                     let users = settings.socket.as_ref().map(|path| path.display().to_string());
                     let at = [host, users].into_iter().flatten().collect::<Vec<_>>().join(" ");
-                    tracing::info!("router {}: listens to FPM at {at}", shared.name);
+                    tracing::info!("router {}: listening for FPM at {at}", shared.name);
                     shared.state().listens = Some(at);
                     return door;
                 }
                 Err(error) => {
-                    tracing::warn!("router {}: can't listen to FPM: {error}", shared.name);
+                    tracing::warn!("router {}: can't listen for FPM: {error}", shared.name);
                     tokio::time::sleep(patience.next()).await;
                 }
             }
@@ -270,7 +271,7 @@ impl Waiting {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(introduced)) => return introduced,
-                // The connection was aborted because too many were waiting.
+                // The connection was aborted because too many connections were waiting.
                 Some(Err(_)) => {}
                 None => return pending().await,
             }
@@ -329,10 +330,10 @@ fn begin(shared: &Shared, peer: &Peer) {
     }
     shared.begin();
     shared.state().peer = Some(peer.clone());
-    tracing::info!("router {}: {peer} tells its routes", shared.name);
+    tracing::info!("router {}: {peer} sends routes", shared.name);
 }
 
-/// Enable TCP keepalive. The loss of a daemon's host is then detected within half a minute, and another daemon can
+/// Enable TCP keepalive. A failure of the daemon's host is then detected within half a minute, and another daemon can
 /// connect.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
@@ -349,10 +350,10 @@ async fn read(shared: &Shared, connection: &mut Option<Connection>) -> Option<En
     };
     let read = stream.take(READ as u64).read_buf(frames.reserve(READ)).await;
     match read {
-        Ok(0) if frames.is_cut() => Some(End::Closed("the daemon is gone in the middle of a message".into())),
-        Ok(0) => Some(End::Closed("the daemon is gone".into())),
+        Ok(0) if frames.is_cut() => Some(End::Closed("the daemon disconnected in the middle of a message".into())),
+        Ok(0) => Some(End::Closed("the daemon disconnected".into())),
         Ok(_) => follow(shared, frames),
-        Err(error) => Some(End::Closed(format!("the daemon is gone: {error}"))),
+        Err(error) => Some(End::Closed(format!("the connection to the daemon failed: {error}"))),
     }
 }
 
@@ -366,7 +367,7 @@ fn follow(shared: &Shared, frames: &mut FrameBuffer) -> Option<End> {
     });
     match followed {
         Some(Ok(())) => None,
-        Some(Err(error)) => Some(End::Broken(format!("what it sends is not understood: {error}"))),
-        None => Some(End::Closed("the router is gone".into())),
+        Some(Err(error)) => Some(End::Broken(format!("a message of the daemon is not valid: {error}"))),
+        None => Some(End::Closed("the router is removed".into())),
     }
 }

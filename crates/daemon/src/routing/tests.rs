@@ -183,7 +183,7 @@ async fn daemon_is_heard_beside_connections_that_say_nothing_or_half_a_message()
         stream.write_all(&route(9)[..7]).await.unwrap();
         idle.push(stream);
     }
-    // If too many connections are waiting, the oldest are closed.
+    // If too many connections are waiting, the oldest connections are closed.
     until("the oldest to be ended", || refused(&world, Refusal::Crowded) == 24).await;
     let mut daemon = world.connect().await;
     daemon.write_all(&route(1)).await.unwrap();

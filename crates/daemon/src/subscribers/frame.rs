@@ -113,7 +113,7 @@ impl TagNumbers {
 }
 
 /// Remove the tags of a frame. Returns the frame and the VLAN IDs of the tags. If the frame had tags, `buffer` stores
-/// the frame without them.
+/// the frame without tags.
 pub fn plain<'a>(frame: &'a [u8], buffer: &'a mut Vec<u8>) -> (TagNumbers, &'a [u8]) {
     let mut tags = TagNumbers {
         numbers: [0; MOST_TAGS],

@@ -24,19 +24,19 @@ pub const INFINITE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The message is shorter than its fixed part, or longer than the maximum.
-    #[error("a DHCP message has {OPTIONS} to {LONGEST} bytes, not {0}")]
+    #[error("the DHCP message has {0} bytes, but {OPTIONS} to {LONGEST} bytes are valid")]
     Length(usize),
     /// The message is from a client, or it is not a DHCP message.
-    #[error("it is not a server's DHCP message")]
+    #[error("the message is not a DHCP message from a server")]
     Foreign,
     /// The hardware type is not Ethernet.
-    #[error("its hardware address is not Ethernet's")]
+    #[error("the hardware address in the message is not an Ethernet address")]
     Hardware,
-    /// The message type is missing, or a server does not send it to a client.
-    #[error("its message type is missing or not one that a server sends")]
+    /// The message type is missing, or is not a type that a server sends to a client.
+    #[error("the message type is missing or not valid for a server")]
     Kind,
     /// The length of an option is not the length that its RFC specifies.
-    #[error("its option {0} has a wrong length")]
+    #[error("option {0} of the message has a wrong length")]
     Option(u8),
 }
 

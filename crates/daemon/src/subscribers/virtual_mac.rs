@@ -1,5 +1,6 @@
-//! Virtual MACs, with which the upstream network identifies sites. Each is a locally administered unicast address
-//! derived only from a key and the site's name, so it does not depend on restarts or on the order of the configuration.
+//! Virtual MACs, with which the upstream network identifies sites. A virtual MAC is a locally administered unicast
+//! address. The address is derived only from a key and the site's name, so restarts and the order of the configuration
+//! do not change the address.
 
 use std::collections::HashMap;
 
@@ -13,17 +14,21 @@ const LOCAL_UNICAST: u8 = 0b10;
 /// Minimum number of bits in which the addresses of sites can differ.
 const LEAST_BITS: usize = 24;
 
-/// Maximum number of addresses that are tried for a site if others are in use.
+/// Maximum number of candidate addresses that are tried for a site.
 const TRIES: u64 = 64;
 
 /// Why virtual MACs can't be assigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VirtualMacError {
     /// The prefix is too long, or not the prefix of locally administered unicast addresses.
-    #[error("a prefix of virtual MAC addresses has at most 3 bytes and is locally administered and unicast: try 02")]
+    #[error(
+        "a prefix of virtual MAC addresses must have at most 3 bytes and be locally administered and unicast: \
+         write a prefix such as 02"
+    )]
     Prefix,
     /// A configured address is not a locally administered unicast address.
-    #[error("site {site}: {} is not a locally administered unicast MAC address: try {}", text(*mac), text(local(*mac)))]
+    #[error("site {site}: {} is not a locally administered unicast MAC address: write {} instead", text(*mac),
+         text(local(*mac)))]
     Kind {
         /// Name of the site.
         site: String,
@@ -37,11 +42,11 @@ pub enum VirtualMacError {
         first: String,
         /// Name of the second site.
         second: String,
-        /// The configured address of both.
+        /// The configured address of both sites.
         mac: Mac,
     },
     /// Two sites have the same name.
-    #[error("two sites have the name {0}: their virtual MAC addresses would be the same")]
+    #[error("two sites have the name {0}, which determines the virtual MAC address: rename one of the two sites")]
     Name(String),
     /// Almost all addresses of the prefix are in use.
     #[error("site {0}: no virtual MAC address is free within the prefix: use a shorter prefix")]
@@ -186,7 +191,7 @@ mod tests {
     fn virtual_mac_of_two_sites_is_refused_with_both_names() {
         let mac = [2, 0, 0, 0, 0, 1];
         let error = macs(&[]).assign(&[("b", Some(mac)), ("c", None), ("a", Some(mac))]);
-        let expected = "sites a and b have the same virtual MAC address 02:00:00:00:00:01: change one of them";
+        let expected = "sites a and b have the same virtual MAC address address 02:00:00:00:00:01: change one of them";
         assert_eq!(expected, error.expect_err("both").to_string());
     }
 

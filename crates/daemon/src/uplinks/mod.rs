@@ -1,5 +1,5 @@
-//! Health checks of uplinks: probes of hosts that are reached through them, routes of routing daemons, and link states.
-//! Routes use only the gateways of uplinks that are up.
+//! Health checks of uplinks. A check uses probes of hosts behind the uplink, routes of routing daemons, and the link
+//! state. Routes use only the gateways of uplinks that are up.
 
 mod watched;
 
@@ -49,7 +49,7 @@ impl Uplinks {
         if same {
             return;
         }
-        // The numbers of probes change, so pending probes are forgotten.
+        // The numbers of probes change, so pending probes are discarded.
         (0..TARGETS * self.watched.len()).for_each(|number| probes.forget(number));
         let before = std::mem::take(&mut self.watched);
         let watch = |uplink: &Uplink| {
@@ -111,7 +111,7 @@ impl Uplinks {
         }
     }
 
-    /// Update the state of all uplinks, and let routes use only those that are up.
+    /// Update the state of all uplinks. Routes then use only the gateways of uplinks that are up.
     fn judge(&mut self, plane: &mut ControlPlane, now: Duration) {
         let probes = plane.snapshot().probes.clone();
         let mut lost = BTreeSet::new();
@@ -124,8 +124,8 @@ impl Uplinks {
             let answer = |k: usize| probes.answer(place * TARGETS + k).map(Duration::from_nanos);
             if watched.judge(now, has_link, has_route, answer) {
                 match watched.down {
-                    None => tracing::info!("uplink {}: up, new flows take it", watched.uplink.name),
-                    Some(cause) => tracing::warn!("uplink {}: down, {cause}", watched.uplink.name),
+                    None => tracing::info!("uplink {} is up and used by new flows", watched.uplink.name),
+                    Some(cause) => tracing::warn!("uplink {} is down: {cause}", watched.uplink.name),
                 }
             }
             if !watched.is_up() {
@@ -178,8 +178,8 @@ impl Uplinks {
     }
 }
 
-/// Whether a routing daemon or the kernel has the route that the uplink requires, which is a route to the configured
-/// network with a gateway of the uplink.
+/// Whether a routing daemon or the kernel has the route that the uplink requires. The required route leads to the
+/// configured network and has a gateway of the uplink.
 fn has_route(rib: &Rib, uplink: &Uplink) -> bool {
     let Some(route) = uplink.health.as_ref().and_then(|health| health.route) else {
         return true;

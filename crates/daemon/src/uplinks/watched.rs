@@ -15,7 +15,7 @@ pub enum Cause {
     NoAnswer,
     /// No routing daemon has the required route.
     NoRoute,
-    /// The uplink was down, and too few checks have succeeded since.
+    /// The uplink was down, and too few checks have succeeded since then.
     Recovering,
 }
 
@@ -34,10 +34,10 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Cause::Link => "its interface has no link",
-            Cause::NoAnswer => "no host answers by it",
-            Cause::NoRoute => "no routing daemon has the route by it",
-            Cause::Recovering => "too few checks have succeeded since it was down",
+            Cause::Link => "the interface of the uplink has no link",
+            Cause::NoAnswer => "no host answers through the uplink",
+            Cause::NoRoute => "no routing daemon has the checked route through the uplink",
+            Cause::Recovering => "too few checks have succeeded since the uplink was down",
         })
     }
 }
@@ -68,7 +68,7 @@ pub struct Watched {
     pub since: Duration,
     /// Number of changes between up and down.
     pub changes: u64,
-    /// Number of consecutive checks whose result contradicts the current state.
+    /// Number of consecutive checks with a result that contradicts the current state.
     pub contrary: u8,
     /// Hosts that are probed.
     pub targets: Vec<Target>,
@@ -101,8 +101,8 @@ impl Watched {
         }
     }
 
-    /// Apply a changed configuration. The uplink keeps its state. If the configuration of the checks has changed, they
-    /// start again.
+    /// Apply a changed configuration. The uplink keeps its state. If the configuration of the checks has changed, the
+    /// checks start again.
     pub fn renewed(&self, uplink: Uplink, now: Duration) -> Self {
         let checked = match self.uplink.health == uplink.health {
             true => self.clone(),
@@ -177,7 +177,7 @@ impl Watched {
         let Some(health) = self.uplink.health.as_ref() else {
             return self.set(None, now);
         };
-        // The loss of a route takes effect without damping, since the routing daemon has already verified it.
+        // The loss of a route takes effect without damping, since the routing daemon has already verified the loss.
         if !has_route {
             return self.set(Some(Cause::NoRoute), now);
         }
@@ -243,7 +243,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const TOOK: Duration = Duration::from_millis(3);
 
-    /// Run a check at a second, with the given replies. Returns whether the uplink went up or down.
+    /// Run a check that starts at `second` seconds, with the given replies. Returns whether the uplink went up or down.
     fn check(uplink: &mut Watched, second: u32, answers: [bool; 2]) -> bool {
         let now = SECOND * second;
         assert!(uplink.begin(now) && uplink.began.is_some());

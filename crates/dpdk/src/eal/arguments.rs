@@ -10,8 +10,8 @@ use crate::pci::{HugePages, Mode, reserve};
 pub struct EalRequirements {
     /// Bytes of DPDK memory for pools, rings and drivers.
     pub bytes: usize,
-    /// Bytes that ports that are attached later may need. Without hugepages, this memory is reserved if available;
-    /// reserved memory costs nothing until it is used.
+    /// Bytes of DPDK memory for ports that are attached later. Without hugepages, this memory is reserved if available.
+    /// Reserved pages occupy no physical memory until their first use.
     pub spare_bytes: usize,
     /// Cores to which workers are pinned.
     pub cores: Vec<usize>,
@@ -42,7 +42,7 @@ impl std::fmt::Display for Memory {
     }
 }
 
-/// A PCI address that does not belong to any card.
+/// A PCI address of no card.
 const NO_CARD: &str = "ffff:ff:1f.7";
 
 /// Why hugepages are required.
@@ -50,11 +50,11 @@ const NO_CARD: &str = "ffff:ff:1f.7";
 pub enum HugepageReason {
     /// The configuration requires hugepages.
     Configured,
-    /// This card uses physical addresses with its current driver.
+    /// This card needs physical addresses with its current driver.
     Card(PciAddress, Mode),
 }
 
-/// Error: hugepages are required, but disabled or too few. The error text has the form "problem: remedy".
+/// Hugepages are required, but disabled or too few. The error text has the form "problem: remedy".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} and {}: {}",
@@ -79,8 +79,8 @@ impl HugepageFault {
         match self.demand {
             HugepageReason::Configured => format!("{needed} MiB of hugepages are needed"),
             HugepageReason::Card(address, mode) => format!(
-                "{address} is driven by {mode} and needs {needed} MiB of hugepages (ordinary pages have no physical \
-                 addresses that a card may use),"
+                "{address} uses {mode} and needs {needed} MiB of hugepages (a card can't use the physical addresses \
+                 of ordinary pages),"
             ),
         }
     }
@@ -88,8 +88,8 @@ impl HugepageFault {
     fn shortage(&self) -> String {
         let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
         match self.forgone {
-            true => "hugepages are turned off".into(),
-            false if sizes.is_empty() => "this kernel has none".into(),
+            true => "hugepages are disabled in the configuration".into(),
+            false if sizes.is_empty() => "this kernel supports none".into(),
             false => format!("{} MiB are free ({})", self.free, sizes.join(", ")),
         }
     }
@@ -99,8 +99,8 @@ impl HugepageFault {
         let reserve = reserve(&self.sizes, self.needed << 20).filter(|_| missing);
         let reserve = reserve.map(|command| format!("run {command} as root"));
         let allow = match (self.forgone, self.demand) {
-            (true, _) => Some("write hugepages = \"auto\" under [system]"),
-            (false, HugepageReason::Configured) if missing => Some("or write hugepages = \"auto\" under [system]"),
+            (true, _) => Some("write hugepages = \"auto\" in [system]"),
+            (false, HugepageReason::Configured) if missing => Some("or write hugepages = \"auto\" in [system]"),
             _ => None,
         };
         let steps: Vec<_> = reserve.into_iter().chain(allow.map(str::to_owned)).collect();
@@ -133,7 +133,7 @@ pub fn memory(needs: &EalRequirements, host: &Host) -> Result<Memory, HugepageFa
             why: "no hugepages are free".into(),
         }),
         (None, _) if free < needed => Ok(Memory::Ordinary {
-            why: format!("{free} MiB of hugepages are free, {needed} MiB are needed"),
+            why: format!("only {free} MiB of hugepages are free, but {needed} MiB are needed"),
         }),
         _ => Ok(Memory::Hugepages),
     }
@@ -150,8 +150,8 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
     match memory {
         Memory::Hugepages => {
             arguments.push("--in-memory".into());
-            // vhost shares memory by files. With one file per page, the limit on memory regions would be exceeded
-            // without an error message.
+            // vhost shares memory by files. One file per page would exceed the limit on memory regions, without an
+            // error message.
             arguments.push("--single-file-segments".into());
             let addresses = if host.physical.is_some() { "pa" } else { "va" };
             arguments.push(format!("--iova-mode={addresses}"));
@@ -172,8 +172,8 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
             ]);
         }
     }
-    // Cards are probed individually when their ports open, because otherwise a failing card would prevent DPDK from
-    // starting. With an empty allow list DPDK would probe every card.
+    // Probe no card at the start, because a failing card would prevent the start of DPDK. Each card is probed when its
+    // port is opened. An empty allow list would make DPDK probe every card.
     arguments.extend(["-a".into(), NO_CARD.into()]);
     Ok((memory, arguments))
 }
@@ -182,7 +182,7 @@ pub fn arguments(needs: &EalRequirements, host: &Host) -> Result<(Memory, Vec<St
 mod tests {
     use super::*;
 
-    /// A host with this many MiB of free hugepages, and as many in use.
+    /// A host with `hugepages` MiB of free hugepages and `hugepages` MiB of used hugepages.
     fn host(hugepages: usize) -> Host {
         let size = HugePages {
             bytes: 2 << 20,
@@ -254,7 +254,7 @@ mod tests {
         let (memory, _) = arguments(&needs, &host(50)).expect("arguments");
         assert_eq!(
             memory.to_string(),
-            "ordinary pages (50 MiB of hugepages are free, 100 MiB are needed)"
+            "ordinary pages (only 50 MiB of hugepages are free, but 100 MiB are needed)"
         );
         let demanded = arguments(
             &EalRequirements {
@@ -265,7 +265,7 @@ mod tests {
         );
         assert_eq!(
             "100 MiB of hugepages are needed and 50 MiB are free (25 of 50 pages of 2 MiB): run echo 75 > \
-             /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages as root, or write hugepages = \"auto\" under [system]",
+             /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages as root, or write hugepages = \"auto\" in [system]",
             demanded.expect_err("too few").to_string()
         );
     }
@@ -296,12 +296,13 @@ mod tests {
         );
         let forgone = refused(Some(false), 100).expect_err("forgone");
         assert!(
-            forgone.ends_with("and hugepages are turned off: write hugepages = \"auto\" under [system]"),
+            forgone
+                .ends_with("and hugepages are disabled in the configuration: write hugepages = \"auto\" in [system]"),
             "{forgone}"
         );
         let both = refused(Some(false), 0).expect_err("forgone and none");
         assert!(
-            both.ends_with("nr_hugepages as root, write hugepages = \"auto\" under [system]"),
+            both.ends_with("nr_hugepages as root, write hugepages = \"auto\" in [system]"),
             "{both}"
         );
     }

@@ -1,28 +1,30 @@
-//! Interprets DPDK's log if its error number does not explain a failure.
+//! Interprets DPDK's log after failures that the error number does not explain.
 
 use super::recent_lines;
 
-/// Number of recent log lines that are examined. A driver writes at most this many lines for one failure.
+/// Number of recent log lines to examine. For one failure, drivers write at most this number of lines.
 const MEANT: usize = 12;
 
 /// Messages in DPDK's log, each with its meaning and a remedy.
 const MEANINGS: [(&str, &str); 9] = [
     (
         "Expecting 'PA' IOVA mode",
-        "UIO, and VFIO without an IOMMU, need hugepages, for ordinary pages have no physical addresses that a card may use; \
-         sluice check says how many",
+        "UIO, and VFIO without an IOMMU, need hugepages, because a card can't use the physical addresses of ordinary \
+         pages; `sluice check` prints how many are needed",
     ),
     (
         "Cannot use IOVA as 'PA'",
-        "UIO, and VFIO without an IOMMU, need hugepages and the capability SYS_ADMIN; sluice check says how many",
+        "UIO, and VFIO without an IOMMU, need the capability SYS_ADMIN and hugepages; `sluice check` prints how many \
+         are needed",
     ),
     (
         "Expecting 'VA' IOVA mode",
-        "the driver of this card takes virtual addresses alone: bind all cards to vfio-pci behind an IOMMU, none to UIO",
+        "the driver of this card supports only virtual addresses: bind all cards to vfio-pci behind an IOMMU, and no \
+         card to UIO",
     ),
     (
         "VFIO group is not viable",
-        "a driver of the kernel has another device of the card's IOMMU group; sluice check names it",
+        "another device of the card's IOMMU group is bound to a kernel driver; `sluice check` names the device",
     ),
     (
         "failed to select IOMMU type",
@@ -34,19 +36,21 @@ const MEANINGS: [(&str, &str); 9] = [
     ),
     (
         "annot set up DMA remapping, error 12",
-        "the limit on locked memory is too low: ulimit -l unlimited, LimitMEMLOCK=infinity in the unit, or run as root",
+        "the limit on locked memory is too low: set ulimit -l unlimited or LimitMEMLOCK=infinity in the systemd unit, \
+         or run the program as root",
     ),
     (
         "IOVA exceeding limits of current DMA mask",
-        "the IOMMU has fewer address bits than DPDK's memory needs: reserve hugepages, or turn the IOMMU off and use UIO",
+        "the IOMMU has fewer address bits than DPDK's memory needs: reserve hugepages, or disable the IOMMU and use \
+         UIO",
     ),
     (
         "Device or resource busy",
-        "another process has the card; sluice check names it",
+        "another process uses the card; `sluice check` names the process",
     ),
 ];
 
-/// Meaning of the last line that contains a known message.
+/// Meaning of the last known message in the lines.
 fn meaning(lines: &[String]) -> Option<&'static str> {
     lines.iter().rev().find_map(|line| {
         let known = MEANINGS.iter().find(|(words, _)| line.contains(words));
@@ -54,13 +58,13 @@ fn meaning(lines: &[String]) -> Option<&'static str> {
     })
 }
 
-/// The last lines of DPDK's log. The meaning of the lines, if known, precedes them.
+/// The last lines of DPDK's log, after their meaning, if known.
 pub(crate) fn last_words(count: usize) -> String {
     let lines = recent_lines(MEANT);
     let words = lines[lines.len().saturating_sub(count)..].join("; ");
     match meaning(&lines) {
-        Some(meaning) => format!("{meaning}; DPDK's last words: {words}"),
-        None => format!("DPDK's last words: {words}"),
+        Some(meaning) => format!("{meaning}; last messages of DPDK: {words}"),
+        None => format!("last messages of DPDK: {words}"),
     }
 }
 

@@ -10,9 +10,9 @@ use crate::pci::{HugePages, Mode, System};
 /// Resources of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// Hugepages of each size, the smallest first.
+    /// Hugepages of each size, in ascending order of size.
     pub hugepages: Vec<HugePages>,
-    /// A card that uses physical addresses, and its mode, which is the reason.
+    /// A card that uses physical addresses, with the mode that requires them.
     pub physical: Option<(PciAddress, Mode)>,
     /// Available memory in bytes.
     pub available_bytes: usize,
@@ -63,7 +63,7 @@ fn memory_line(name: &str) -> usize {
 
 /// Cores that this process may use, in ascending order.
 pub fn allowed_cores() -> Vec<usize> {
-    // Read the status of the process instead of the affinity mask of the calling thread, because that thread may be
+    // Read the status of the process instead of the calling thread's affinity mask, because the calling thread may be
     // pinned.
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = text
@@ -85,7 +85,7 @@ fn parse_cores(list: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Whether the process has a capability, given by its number in capability.h.
+/// Whether the process has the capability with this number in capability.h.
 pub fn has_capability(number: u32) -> bool {
     capability_in(&fs::read_to_string("/proc/self/status").unwrap_or_default(), number)
 }

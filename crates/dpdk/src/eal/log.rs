@@ -1,5 +1,5 @@
-//! DPDK's log. The log is kept in memory and not printed. Errors quote the last lines of the log. With the environment
-//! variable `SLUICE_DPDK_LOG`, all of it is printed.
+//! DPDK's log. The log is kept in memory and not printed. Errors quote the last lines of the log. The environment
+//! variable `SLUICE_DPDK_LOG` enables printing of the whole log.
 
 use std::collections::VecDeque;
 use std::ffi::c_char;
@@ -13,7 +13,7 @@ const LINES: usize = 256;
 static RECENT: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
 extern "C" fn write(text: *const c_char, length: usize) {
-    // SAFETY: the C library's stream passes the bytes that it flushes, with their length.
+    // SAFETY: the C library's stream passes flushed bytes with their length.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
     if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
         let _ = std::io::stderr().write_all(bytes);
@@ -30,7 +30,7 @@ extern "C" fn write(text: *const c_char, length: usize) {
     }
 }
 
-/// The last lines that DPDK has written, at most `count`, the oldest first.
+/// The last lines of DPDK's log, at most `count`, oldest first.
 pub fn recent_lines(count: usize) -> Vec<String> {
     RECENT
         .lock()
@@ -54,8 +54,7 @@ extern "C" fn say_nothing() -> i32 {
     0
 }
 
-/// Silence libbpf and libxdp. Both libraries write to stderr, even about steps that fail on the way to a working
-/// device.
+/// Silence libbpf and libxdp, which print errors to stderr even if a device finally works.
 pub(super) fn quiet_libraries() {
     if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
         return;
@@ -73,9 +72,8 @@ pub(super) fn quiet_libraries() {
         // SAFETY: the handle is valid.
         let symbol = unsafe { libc::dlsym(handle, setter.as_ptr()) };
         if !symbol.is_null() {
-            // SAFETY: both setters have the form `print_fn set(print_fn)`, with a pointer as parameter and as result.
-            // In this platform's C calling convention, a function that reads no arguments may be called with any
-            // arguments.
+            // SAFETY: each setter has the form `print_fn set(print_fn)`, with a pointer as parameter and as result. In
+            // this platform's C calling convention, a function without parameters may be called with any arguments.
             let set: extern "C" fn(extern "C" fn() -> i32) -> usize = unsafe { std::mem::transmute(symbol) };
             set(say_nothing);
         }

@@ -1,4 +1,4 @@
-//! Detects faults that will prevent a card from being opened.
+//! Detection of faults that prevent a card from being opened.
 
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -11,10 +11,13 @@ use crate::device::PciAddress;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardFault {
     /// No device has this address.
-    #[error("no PCI device {0}: sluice bind lists the network cards of this machine")]
+    #[error("there is no PCI device {0}: `sluice bind` lists the network cards of this machine")]
     Absent(PciAddress),
     /// The device at the address is not a network card.
-    #[error("{address} is not a network card (class {class:06x}): sluice bind lists the network cards of this machine")]
+    #[error(
+        "{address} is not a network card (class {class:06x}): `sluice bind` lists the network cards of this \
+         machine"
+    )]
     OtherDevice {
         /// PCI address of the device.
         address: PciAddress,
@@ -23,7 +26,8 @@ pub enum CardFault {
     },
     /// A kernel driver uses the card.
     #[error(
-        "{address} is bound to the kernel driver {driver}{}: run sluice bind {address} as root, which gives it to {to}{}",
+        "{address} is bound to the kernel driver {driver}{}: run `sluice bind {address}` as root, which binds the \
+         card to {to}{}",
         named(.interface), instead(.interface)
     )]
     KernelDriver {
@@ -37,14 +41,14 @@ pub enum CardFault {
         to: &'static str,
     },
     /// No driver is bound to the card.
-    #[error("{address} has no driver: run sluice bind {address} as root, which gives it to {to}")]
+    #[error("{address} has no driver: run `sluice bind {address}` as root, which binds the card to {to}")]
     Unbound {
         /// PCI address of the card.
         address: PciAddress,
         /// Driver to which the card should be bound.
         to: &'static str,
     },
-    /// The card is bound to VFIO without an IOMMU, which the kernel does not allow.
+    /// The card is bound to VFIO without an IOMMU, but the kernel does not permit VFIO without an IOMMU.
     #[error(
         "{address} is bound to {VFIO} and not behind an IOMMU: turn on VT-d or AMD-Vi in the firmware and write intel_iommu=on or amd_iommu=on on the kernel's command line; or run sluice bind {address} --driver {UIO} as root"
     )]
@@ -54,14 +58,19 @@ pub enum CardFault {
     },
     /// UIO uses physical addresses, but the IOMMU of the card translates addresses.
     #[error(
-        "{address} is bound to UIO behind an IOMMU that translates, which stops what the card reads and writes: run sluice bind {address} as root, which gives it to {VFIO}; or write iommu=pt on the kernel's command line"
+        "{address} is bound to UIO, but an IOMMU translates addresses and blocks the card's memory accesses: run \
+         `sluice bind {address}` as root, which binds the card to {VFIO}; or write iommu=pt on the kernel's command \
+              line"
     )]
     Translated {
         /// PCI address of the card.
         address: PciAddress,
     },
     /// VFIO's IOMMU module is not loaded.
-    #[error("{address} is bound to {VFIO}, and the module vfio_iommu_type1 is not loaded: modprobe vfio_iommu_type1")]
+    #[error(
+        "{address} is bound to {VFIO}, but the module vfio_iommu_type1 is not loaded: run modprobe \
+         vfio_iommu_type1"
+    )]
     NoType1 {
         /// PCI address of the card.
         address: PciAddress,
@@ -84,11 +93,11 @@ pub enum CardFault {
         is_card: bool,
     },
     /// Another process uses the card.
-    #[error("{address} is in use by {}: stop that process, or give it another card", by(.process))]
+    #[error("{address} is in use by {}: stop that process, or let that process use another card", by(.process))]
     InUse {
         /// PCI address of the card.
         address: PciAddress,
-        /// The process, if `/proc` shows it.
+        /// The other process, if visible in `/proc`.
         process: Option<Process>,
     },
     /// This process lacks a permission to access the card.
@@ -125,7 +134,7 @@ fn by(process: &Option<Process>) -> String {
     named.unwrap_or("another process".into())
 }
 
-/// Faults that are known to prevent a card from being opened.
+/// All detected faults that prevent the card from being opened.
 pub fn card_faults(system: &System, address: PciAddress) -> Vec<CardFault> {
     let Some(card) = system.card(address) else {
         return vec![CardFault::Absent(address)];
@@ -153,8 +162,8 @@ pub fn card_faults(system: &System, address: PciAddress) -> Vec<CardFault> {
 fn uio(system: &System, card: &Card) -> Vec<CardFault> {
     let address = card.address;
     let path = card.file().unwrap_or_default();
-    // The UIO file is never opened for a check: when it is closed, uio_pci_generic disables bus mastering of the card,
-    // even if another process uses it.
+    // Never open the UIO file for a check: its close disables bus mastering of the card in uio_pci_generic, even while
+    // another process uses the card.
     let mut faults = Vec::new();
     if card
         .group
@@ -178,13 +187,14 @@ fn uio(system: &System, card: &Card) -> Vec<CardFault> {
     faults
 }
 
-/// Physical addresses are read from `/proc/self/pagemap`, which shows them only to a process with SYS_ADMIN.
+/// Fault for a card that needs physical addresses in a process without SYS_ADMIN. `/proc/self/pagemap` shows physical
+/// addresses only with SYS_ADMIN.
 fn unprivileged(system: &System, address: PciAddress) -> Option<CardFault> {
     const SYS_ADMIN: u32 = 21;
     let status = text(&system.path("proc/self/status")).unwrap_or_default();
     (!crate::eal::capability_in(&status, SYS_ADMIN)).then(|| CardFault::NoPermission {
         address,
-        what: "physical addresses of memory".into(),
+        what: "reading physical addresses of memory".into(),
         advice: "run as root, or with the capability SYS_ADMIN",
     })
 }
@@ -215,7 +225,7 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
         let what = match (system.open)(&system.path(path.trim_start_matches('/'))) {
             Ok(()) => continue,
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-                // If this process has the file open, it has already opened the card.
+                // A file that is open in this process means that this process has opened the card.
                 match system.holder(path) {
                     Some(None) => {}
                     process => faults.push(CardFault::InUse {
@@ -230,15 +240,15 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
         faults.push(CardFault::NoPermission {
             address,
             what,
-            advice: "run as root, or give the user this file (chown)",
+            advice: "run the program as root, or make its user the owner of this file (chown)",
         });
         break;
     }
     faults
 }
 
-/// Whether VFIO can use an IOMMU. `/sys` lists the module if it is built in or loaded. A replacement for the module is
-/// detected by ioctl.
+/// Whether VFIO can use an IOMMU. `/sys` lists a built-in or loaded module. An ioctl detects a replacement of the
+/// module.
 fn has_type1(system: &System) -> bool {
     /// `VFIO_CHECK_EXTENSION` and `VFIO_TYPE1_IOMMU` of linux/vfio.h.
     const CHECK_EXTENSION: libc::c_ulong = 0x3b65;
@@ -252,13 +262,13 @@ fn has_type1(system: &System) -> bool {
     })
 }
 
-/// Whether this process may not read and write a file. False if the file does not exist.
+/// Whether this process lacks permission to read and write a file. False for a missing file.
 fn denied(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
         return false;
     };
-    // SAFETY: a C string that is read during the call.
+    // SAFETY: the argument is a C string that is read during the call.
     let refused =
         unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::R_OK | libc::W_OK, libc::AT_EACCESS) != 0 };
     refused && std::io::Error::last_os_error().kind() == ErrorKind::PermissionDenied

@@ -1,4 +1,4 @@
-//! Hugepages of every size, because DPDK uses all sizes.
+//! Hugepages of the machine, of all sizes that DPDK can use.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct HugePages {
     pub bytes: usize,
     /// Number of reserved pages.
     pub total: usize,
-    /// Number of pages that are neither in use nor reserved for a process.
+    /// Number of pages without a user and without a reservation.
     pub free: usize,
     /// Number of free pages on each NUMA node.
     pub nodes: Vec<(u16, usize)>,
@@ -29,7 +29,7 @@ impl fmt::Display for HugePages {
 }
 
 impl System {
-    /// Hugepages of each size, the smallest first.
+    /// Hugepages of each size, in ascending order of size.
     pub fn hugepages(&self) -> Vec<HugePages> {
         let folder = self.path("sys/kernel/mm/hugepages");
         let mut sizes: Vec<HugePages> = entries(&folder)
@@ -68,7 +68,7 @@ impl System {
     }
 }
 
-/// Command with which the operator reserves the missing hugepages, so that `bytes` are free. `None` if the kernel does
+/// Command for the operator to reserve the missing hugepages, so that `bytes` bytes are free. `None` if the kernel does
 /// not support hugepages.
 pub fn reserve(sizes: &[HugePages], bytes: usize) -> Option<String> {
     let free: usize = sizes.iter().map(|size| size.bytes * size.free).sum();

@@ -6,7 +6,7 @@ use super::*;
 
 const CARD: &str = "0000:00:02.0";
 
-/// A machine that has an IOMMU and all VFIO modules.
+/// A machine with an IOMMU and all VFIO modules.
 fn machine() -> Machine {
     let machine = Machine::default();
     machine.write("sys/module/vfio_iommu_type1/initstate", "live");
@@ -65,12 +65,14 @@ fn cards_are_network_cards_in_order_with_their_interfaces() {
 fn address_without_a_card_is_named() {
     let machine = machine();
     assert_eq!(
-        vec!["no PCI device 0000:00:02.0: sluice bind lists the network cards of this machine"],
+        vec!["there is no PCI device 0000:00:02.0: `sluice bind` lists the network cards of this machine"],
         texts(&system(&machine))
     );
     machine.device(CARD, "0x010802", Some("nvme"), Some(1));
     assert_eq!(
-        vec!["0000:00:02.0 is not a network card (class 010802): sluice bind lists the network cards of this machine"],
+        vec![
+            "0000:00:02.0 is not a network card (class 010802): `sluice bind` lists the network cards of this machine"
+        ],
         texts(&system(&machine))
     );
 }
@@ -82,14 +84,13 @@ fn card_of_the_kernel_is_to_be_bound_to_what_the_machine_has() {
     machine.write(&format!("sys/bus/pci/devices/{CARD}/net/eth0/mtu"), "1500");
     assert_eq!(
         vec![
-            "0000:00:02.0 is bound to the kernel driver e1000e (interface eth0): run sluice bind 0000:00:02.0 as root, \
-             which gives it to vfio-pci; or write device = \"eth0\""
+            "0000:00:02.0 is bound to the kernel driver e1000e (interface eth0): run `sluice bind 0000:00:02.0` as root, which binds the card to vfio-pci; or write device = \"eth0\""
         ],
         texts(&system(&machine))
     );
     machine.bind(CARD, None);
     assert_eq!(
-        vec!["0000:00:02.0 has no driver: run sluice bind 0000:00:02.0 as root, which gives it to vfio-pci"],
+        vec!["0000:00:02.0 has no driver: run `sluice bind 0000:00:02.0` as root, which binds the card to vfio-pci"],
         texts(&system(&machine))
     );
     let machine = Machine::default();
@@ -142,8 +143,7 @@ fn vfio_without_its_driver_of_the_iommu_names_the_module() {
     machine.card(CARD, Some(VFIO), Some(3));
     assert_eq!(
         vec![
-            "0000:00:02.0 is bound to vfio-pci, and the module vfio_iommu_type1 is not loaded: modprobe \
-             vfio_iommu_type1"
+            "0000:00:02.0 is bound to vfio-pci, but the module vfio_iommu_type1 is not loaded: run modprobe vfio_iommu_type1"
         ],
         texts(&system(&machine))
     );
@@ -174,7 +174,7 @@ fn group_in_use_names_the_process_unless_it_is_this_one() {
         true => Err(Error::from(ErrorKind::ResourceBusy)),
         false => Ok(()),
     };
-    let unknown = "0000:00:02.0 is in use by another process: stop that process, or give it another card";
+    let unknown = "0000:00:02.0 is in use by another process: stop that process, or let that process use another card";
     assert_eq!(vec![unknown], texts(&system));
     machine.process(std::process::id(), "sluice", "/dev/vfio/3");
     assert_eq!(Vec::<String>::new(), texts(&system));
@@ -196,7 +196,7 @@ fn group_that_may_not_be_opened_is_told_with_its_file() {
     };
     assert_eq!(
         vec![
-            "no permission to use 0000:00:02.0 (/dev/vfio/3, permission denied): run as root, or give the user this file (chown)"
+            "no permission to use 0000:00:02.0 (/dev/vfio/3, permission denied): run the program as root, or make its user the owner of this file (chown)"
         ],
         texts(&system)
     );
@@ -215,7 +215,9 @@ fn uio_in_use_names_the_process_and_is_never_opened() {
     assert_eq!(Vec::<String>::new(), texts(&system));
     machine.process(4242, "sluice", "/dev/uio2");
     assert_eq!(
-        vec!["0000:00:02.0 is in use by process 4242 (sluice): stop that process, or give it another card"],
+        vec![
+            "0000:00:02.0 is in use by process 4242 (sluice): stop that process, or let that process use another card"
+        ],
         texts(&system)
     );
 }
@@ -244,7 +246,7 @@ fn physical_addresses_need_their_capability() {
     machine.write("proc/self/status", "CapEff:\t0000000000003000\n");
     assert_eq!(
         vec![
-            "no permission to use 0000:00:02.0 (physical addresses of memory): run as root, or with the capability \
+            "no permission to use 0000:00:02.0 (reading physical addresses of memory): run as root, or with the capability \
              SYS_ADMIN"
         ],
         texts(&system(&machine))
@@ -270,7 +272,7 @@ fn hugepages_of_every_size_and_node_are_counted() {
     assert_eq!(vec!["50 of 100 pages of 2 MiB", "1 of 2 pages of 1 GiB"], told);
     assert_eq!(vec![(0, 60), (1, 0)], sizes[0].nodes);
     assert_eq!((1 << 30) + (100 << 20), system(&machine).free_hugepage_bytes());
-    // Pages that are in use remain reserved, and the missing ones are added.
+    // Used pages stay reserved, and the missing pages are added.
     assert_eq!(
         Some("echo 150 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages".into()),
         reserve(&sizes, (1 << 30) + (200 << 20))

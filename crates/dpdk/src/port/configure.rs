@@ -1,4 +1,4 @@
-//! Configures and starts a device that DPDK has probed.
+//! Configuration and start of a device that DPDK has probed.
 
 use std::sync::PoisonError;
 
@@ -17,7 +17,7 @@ use crate::sys;
 /// Milliseconds between polls of the link states of a bond's members. Each poll may read a PHY.
 const LINK_PERIOD: u32 = 100;
 
-/// Why a device could not be set up.
+/// Why the setup of a device failed.
 struct Failure {
     error: Box<PortError>,
     /// Text of the error number.
@@ -33,11 +33,11 @@ enum Step {
     ReceiveQueue,
     TransmitQueue,
     Start,
-    /// Any step that does not depend on the number of queues.
+    /// Any step that is independent of the number of queues.
     Other,
 }
 
-/// Numbers of queues, and interrupts, that are requested from a device.
+/// Requested numbers of queues, and whether interrupts are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     queues: u16,
@@ -46,8 +46,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// What to request after a step has failed. If interrupts are wanted, each number of queues is tried first with
-    /// interrupts. `None` if a smaller request would not help.
+    /// The next request after a failed step. If interrupts are wanted, each number of queues is requested first with
+    /// interrupts, then without. `None` if a smaller request would not help.
     fn less(self, failed: Step, interrupts: bool) -> Option<Self> {
         let (receive, send) = (self.queues > 1, self.senders > 1);
         match failed {
@@ -81,7 +81,7 @@ impl Port {
         let plan = opening.plan;
         let info = self
             .info()
-            .map_err(|error| opening.refused("tell what it can do", error))?;
+            .map_err(|error| opening.refused("report its capabilities", error))?;
         // Workers without a transmit queue hand their frames over to workers that have one.
         self.senders.truncate(info.transmit_queues.max(1).into());
         let (wanted, available) = (self.choice.queues, info.receive_queues);
@@ -96,26 +96,26 @@ impl Port {
         }
         if available < wanted {
             self.choice.queues = available.max(1);
-            self.choice.reason = format!("the card has {available} of the {wanted} queues wished for");
+            self.choice.reason = format!("the card has only {available} of the {wanted} configured queues");
         }
         self.model = model(&info);
         self.offload = info.transmit_checksums != 0;
         let hash = PortHash(self.number);
         let capabilities = hash
             .capabilities()
-            .map_err(|Refusal(reason)| opening.refused_for("tell what it can hash", reason))?;
+            .map_err(|Refusal(reason)| opening.refused_for("report its hash functions", reason))?;
         let (wish, configured) = self.start(opening, wish, &capabilities, pool)?;
         *self.steered.get_mut().unwrap_or_else(PoisonError::into_inner) =
             steering::steer(&hash, &wish, &capabilities, configured);
-        // A bond sets its members to the MTU that DPDK has for the bond, which is at most 1,500. The kernel's MTU is
-        // therefore set again.
+        // A bond sets the MTU of its members to DPDK's MTU of the bond, which is at most 1,500. Therefore set the
+        // kernel's MTU again.
         if self.choice.driver == Driver::Bond {
             opening.prepare()?;
         }
-        // Neighbour discovery uses multicast. Drivers without filters support neither of the two calls, and do not need
-        // them. A bond is promiscuous for two reasons: with LACP the partner sends to the bond's address through every
-        // member, while DPDK leaves each member its own address; and the bond's own filter drops broadcasts if no
-        // member supports all-multicast, as with kernel interfaces. SAFETY: a started port.
+        // Neighbour discovery uses multicast. Drivers without address filters do not support these calls and do not
+        // need them. A bond is promiscuous for two reasons. With LACP, the partner sends to the bond's address through
+        // every member, but in DPDK each member keeps its own address. The bond's own filter also drops broadcasts if
+        // no member supports all-multicast, as with kernel interfaces. SAFETY: the port is started.
         unsafe {
             sys::sluice_port_all_multicast(self.number, 1);
             let promiscuous = plan.promiscuous || self.choice.driver == Driver::Bond;
@@ -136,8 +136,8 @@ impl Port {
         }
     }
 
-    /// Start the device as requested. If a card rejects the request, request less, down to one queue without
-    /// interrupts. Workers without a queue then hand packets over. If nothing works, return the first error.
+    /// Start the device as requested. If a card rejects the request, make smaller requests, down to one queue without
+    /// interrupts. Workers without a queue then hand packets over. If all requests fail, return the first error.
     fn start(
         &mut self,
         opening: &Opening<'_>,
@@ -205,8 +205,7 @@ impl Port {
         if self.choice.driver == Driver::Bond {
             // The MAC address must be set before LACP sends its first frame.
             self.share_mac();
-            // SAFETY: the port is a configured bond. If the bond rejects the period, the bond keeps its default of 10
-            // ms.
+            // SAFETY: the port is a configured bond. A bond that rejects the period keeps its default of 10 ms.
             unsafe { sys::sluice_bond_look_every(self.number, LINK_PERIOD) };
         }
         // SAFETY: the port is configured.
@@ -265,9 +264,9 @@ impl Port {
 
     fn info(&self) -> Result<sys::sluice_port_info, i32> {
         let mut info = std::mem::MaybeUninit::zeroed();
-        // SAFETY: the call writes the result; all zeros would also be a valid value.
+        // SAFETY: the call writes the result.
         match unsafe { sys::sluice_port_info(self.number, info.as_mut_ptr()) } {
-            // SAFETY: as above.
+            // SAFETY: the call has succeeded and written the result.
             0 => Ok(unsafe { info.assume_init() }),
             error => Err(error),
         }
@@ -289,8 +288,8 @@ fn model(info: &sys::sluice_port_info) -> String {
 mod tests {
     use super::*;
 
-    /// Returns all requests that are made to a card that fails at a step as long as the request exceeds its
-    /// capabilities.
+    /// Returns the sequence of requests to a card. `failing` returns the step at which the card fails a request, if the
+    /// request exceeds its capabilities.
     fn asked(wished: Shape, failing: impl Fn(Shape) -> Option<Step>) -> Vec<(u16, usize, bool)> {
         let mut shapes = vec![wished];
         while let Some(step) = failing(shapes[shapes.len() - 1])

@@ -1,4 +1,4 @@
-//! Errors that occur when a port is opened, each with a remedy.
+//! Errors of opening a port, each with a remedy.
 
 use crate::device::PciAddress;
 use crate::driver::Driver;
@@ -10,22 +10,22 @@ use crate::steering::SteeringError;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PortError {
     /// The interface does not exist.
-    #[error("{port}: no interface {interface}: ip link lists what there is")]
+    #[error("{port}: there is no interface {interface}: `ip link` lists the interfaces")]
     NoSuchInterface {
         /// Name of the port.
         port: String,
         /// Name of the interface.
         interface: String,
     },
-    /// An interface that should be created already exists.
-    #[error("{port}: an interface {interface} exists already: choose another name, or ip link delete {interface}")]
+    /// The interface to create already exists.
+    #[error("{port}: an interface {interface} already exists: choose another name, or run ip link delete {interface}")]
     InterfaceExists {
         /// Name of the port.
         port: String,
         /// Name of the interface.
         interface: String,
     },
-    /// A file or socket is missing, or it is in use.
+    /// A file or socket is missing or in use.
     #[error("{port}: {path} {what}")]
     Path {
         /// Name of the port.
@@ -43,9 +43,10 @@ pub enum PortError {
         /// Fault of the card.
         fault: CardFault,
     },
-    /// DPDK has no driver for the card, or its driver did not find the card.
+    /// DPDK has no driver for the card, or the driver did not find the card.
     #[error(
-        "{port}: DPDK has no driver for {address} ({id}): install its plug-in (Debian: apt-get install dpdk, or one of apt-cache search librte-net), or name the kernel's interface"
+        "{port}: DPDK has no driver for {address} ({id}): install the driver's plug-in (Debian: apt-get install dpdk, \
+         or one of apt-cache search librte-net), or write the kernel interface of the card"
     )]
     NoDriver {
         /// Name of the port.
@@ -56,7 +57,7 @@ pub enum PortError {
         id: String,
     },
     /// The process lacks the permission to open the device.
-    #[error("{port}: no permission for {driver} on {device}: run as root, or with {capabilities}")]
+    #[error("{port}: no permission to use {driver} on {device}: run the program as root, or with {capabilities}")]
     NoPermission {
         /// Name of the port.
         port: String,
@@ -69,7 +70,8 @@ pub enum PortError {
     },
     /// The device does not support the MTU.
     #[error(
-        "{port}: {device} by {driver} can't have an MTU of {mtu} ({reason}): lower it, or raise that of the device's peer first; an XDP program that a killed process left goes by ip link set DEVICE xdp off"
+        "{port}: {device} with driver {driver} can't have an MTU of {mtu} ({reason}): lower this MTU, or raise the \
+         MTU of the device's peer first; to remove the XDP program of a killed process, run ip link set DEVICE xdp off"
     )]
     Mtu {
         /// Name of the port.
@@ -84,7 +86,10 @@ pub enum PortError {
         reason: String,
     },
     /// The device does not have enough queues.
-    #[error("{port}: {device} by {driver} has {available} queues, not {wanted}: lower queues in the configuration")]
+    #[error(
+        "{port}: {device} with driver {driver} has {available} queues, not {wanted}: lower queues in the \
+         configuration"
+    )]
     Queues {
         /// Name of the port.
         port: String,
@@ -113,8 +118,8 @@ pub enum PortError {
         /// Reason of the failure.
         source: SteeringError,
     },
-    /// The driver failed for another reason.
-    #[error("{port}: {device} by {driver} fails to {step} ({reason}): {last_words}")]
+    /// The driver returned another error.
+    #[error("{port}: {device} with driver {driver} fails to {step} ({reason}): {last_words}")]
     Refused {
         /// Name of the port.
         port: String,

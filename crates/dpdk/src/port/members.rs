@@ -1,4 +1,4 @@
-//! Members of a bond. Members are ports that can be removed and added while the other members keep running.
+//! Members of a bond. A member is a port that can be removed and added while other members keep running.
 
 use std::ffi::{CStr, CString};
 use std::sync::PoisonError;
@@ -11,8 +11,8 @@ use crate::interface::{AllMulticast, Interface};
 use crate::presence::Origin;
 use crate::sys;
 
-/// An open member. The member is stopped and closed when it is dropped. Before the member is dropped, the bond must
-/// have removed the member or must be closed.
+/// An open member. Dropping the member stops and closes it. Before the drop, the bond must have removed the member or
+/// must be closed.
 #[derive(Debug)]
 pub struct Member {
     number: u16,
@@ -24,7 +24,7 @@ pub struct Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // SAFETY: the bond that used the member has removed it or is closed. Errors are ignored.
+        // SAFETY: the bond has removed the member or is closed. Errors are ignored.
         unsafe {
             sys::sluice_port_stop(self.number);
             sys::sluice_port_close(self.number, i32::from(self.detach));
@@ -37,8 +37,8 @@ impl Drop for Member {
 pub(super) struct Place {
     device: Device,
     member: Option<Member>,
-    /// Kernel interface of the member. The interface is queried because DPDK's driver always reports that the link is
-    /// up.
+    /// Kernel interface of the member. The link state is read from the interface, because DPDK's driver always reports
+    /// that the link is up.
     interface: Option<Interface>,
 }
 
@@ -52,7 +52,7 @@ impl Place {
         self.interface.as_ref().is_none_or(Interface::runs)
     }
 
-    /// Whether the bond has the member, and the member can receive and send.
+    /// Whether the bond contains the member, and the member can receive and send.
     fn serves(&self) -> bool {
         self.member.is_some() && !self.is_gone() && self.has_carrier()
     }
@@ -65,7 +65,7 @@ impl Opening<'_> {
         choose(device, self.plan.mtu, 1, Some(wanted)).driver
     }
 
-    /// Probe a member in DPDK. Returns the member and DPDK's name of the member.
+    /// Probe a member in DPDK. Returns the member and its name in DPDK.
     fn member(&self, device: &Device) -> Result<(Member, CString), PortError> {
         let origin = Origin::of(device);
         let probed = self.probe(device, self.driver(device))?;
@@ -75,10 +75,10 @@ impl Opening<'_> {
             origin,
             multicasts: probed.multicasts,
         };
-        // SAFETY: the number is that of an open port that is not in a bond yet.
+        // SAFETY: the number belongs to an open port that is not yet in a bond.
         match unsafe { sys::sluice_bond_poll_link(member.number) } {
             0 => {}
-            error => return Err(self.refused("look at a member's link", error)),
+            error => return Err(self.refused("read the link state of a member", error)),
         }
         Ok((member, probed.name))
     }
@@ -129,8 +129,8 @@ impl Port {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the port's device has been removed, or the kernel requests its removal. The port must then be closed. A
-    /// bond must be closed when no member is left.
+    /// Whether the port must be closed, because its device has been removed, or the kernel requests the removal. A bond
+    /// must be closed when all members are gone.
     pub fn is_gone(&self) -> bool {
         let places = self.places();
         let is_left = |place: &Place| place.member.is_some() && !place.is_gone();
@@ -140,21 +140,20 @@ impl Port {
         }
     }
 
-    /// Whether any member has a carrier. The carrier is checked because DPDK does not report it. Returns true for ports
-    /// that are not bonds.
+    /// Whether any member has a carrier, which DPDK does not report. True for ports other than bonds.
     pub(super) fn has_carrier(&self) -> bool {
         let places = self.places();
         places.is_empty() || places.iter().any(Place::serves)
     }
 
-    /// Members of the bond whose devices have been removed, whose removal is requested, or that have no carrier. DPDK
-    /// does not detect such losses, and would continue to send through lost members. A member without a carrier is kept
-    /// if no other member has one.
+    /// Lost members of the bond: devices that have been removed, must be removed, or have no carrier. DPDK does not
+    /// detect these losses and would continue to send through lost members. If no member has a carrier, members without
+    /// a carrier are kept.
     pub fn lost_members(&self) -> Vec<Device> {
         lost(&mut self.places()).map(|place| place.device.clone()).collect()
     }
 
-    /// Members that are not in the bond, but whose devices may be available again.
+    /// Absent members of the bond with devices that may be available again.
     pub fn absent_members(&self) -> Vec<Device> {
         let places = self.places();
         let absent = places
@@ -169,7 +168,7 @@ impl Port {
         lost(&mut places)
             .filter_map(|place| {
                 let mut member = place.member.take()?;
-                // SAFETY: both numbers are those of open ports.
+                // SAFETY: both numbers belong to open ports.
                 unsafe { sys::sluice_bond_remove(self.number, member.number) };
                 member.detach = true;
                 Some(member)
@@ -177,9 +176,9 @@ impl Port {
             .collect()
     }
 
-    /// Set the bond's MAC address on its members. LACP uses the address of one member as system identifier, which would
-    /// change when that member is removed. If both ends changed their identifiers at the same time, each would ignore
-    /// the other's LACPDUs until a timeout.
+    /// Set the bond's MAC address on its members. LACP uses the address of one member as system identifier, so the
+    /// removal of this member would change the identifier. If both ends changed their identifiers simultaneously, each
+    /// end would ignore LACPDUs of the other end until a timeout.
     pub(super) fn share_mac(&self) {
         let mut mac = [0; 6];
         // SAFETY: the array has room for six bytes.
@@ -187,7 +186,7 @@ impl Port {
             return;
         }
         for member in self.places().iter().filter_map(|place| place.member.as_ref()) {
-            // SAFETY: the call reads six bytes. A member that rejects the address keeps its own.
+            // SAFETY: the call reads six bytes. A member that rejects the address keeps its own address.
             unsafe { sys::sluice_port_set_mac(member.number, mac.as_ptr()) };
         }
     }
@@ -199,7 +198,7 @@ impl Port {
         }
     }
 
-    /// Open a member whose device is available again. The member is then passed to [`Port::join_member`].
+    /// Open a member with a device that is available again. The caller then passes the member to [`Port::join_member`].
     ///
     /// # Errors
     /// The member can't be opened.
@@ -213,13 +212,13 @@ impl Port {
     /// The bond rejects the member.
     pub fn join_member(&self, device: &Device, member: Member) -> Result<(), PortError> {
         let opening = self.opening();
-        // SAFETY: both numbers are those of open ports.
+        // SAFETY: both numbers belong to open ports.
         let error = unsafe { sys::sluice_bond_add(self.number, member.number) };
         if error != 0 {
             return Err(opening.refused("take a member", error));
         }
-        // DPDK forwards a bond's promiscuous mode to the members only when the mode changes, so it is set for the new
-        // member here. SAFETY: the number is that of an open port.
+        // Set promiscuous mode on the new member, because DPDK forwards a bond's promiscuous mode to its members only
+        // when the mode changes. SAFETY: the number belongs to an open port.
         unsafe { sys::sluice_port_promiscuous(member.number, 1) };
         opening.prepare()?;
         if let Some(place) = self.places().iter_mut().find(|place| place.device == *device) {

@@ -1,4 +1,4 @@
-//! Probes the device of a planned port in DPDK.
+//! Probe of a planned port's device in DPDK.
 
 use std::ffi::CString;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use crate::set::AF_PACKET_ORDINARY_MTU;
 use crate::steering::SteeringRequest;
 use crate::sys;
 
-/// A port that is being opened. If a step fails, the resources acquired so far are released.
+/// A port during its opening. A failed step releases all resources acquired so far.
 pub(super) struct Opening<'a> {
     pub(super) plan: &'a PortPlan,
     pub(super) choice: DriverChoice,
@@ -31,7 +31,7 @@ enum Listener {
 }
 
 impl Listener {
-    /// Check the path. A socket that a killed process has left is removed.
+    /// Check the path. Removes a socket that a killed process has left.
     fn at(path: &str) -> Self {
         match std::os::unix::net::UnixStream::connect(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Listener::Nobody,
@@ -43,20 +43,20 @@ impl Listener {
                     Listener::Foreign
                 }
             }
-            // Also returned if a process listens for another socket type.
+            // A process listens on the path, possibly with another socket type.
             _ => Listener::Alive,
         }
     }
 }
 
 impl PortPlan {
-    /// Whether DPDK sets the MTU. For kernel interfaces, the kernel sets the MTU, and memif's slots hold a frame of any
-    /// MTU.
+    /// Whether DPDK sets the MTU. For kernel interfaces, the kernel sets the MTU. memif needs no MTU, because its slots
+    /// are sized for the frames.
     pub(super) fn has_mtu_in_dpdk(&self) -> bool {
         self.interfaces().is_empty() && !matches!(self.device, Device::Tap { .. } | Device::Memif { .. })
     }
 
-    /// The device itself or, for a bond, its members.
+    /// The device of the port, or the members of a bond.
     fn devices(&self) -> &[Device] {
         match &self.device {
             Device::Bond { members } => members,
@@ -80,16 +80,15 @@ impl PortPlan {
 }
 
 /// Name of the opening step that sets a device's MAC address.
-pub(super) const TAKE_MAC: &str = "take its MAC address";
+pub(super) const TAKE_MAC: &str = "set its MAC address";
 
 /// A device that DPDK has probed.
 pub(super) struct Probed {
     pub(super) number: u16,
     pub(super) name: CString,
-    /// Whether the probe has created the device. A device that the probe has created is removed when the port is
-    /// closed.
+    /// Whether the probe has created the device. Such a device is removed when the port is closed.
     pub(super) detach: bool,
-    /// All-multicast mode of a kernel interface as long as the port is open.
+    /// All-multicast mode of a kernel interface while the port is open.
     pub(super) multicasts: Option<AllMulticast>,
 }
 
@@ -112,8 +111,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Whether to request receive interrupts. Interrupts are not requested with UIO: the single interrupt line is
-    /// raised endlessly, and the kernel then disables it for all devices that share it.
+    /// Whether to request receive interrupts. False with UIO: a UIO card would raise its interrupt line endlessly, and
+    /// the kernel would disable the line for all devices that share it.
     pub(super) fn interrupts(&self) -> bool {
         let by_uio = |device: &Device| match device {
             Device::Pci(address) => System::this()
@@ -153,9 +152,9 @@ impl Opening<'_> {
 
     fn check_mtu(&self) -> Result<(), PortError> {
         let reason = match self.choice.driver {
-            Driver::AfXdp if self.plan.mtu > AF_XDP_MTU => format!("at most {AF_XDP_MTU}; AF_PACKET serves more"),
+            Driver::AfXdp if self.plan.mtu > AF_XDP_MTU => format!("at most {AF_XDP_MTU}; AF_PACKET supports more"),
             Driver::Tap if self.plan.mtu > TAP_MTU => {
-                format!("at most {TAP_MTU}, longer frames would be lost; a veth pair serves more")
+                format!("at most {TAP_MTU}, and longer frames would be lost; a veth pair supports more")
             }
             _ => return Ok(()),
         };
@@ -207,7 +206,7 @@ impl Opening<'_> {
         }
         match &self.plan.device {
             Device::Pcap { input: Some(input), .. } if !Path::new(input).is_file() => {
-                Err(path(input, "is no capture file that can be read"))
+                Err(path(input, "is not a readable capture file"))
             }
             Device::Tap { interface } if exists(interface) => Err(PortError::InterfaceExists {
                 port: port(),
@@ -215,7 +214,7 @@ impl Opening<'_> {
             }),
             Device::Tap { .. } if !has_capability(12) => Err(permission("the capability NET_ADMIN")),
             Device::Tap { .. } if !Path::new("/dev/net/tun").exists() => {
-                Err(path("/dev/net/tun", "is missing: modprobe tun"))
+                Err(path("/dev/net/tun", "is missing: run modprobe tun"))
             }
             Device::Memif {
                 socket, server: true, ..
@@ -224,11 +223,14 @@ impl Opening<'_> {
             | Device::Virtio { socket, server: true }
                 if !folder_exists(socket) =>
             {
-                Err(path(socket, "lies in a folder that does not exist: make it first"))
+                Err(path(
+                    socket,
+                    "is in a folder that does not exist: create the folder first",
+                ))
             }
             Device::Virtio { socket, server: false } if !Path::new(socket).exists() => Err(path(
                 socket,
-                "is not there: start the vhost side that listens on it first",
+                "does not exist: first start the vhost end, which listens on this socket",
             )),
             Device::Memif {
                 socket, server: true, ..
@@ -238,18 +240,21 @@ impl Opening<'_> {
                 Listener::Nobody => Ok(()),
                 // Several memif interfaces of one process may share a socket.
                 Listener::Alive if matches!(self.plan.device, Device::Memif { .. }) => Ok(()),
-                Listener::Alive => Err(path(socket, "is listened on already: choose another path")),
-                Listener::Foreign => Err(path(socket, "exists and is no socket: choose another path")),
+                Listener::Alive => Err(path(
+                    socket,
+                    "is already used by a listening process: choose another path",
+                )),
+                Listener::Foreign => Err(path(socket, "exists but is not a socket: choose another path")),
             },
             _ => Ok(()),
         }
     }
 
-    /// Set the MTU of kernel interfaces, and bring them up. DPDK's drivers for kernel interfaces do not bring them up,
-    /// and set no MTU or only one up to 1,500.
+    /// Set the MTU of kernel interfaces, and bring the interfaces up. DPDK's drivers do not bring kernel interfaces up,
+    /// and set no MTU or only an MTU up to 1,500.
     pub(super) fn prepare(&self) -> Result<(), PortError> {
-        // DPDK's drivers for kernel interfaces read the MAC address only when they open an interface, so it is set
-        // before.
+        // Set the MAC address before DPDK opens a kernel interface, because DPDK's drivers read the address only at
+        // that time.
         if let (Device::Kernel { interface }, Some(mac)) = (&self.plan.device, self.plan.mac) {
             let set = Interface::named(interface).and_then(|interface| interface.set_mac(mac));
             set.map_err(|error| self.refused_for(TAKE_MAC, error.to_string()))?;
@@ -316,7 +321,7 @@ impl Opening<'_> {
                 multicasts: None,
             });
         }
-        // Multicast addresses are taken before DPDK creates a device, because a later failure would leave the device
+        // Enable all-multicast mode before DPDK creates the device, because a later failure would leave the device
         // behind.
         let multicasts = self.take_multicasts(device)?;
         let text = CString::new(format!("{}{arguments}", name.to_string_lossy())).unwrap_or_default();
@@ -354,7 +359,7 @@ pub(super) fn arguments(device: &Device, driver: Driver, queues: u16, mtu: u16) 
             format!(",iface={interface},start_queue=0,queue_count={queues}"),
         ),
         (Device::Kernel { interface }, _) => {
-            // With the default frame size, jumbo frames would be truncated without an error.
+            // The default frame size would truncate jumbo frames without an error.
             let frames = if mtu > AF_PACKET_ORDINARY_MTU {
                 "blocksz=65536,framesz=16384,framecnt=512"
             } else {
@@ -374,7 +379,7 @@ pub(super) fn arguments(device: &Device, driver: Driver, queues: u16, mtu: u16) 
         (Device::Tap { interface }, _) => (name("tap"), format!(",iface={interface}")),
         (Device::Memif { socket, server, id }, _) => {
             let role = if *server { "server" } else { "client" };
-            // Each slot holds a whole frame, so that no frame is split.
+            // Size slots for whole frames, so that no frame is split.
             let slot = (u32::from(mtu) + 64).next_power_of_two().max(2048);
             (
                 name("memif"),

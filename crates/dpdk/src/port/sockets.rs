@@ -1,11 +1,11 @@
-//! XDP sockets that DPDK leaves open when it closes a port. Unless the sockets are closed, the interface's queue stays
-//! occupied until the process ends.
+//! XDP sockets that DPDK leaves open when it closes a port. An open socket would occupy the interface's queue until the
+//! process ends.
 
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// XDP sockets of this process. Each socket is stored with its inode, because descriptor numbers are reused.
+/// XDP sockets of this process, as descriptor and inode. The inode detects reused descriptor numbers.
 #[derive(Debug, Default)]
 pub(super) struct Sockets(Vec<(RawFd, u64)>);
 
@@ -53,6 +53,6 @@ fn inode(number: RawFd) -> Option<u64> {
         return None;
     }
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the status is read only if the call has succeeded and thus written it.
+    // SAFETY: the status is read only after a successful call, which has written it.
     unsafe { (libc::fstat(number, status.as_mut_ptr()) == 0).then(|| status.assume_init().st_ino) }
 }

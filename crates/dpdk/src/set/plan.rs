@@ -1,4 +1,4 @@
-//! Plan of the ports to open, with the sizes of shared resources.
+//! Plan of the ports to open and of the sizes of shared resources.
 
 use crate::device::Device;
 use crate::driver::{AF_XDP_KEPT_RECEIVE, Driver, choose};
@@ -9,7 +9,7 @@ use crate::port::PortPlan;
 /// Requested number of descriptors per queue. A device with a lower maximum uses fewer descriptors.
 pub(crate) const DESCRIPTORS: u32 = 1024;
 
-/// Largest MTU with which AF_PACKET uses frames of 2,048 bytes.
+/// Maximum MTU for which AF_PACKET uses frames of 2,048 bytes.
 pub(crate) const AF_PACKET_ORDINARY_MTU: u16 = 1900;
 
 /// Plan of ports and shared resources.
@@ -17,17 +17,17 @@ pub(crate) const AF_PACKET_ORDINARY_MTU: u16 = 1900;
 pub struct Plan {
     /// Ports, in the order of their indexes.
     pub ports: Vec<PortPlan>,
-    /// Number of port indexes. Ports may later be attached to indexes that are free.
+    /// Number of port indexes. Ports may later be attached at free indexes.
     pub places: usize,
     /// Number of workers that poll the ports.
     pub workers: u16,
-    /// Workers that receive, in the order of their queues. If the list is empty, all workers are used.
+    /// Receiving workers, in the order of their queues. An empty list means all workers.
     pub receivers: Vec<u16>,
-    /// Workers that send, in the order of their queues. If the list is empty, all workers are used.
+    /// Sending workers, in the order of their queues. An empty list means all workers.
     pub senders: Vec<u16>,
     /// Number of buffers in the common pool. Ordinary ports receive into this pool, and workers allocate from it.
     pub buffers: u32,
-    /// Buffers cached per core. 0 makes the pools strictly first in, first out.
+    /// Number of cached buffers per core. 0 makes the pools strictly first-in, first-out.
     pub cache: u32,
     /// Number of frames that each worker can park.
     pub parked: usize,
@@ -36,8 +36,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan with default sizes. The number of buffers covers the descriptors of every queue, the bursts, the parked
-    /// frames and the rings.
+    /// Create a plan with default sizes. The number of buffers covers the descriptors of every queue, the bursts, the
+    /// parked frames and the rings.
     pub fn new(ports: Vec<PortPlan>, workers: u16) -> Self {
         let workers = workers.max(1);
         let per_worker = 2048 + 1024 + 1024;
@@ -82,7 +82,7 @@ impl Plan {
         })
     }
 
-    /// Number of buffers that are planned for the hand-over rings: those of two full rings for each worker.
+    /// Number of buffers planned for the hand-over rings: the capacity of two rings for each worker.
     pub(super) fn in_rings(&self) -> u32 {
         let full = u32::from(self.workers.saturating_sub(1).min(2));
         u32::from(self.workers) * full * self.handover
@@ -97,8 +97,8 @@ impl Plan {
         }
     }
 
-    /// Size of the pool from which workers allocate. Needed only if the buffers of the common pool are too small for
-    /// some port.
+    /// Size of the pool from which workers allocate. `None` if the buffers of the common pool are large enough for
+    /// every port.
     pub(super) fn made_pool(&self) -> Option<PoolSize> {
         let mtu = self.ports.iter().map(|port| port.mtu.min(9600)).max().unwrap_or(0);
         let room = room_of(mtu);
@@ -131,7 +131,7 @@ impl Plan {
         (24 << 20) + self.common_pool().bytes() + made + pools + rings
     }
 
-    /// Bytes that kernel interfaces may need if they are attached later at free port indexes.
+    /// Bytes of memory for kernel interfaces that may later be attached at free port indexes.
     pub(super) fn spare_bytes(&self) -> usize {
         let places = self.places.saturating_sub(self.ports.len());
         let pool = self.own_pool_of(Driver::AfXdp, self.workers, AF_XDP_BUFFER);

@@ -5,7 +5,7 @@ use super::{Capabilities, Functions, HashKey, KEY_BYTES};
 use crate::eal::error_text;
 use crate::sys;
 
-/// RSS hash of the port with this number. As long as this value is used, the port must be configured and open.
+/// RSS hash of the port with this number. The port must be configured and open during every use of this value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortHash(pub(crate) u16);
 
@@ -46,8 +46,8 @@ impl HashDevice for PortHash {
         } else {
             bytes.as_ptr()
         };
-        // The key was fitted to the device's key size, which fits into a byte. SAFETY: the array has the stated length,
-        // and is read during the call.
+        // The key has the device's key size, which fits into a byte. SAFETY: the array has the stated length, and is
+        // read during the call.
         result(unsafe { sys::sluice_hash_set(self.0, functions.bits(), start, bytes.len() as u8) })
     }
 

@@ -1,4 +1,4 @@
-//! Hash functions as DPDK defines them, and the packet fields that they hash.
+//! Hash functions of DPDK, and the packet fields that these functions hash.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -6,7 +6,7 @@ use std::ops::BitOr;
 use super::Steering;
 use crate::sys;
 
-/// Set of hash functions: the packet types for which a device computes a hash, and the fields that it omits.
+/// Set of hash functions: packet types for which a device computes a hash, and fields that the hash omits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Functions(u32);
 
@@ -31,16 +31,15 @@ impl Functions {
     pub const IPV6_UDP: Self = Self(sys::SLUICE_HASH_IPV6_UDP);
     /// IPv6 with other protocols: addresses.
     pub const IPV6_OTHER: Self = Self(sys::SLUICE_HASH_IPV6_OTHER);
-    /// Hash only the source of the addresses.
+    /// Restriction: of the addresses, hash only the source address.
     pub const L3_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L3_SOURCE_ONLY);
-    /// Hash only the destination of the addresses.
+    /// Restriction: of the addresses, hash only the destination address.
     pub const L3_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L3_DESTINATION_ONLY);
-    /// Hash only the source port of the ports.
+    /// Restriction: of the ports, hash only the source port.
     pub const L4_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L4_SOURCE_ONLY);
-    /// Hash only the destination port of the ports.
+    /// Restriction: of the ports, hash only the destination port.
     pub const L4_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L4_DESTINATION_ONLY);
-    /// Functions that have no constant here. Functions without a constant may be read from a device, but are never
-    /// requested.
+    /// Functions without a constant in this type. A device may report these functions, but they are never requested.
     pub const BEYOND: Self = Self(sys::SLUICE_HASH_BEYOND);
 
     const ADDRESSES: [Self; 2] = [
@@ -53,7 +52,7 @@ impl Functions {
     ];
     const ANY: [Self; 2] = [Self::IPV4, Self::IPV6];
 
-    /// Create from the shim's bits.
+    /// Create a set from the shim's bits.
     pub(crate) const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -77,11 +76,11 @@ impl Functions {
         Self(self.0 & others.0)
     }
 
-    /// Functions to request for a steering, among those that the device offers. The result includes each address family
+    /// Functions to request for a steering, among the functions of the device. The result includes each address family
     /// for which the steering is possible. `None` if the steering is possible for neither IPv4 nor IPv6.
     ///
-    /// For [`Steering::Source`], TCP and UDP are hashed like any other IP packet, because drivers interpret "source
-    /// address only" for TCP and UDP differently: some also hash the ports.
+    /// For [`Steering::Source`], TCP and UDP packets are hashed like other IP packets. Drivers differ in "source
+    /// address only" for TCP and UDP: some drivers also hash the ports.
     pub(super) fn to_steer(self, steering: Steering) -> Option<Self> {
         let subset = match steering {
             Steering::FiveTuple => Self::default(),
@@ -101,8 +100,7 @@ impl Functions {
         (!asked.is_empty() && self.contains(subset)).then_some(asked | subset)
     }
 
-    /// Functions to request if the steering is not possible. The result is all functions that distribute at least some
-    /// packets.
+    /// Functions to request if the steering is impossible: all functions that distribute at least some packets.
     pub(super) fn to_spread(self) -> Self {
         let all = Self::ADDRESSES[0] | Self::ADDRESSES[1] | Self::PORTS[0] | Self::PORTS[1];
         self.and(all)
@@ -126,7 +124,7 @@ impl Functions {
         {
             (true, false) => (true, false),
             (false, true) => (false, true),
-            // In DPDK, setting both restrictions has the same effect as setting neither.
+            // In DPDK, two opposite restrictions have the effect of no restriction.
             _ => (true, true),
         };
         let (source_address, destination_address) = chosen(Self::L3_SOURCE_ONLY, Self::L3_DESTINATION_ONLY);
@@ -139,8 +137,8 @@ impl Functions {
         }
     }
 
-    /// Steering that results from these functions. `None` if TCP and UDP of a family, or the two families, are steered
-    /// differently. A family that is not hashed is ignored.
+    /// Steering that results from these functions. `None` if TCP and UDP, or IPv4 and IPv6, are steered differently. A
+    /// family without a hash is ignored.
     pub fn steering(self) -> Option<Steering> {
         let families: Vec<_> = Flow::FAMILIES
             .iter()
@@ -180,7 +178,7 @@ impl fmt::Debug for Functions {
 }
 
 impl fmt::Display for Functions {
-    /// Write the fields for operators. Fields that are the same for all packet types are written only once.
+    /// Write the fields for operators. Fields common to all packet types are written only once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(steering) = self.steering() {
             return write!(f, "{steering}");
@@ -223,7 +221,7 @@ pub enum Flow {
 }
 
 impl Flow {
-    /// The packet types of IPv4, and those of IPv6.
+    /// Packet types of IPv4, and packet types of IPv6.
     pub const FAMILIES: [[Self; 3]; 2] = [
         [Flow::Tcp4, Flow::Udp4, Flow::Other4],
         [Flow::Tcp6, Flow::Udp6, Flow::Other6],
@@ -278,11 +276,11 @@ impl fmt::Display for Fields {
             (self.source_port, self.destination_port),
         );
         f.write_str(match (addresses, ports) {
-            ((true, false), (false, false)) => "the source address alone",
+            ((true, false), (false, false)) => "only the source address",
             ((false, true), (false, true)) => "destination address and port",
             ((true, true), (true, true)) => "addresses and ports",
             ((true, true), (false, false)) => "addresses without ports",
-            ((false, true), (false, false)) => "the destination address alone",
+            ((false, true), (false, false)) => "only the destination address",
             ((false, false), (false, false)) => "nothing",
             _ => {
                 let names = [
@@ -306,7 +304,7 @@ impl fmt::Display for Fields {
 mod tests {
     use super::*;
 
-    /// Hash functions for the addresses of both families, and those for addresses and ports.
+    /// Hash functions for the addresses of both families.
     const ADDRESSES: Functions = Functions(Functions::ADDRESSES[0].0 | Functions::ADDRESSES[1].0);
     const FLOWS: Functions = Functions(ADDRESSES.0 | Functions::PORTS[0].0 | Functions::PORTS[1].0);
     const ALL: Functions = Functions(
@@ -348,7 +346,7 @@ mod tests {
     fn functions_read_as_an_operator_would_say() {
         for (expected, functions) in [
             ("addresses and ports", FLOWS),
-            ("the source address alone", ADDRESSES | Functions::L3_SOURCE_ONLY),
+            ("only the source address", ADDRESSES | Functions::L3_SOURCE_ONLY),
             (
                 "destination address and port",
                 FLOWS | Functions::L3_DESTINATION_ONLY | Functions::L4_DESTINATION_ONLY,
@@ -365,7 +363,7 @@ mod tests {
                 FLOWS | Functions::L3_SOURCE_ONLY | Functions::L3_DESTINATION_ONLY,
             ),
             (
-                "source address, source port, destination port of TCP over IPv4, the source address alone of \
+                "source address, source port, destination port of TCP over IPv4, only the source address of \
                  UDP over IPv4 and other IPv4, nothing of TCP over IPv6 and UDP over IPv6 and other IPv6",
                 Functions::IPV4 | Functions::IPV4_TCP | Functions::L3_SOURCE_ONLY,
             ),

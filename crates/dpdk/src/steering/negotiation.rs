@@ -1,4 +1,4 @@
-//! Determines the order of the requests to a device, and evaluates its answers.
+//! Negotiation of steering: order of the requests to a device, and evaluation of the results.
 
 use super::{
     Capabilities, Functions, HashKey, Shortfall, Steered, Steering, SteeringError, SteeringRequest, check_queues,
@@ -12,13 +12,13 @@ pub(crate) trait HashDevice {
     fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal>;
     /// Read the settings in use from the device.
     fn hash(&self, key_bytes: usize) -> Result<Hash, Refusal>;
-    /// Set a table. The table must have as many entries as the table of the device.
+    /// Set a table. The number of entries must equal the number of entries in the device's table.
     fn set_table(&self, table: &[u16]) -> Result<(), Refusal>;
     /// Read the table in use.
     fn table(&self, entries: u16) -> Result<Vec<u16>, Refusal>;
 }
 
-/// The device rejected a request. The text is that of the returned error number.
+/// The device rejected a request. The value is the text of the error number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) String);
 
@@ -35,15 +35,15 @@ pub(crate) struct Hash {
 /// One set of settings to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attempt {
-    /// Functions to request. If empty, no hash is computed.
+    /// Functions to request. An empty set disables the hash.
     pub(crate) functions: Functions,
     pub(crate) key: Option<HashKey>,
-    /// Whether this attempt is without a key because the previous attempt included it.
+    /// Whether this attempt repeats the previous attempt without its key.
     without_key: bool,
 }
 
-/// Attempts in order of preference: the requested steering, addresses and ports, any hash, no hash. Each attempt with a
-/// key is followed by the same attempt without the key, in case the device rejects only the key.
+/// Attempts in order of preference: requested steering, addresses and ports, any hash, no hash. Each attempt with a key
+/// is followed by the attempt without the key, because a device may reject only the key.
 pub(crate) fn attempts(wish: &SteeringRequest, capabilities: &Capabilities) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     let mut push = |functions: Functions, key: Option<&HashKey>| {
@@ -81,15 +81,16 @@ pub(crate) fn attempts(wish: &SteeringRequest, capabilities: &Capabilities) -> V
     attempts
 }
 
-/// The remaining attempts, beginning with the accepted one, and the deviations found so far.
+/// The accepted attempt with all later attempts, and the deviations found so far.
 #[derive(Debug)]
 pub(crate) struct Configured {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) shortfalls: Vec<Shortfall>,
 }
 
-/// Configure a device with the first attempt that it accepts. `reason` returns why an attempt was rejected, or `None`
-/// if the error is not related to the hash. If all attempts are rejected, the first error is returned.
+/// Configure a device with the first attempt that the device accepts. `reason` returns why the device rejected an
+/// attempt, or `None` for an error that is unrelated to the hash. If the device rejects all attempts, the first error
+/// is returned.
 pub(crate) fn configure<E>(
     wish: &SteeringRequest,
     capabilities: &Capabilities,
@@ -121,12 +122,11 @@ pub(crate) fn configure<E>(
             }
         }
     }
-    // The last attempt, without a hash, always exists, so an error has occurred at this point.
+    // An error has occurred, because the last attempt (without a hash) always exists.
     first_error.map_or_else(|| Ok(Configured { attempts, shortfalls }), Err)
 }
 
-/// Rejected functions and keys. Which of the two a device has rejected is known only when it accepts one without the
-/// other.
+/// Rejected attempts. A later accepted attempt shows whether the device has rejected the functions or the key.
 #[derive(Default)]
 struct Refusals(Vec<(Attempt, String)>);
 
@@ -135,7 +135,7 @@ impl Refusals {
         self.0.push((attempt.clone(), reason));
     }
 
-    /// Report the deviations due to the attempts that were rejected before the accepted one.
+    /// Report deviations for the attempts that the device rejected before it accepted `taken`.
     fn settle(self, taken: &Attempt, shortfalls: &mut Vec<Shortfall>) {
         for (refused, reason) in self.0 {
             if taken.without_key && refused.functions == taken.functions {
@@ -194,8 +194,8 @@ pub(crate) fn steer(
     steered
 }
 
-/// Find hash settings that the device applies, beginning with the first remaining attempt. `None` if the device does
-/// not report its settings.
+/// Find hash settings that the device applies, starting with the first remaining attempt. `None` if the device does not
+/// report its settings.
 fn agree(
     device: &impl HashDevice,
     capabilities: &Capabilities,
@@ -211,7 +211,7 @@ fn agree(
         }
         if attempt.functions.is_empty() {
             refusals.settle(attempt, shortfalls);
-            // A device without any hash can't report its hash either, so this is not reported as a deviation.
+            // A device without a hash can't report a hash, so the failure is no deviation.
             return read().ok();
         }
         let mut hash = match read() {
@@ -221,8 +221,8 @@ fn agree(
                 return None;
             }
         };
-        // Some devices accept functions and key when they are configured, others when they are running. Setting
-        // functions and key again may interrupt traffic, so both are set again only if they differ.
+        // Some devices accept functions and key only at configuration, other devices only while running. Set functions
+        // and key again only if they differ, because setting them may interrupt traffic.
         let as_wished =
             |hash: &Hash| hash.functions == attempt.functions && (attempt.key.is_none() || attempt.key == hash.key);
         if !as_wished(&hash) {
@@ -260,8 +260,8 @@ fn agree(
     None
 }
 
-/// Create the entries for a device's table: repeat the given entries, or truncate them if the device's table is
-/// shorter. Empty if the lengths are not compatible.
+/// Create the entries for a device's table: repeat the given entries, or truncate them for a shorter device table.
+/// Empty if the lengths are incompatible.
 fn fill(given: &[u16], entries: usize) -> (Vec<u16>, Option<Shortfall>) {
     let length = given.len();
     if length <= entries && entries.checked_rem(length).is_none_or(|rest| rest == 0) {
@@ -310,7 +310,7 @@ fn place(device: &impl HashDevice, table: &[u16]) -> (Option<Vec<u16>>, Option<S
     (Some(found), shortfall)
 }
 
-/// Change the table of a steered device, and read it back.
+/// Change the table of a steered device, and read the table back.
 pub(crate) fn set_table(device: &impl HashDevice, steered: &mut Steered, given: &[u16]) -> Result<(), SteeringError> {
     let hashes = steered.functions.is_some_and(|functions| !functions.is_empty());
     let entries = steered

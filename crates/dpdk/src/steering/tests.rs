@@ -1,4 +1,4 @@
-//! Tests with a fake card, because no available driver supports these fields, keys and tables.
+//! Tests with a fake card, because no driver without a card supports these fields, keys and tables.
 
 mod fake;
 mod table;
@@ -144,7 +144,7 @@ fn card_that_can_not_hash_the_source_alone_hashes_flows_and_says_why() {
     });
     assert_eq!(Some(Steering::FiveTuple), steered.steering);
     assert_eq!(
-        "hashes addresses and ports: this device can't hash the source address alone",
+        "hashes addresses and ports: the device can't hash only the source address",
         steered.to_string()
     );
     assert_eq!(Some(other_key().fitted(40)), steered.key, "the key drawn for flows");
@@ -170,15 +170,14 @@ fn card_that_refuses_or_drops_a_subset_is_asked_for_flows() {
                 refuses_subsets: true,
                 ..Oddities::default()
             },
-            "hashes addresses and ports: this device offers to hash the source address alone and refuses it \
-             (Invalid argument)",
+            "hashes addresses and ports: the device reports that it can hash only the source address, but refuses this setting (Invalid argument)",
         ),
         (
             Oddities {
                 drops_subsets: true,
                 ..Oddities::default()
             },
-            "hashes addresses and ports: asked to hash the source address alone, it hashes addresses without ports",
+            "hashes addresses and ports: the device was set to hash only the source address, but hashes addresses without ports",
         ),
     ] {
         let steered = Fake::odd(oddities).open(&wish(Steering::Source));
@@ -196,7 +195,7 @@ fn card_that_refuses_the_key_still_hashes_the_fields() {
     });
     let steered = card.open(&wish(Steering::Source));
     assert_eq!(
-        "hashes the source address alone: it refuses the key (Operation not supported) and keeps its own",
+        "hashes only the source address: the device refuses the configured RSS key (Operation not supported) and keeps its own key",
         steered.to_string()
     );
     assert_eq!(Some(own_key(40)), steered.key, "the key that it hashes with is known");
@@ -278,7 +277,7 @@ fn card_that_tells_nothing_is_not_relied_on() {
     let steered = card.open(&wish(Steering::Source));
     assert_eq!((None, None), (steered.steering, steered.functions));
     assert_eq!(
-        "software distributes: this device does not tell what it hashes (Operation not supported)",
+        "software distributes: the device does not report which fields it hashes (Operation not supported)",
         steered.to_string()
     );
     let card = Fake::odd(Oddities {
@@ -289,8 +288,7 @@ fn card_that_tells_nothing_is_not_relied_on() {
     let steered = card.open(&wish(Steering::Source));
     assert_eq!((None, None), (steered.key.clone(), steered.table.clone()));
     assert_eq!(
-        "hashes the source address alone: it does not report its RSS key; it does not report its RSS indirection table \
-         (Operation not supported)",
+        "hashes only the source address: the device does not report its RSS key; the device does not report its RSS indirection table (Operation not supported)",
         steered.to_string()
     );
     assert_eq!(None, steered.queue_of(7));
@@ -302,13 +300,13 @@ fn card_without_ports_or_without_hash_leaves_it_to_software() {
     let steered = Fake::offering(addresses).open(&wish(Steering::Destination));
     assert_eq!((None, Some(addresses)), (steered.steering, steered.functions));
     assert_eq!(
-        "hashes addresses without ports, so software distributes: this device can't hash destination address and port",
+        "hashes addresses without ports, so that software distributes packets to shards: the device can't hash destination address and port",
         steered.to_string()
     );
     let card = Fake::offering(Functions::default());
     let steered = card.open(&wish(Steering::Destination));
     assert_eq!(
-        "software distributes: this device has no hash that can be set",
+        "software distributes: the device has no RSS hash that can be set",
         steered.to_string()
     );
     assert_eq!((0, 0), card.set.get());
@@ -319,7 +317,7 @@ fn card_of_one_family_says_what_becomes_of_the_other() {
     let four = Functions::IPV4 | Functions::L3_SOURCE_ONLY;
     let steered = Fake::offering(four).open(&wish(Steering::Source));
     assert_eq!(
-        "hashes the source address alone: IPv6 is not hashed and comes to one queue",
+        "hashes only the source address: IPv6 is not hashed, and its packets arrive on a single queue",
         steered.to_string()
     );
 }
@@ -331,7 +329,7 @@ fn one_queue_sets_nothing() {
         queues: 1,
         ..wish(Steering::Source)
     });
-    assert_eq!("one queue: nothing to steer", steered.to_string());
+    assert_eq!("a single queue, without steering", steered.to_string());
     assert_eq!((None, None, None), (steered.steering, steered.key, steered.table));
     assert_eq!((0, 0), card.set.get());
 }
@@ -359,7 +357,8 @@ fn configuration_that_fails_always_tells_its_first_error() {
     let error = configure(&wish(Steering::Source), &capabilities, fail, |error| {
         Some(error.to_string())
     });
-    // The attempts are: source with a key and without a key, five-tuple with a key and without a key, and no hash.
+    // The five attempts are: source with key, source without key, five-tuple with key, five-tuple without key, and no
+    // hash.
     assert_eq!(1, error.expect_err("it fails"));
     assert_eq!(5, tries);
 }

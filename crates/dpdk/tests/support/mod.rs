@@ -55,10 +55,10 @@ fn spawn(test: &str, memory: &str) {
     process::again(command, test);
 }
 
-/// Hugepages that are reserved for one scenario. The same number is released afterwards, even if others have reserved
-/// pages in the meantime.
+/// Hugepages that are reserved for one scenario. Dropping this value releases the number of reserved hugepages, even if
+/// other processes have reserved hugepages in the meantime.
 ///
-/// Tests run in separate processes. A file lock prevents them from changing the number at the same time. The kernel
+/// Tests run in separate processes. A file lock prevents simultaneous changes of the number of hugepages. The kernel
 /// releases the lock when the process ends.
 struct Reserved {
     _one_at_a_time: File,
@@ -109,7 +109,7 @@ impl Scenario {
         Devices::open(eal, plan).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Start DPDK with this much memory.
+    /// Start DPDK with `bytes` bytes of memory.
     pub fn eal(&self, bytes: usize) -> &'static Eal {
         let needs = sluice_dpdk::EalRequirements {
             bytes,
@@ -150,7 +150,7 @@ pub fn command(line: &str) {
     );
 }
 
-/// Create a veth pair and bring it up. The offloads that would leave checksums incomplete are disabled.
+/// Create a veth pair, bring it up, and disable offloads that leave checksums incomplete.
 pub fn veth(first: &str, second: &str, mtu: u16) {
     command(&format!(
         "ip link add {first} mtu {mtu} type veth peer name {second} mtu {mtu}"
@@ -169,7 +169,7 @@ pub fn private_path(name: &str) -> String {
         .into_owned()
 }
 
-/// A frame of the local experimental EtherType 0x88b5 that contains its number. The frame has at least 22 bytes.
+/// A frame with the local experimental EtherType 0x88b5. The frame contains `number` and has at least 22 bytes.
 pub fn frame(number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0xff; 6];
     bytes.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
@@ -204,7 +204,7 @@ pub fn send(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) {
     });
 }
 
-/// Send one burst of frames. Frames that the device does not accept are not sent.
+/// Send one burst of frames. Frames that the device rejects are freed.
 pub fn send_some(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) -> usize {
     let made = hand.allocate(frames.len().min(32));
     let slots: ArrayVec<BufferIndex, 128> = (0..made as BufferIndex).collect();
@@ -226,7 +226,7 @@ pub fn send_some(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) -> usiz
     sent
 }
 
-/// Receive one burst, and return the frames for which `keep` is true.
+/// Receive one burst, and return the frames that satisfy the predicate `keep`.
 pub fn receive_some(hand: &mut DpdkIo, port: PortIndex, keep: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let came = hand.receive(port);
     let frames = {
@@ -243,7 +243,7 @@ pub fn receive_some(hand: &mut DpdkIo, port: PortIndex, keep: impl Fn(&[u8]) -> 
     frames
 }
 
-/// Send numbered frames into one port in bursts, and check that another port delivers each of them in order.
+/// Send numbered frames into one port in bursts, and check that another port delivers every frame in order.
 pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, length: usize) {
     let mut next = 0;
     while next < count {
@@ -254,7 +254,7 @@ pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, l
         wait_for("frames to come out", || {
             sent += send_some(hand, from, &frames[sent..]);
             came.extend(receive_some(hand, to, is_ours));
-            // Poll the sending port, because some drivers send or free their queue only when they are polled.
+            // Poll the sending port, because some drivers process their transmit queue only during polls.
             receive_some(hand, from, |_| false);
             (came.len() >= frames.len()).then_some(())
         });
@@ -270,7 +270,7 @@ pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, l
 /// for large frames.
 const LOSSES: usize = 8;
 
-/// Like [`exchange`], but through a kernel, so frames that are lost are sent again.
+/// Like [`exchange`], but through a kernel, which may lose frames. Lost frames are sent again.
 pub fn exchange_by_kernel(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, length: usize) {
     let mut losses = 0;
     for first in (0..count).step_by(32) {
@@ -305,13 +305,13 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Close, and check that each pool has all of its buffers, except those that a driver is known to keep.
+    /// Close the devices, and check that each pool has all of its buffers, except buffers that a driver may keep.
     pub fn close(self) {
         close(self.devices, vec![self.hand]);
     }
 }
 
-/// Close, and check that each pool has all of its buffers, except those that a driver is known to keep.
+/// Close the devices, and check that each pool has all of its buffers, except buffers that a driver may keep.
 pub fn close(devices: Devices, hands: Vec<DpdkIo>) {
     for hand in &hands {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The graph of nodes: nodes, edges, conditions of the edges, and the part of the graph that a snapshot uses.
+//! The node graph: nodes, edges with their conditions, and the subgraph that packets can take under a snapshot.
 //!
 //! Tests compare the picture in `docs/architecture.md` and the traces of packets with this table.
 
@@ -13,13 +13,13 @@ use crate::snapshot::{Interface, Snapshot};
 /// An edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Name of the node at which the edge begins.
+    /// Name of the source node of the edge.
     pub from: &'static str,
-    /// Name of the node to which the edge leads.
+    /// Name of the target node of the edge.
     pub to: &'static str,
     /// Condition of the edge in one to three words; empty if it is the only edge of its node.
     pub why: &'static str,
-    /// Bit set of what a snapshot must configure, so that packets can take the edge.
+    /// Bit set of the configuration conditions ([`needs`]) under which packets can take the edge.
     needs: u16,
 }
 
@@ -40,7 +40,7 @@ pub fn node(name: &str) -> Option<&'static Node> {
     NODES.iter().find(|node| node.name == name)
 }
 
-/// The edges that packets can take under a snapshot, for all routers or for one.
+/// The edges that packets can take under a snapshot: in all routers, or in one router.
 pub fn live(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> Vec<Edge> {
     let has = has(snapshot, stages, router);
     let live = edges().filter(|edge| edge.needs & !has == 0);
@@ -63,7 +63,7 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
     };
     let inspection = snapshot.inspection.as_deref();
     let applications = snapshot.applications.as_deref();
-    // A worker with all stages of its packets doesn't hand packets off.
+    // A worker that runs all stages itself doesn't hand packets off to other workers.
     let is_local = stages.workers(Part::Session).is_empty();
     let mut has = needs::ALWAYS;
     for (number, interface) in (0..).zip(&snapshot.interfaces).filter(|(_, interface)| of(interface)) {

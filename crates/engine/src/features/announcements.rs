@@ -12,11 +12,12 @@ use sluice_route::Address;
 use crate::packet::task::AddressPosition;
 use crate::snapshot::{Interface, Snapshot};
 
-/// Number of announcements of each address, and interval between them in nanoseconds (RFC 5227: `ANNOUNCE_NUM`,
-/// `ANNOUNCE_INTERVAL`).
+/// Number of announcements of each address, and the interval between two announcements in nanoseconds (RFC 5227:
+/// `ANNOUNCE_NUM`, `ANNOUNCE_INTERVAL`).
 const ANNOUNCE: (u8, u64) = (2, 2_000_000_000);
 
-/// Limits of one step: number of examined addresses, number of sent announcements, and nanoseconds until the next step.
+/// Limits of one call of [`Announcements::advance`]: number of examined addresses, number of sent announcements, and
+/// nanoseconds until the next call.
 const STEP: (usize, usize, u64) = (64, 4, 1_000_000);
 
 /// Minimum prefix length of networks that are searched for translated outside addresses. The minimum limits the search
@@ -36,7 +37,7 @@ impl AddressPosition {
         let network = four & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
         let address = network.checked_add(self.offset)?;
         let plain = Address::V4(address);
-        // If two addresses are in one network, the network is searched only for the first of them.
+        // If two addresses of the interface are in one network, only the first address starts a search of the network.
         let before = interface.link.addresses.iter().take(usize::from(self.network));
         let is_known = |&(other, bits): &(Address, u8)| {
             bits >= SEARCHED
@@ -143,7 +144,7 @@ fn digest(interface: &Interface, snapshot: &Snapshot) -> u64 {
     if interface.outside {
         snapshot.leases.generation.hash(&mut hasher);
     }
-    // The digest is never 0, which means that nothing was announced.
+    // A digest of 0 means that nothing was announced, so the result is never 0.
     hasher.finish() | 1
 }
 
@@ -179,8 +180,8 @@ impl Announcing {
     }
 }
 
-/// Whether the gateway answers requests for an address on a link with the interface's MAC, because it is a translated outside
-/// address.
+/// Whether the gateway answers ARP and neighbour requests for an address with the interface's MAC. The condition is
+/// that the address is a translated outside address on the link.
 pub fn stands_in_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let (nat, context) = (&snapshot.nat4, interface.context);
     interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address))

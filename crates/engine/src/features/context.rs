@@ -34,7 +34,7 @@ pub struct WaitingPacket {
     pub origin: Origin,
 }
 
-/// State of the owner, which is the worker that is responsible for neighbours, fragments and the gateway's own traffic.
+/// State of the owner worker, which handles neighbours, fragments and the gateway's own traffic.
 #[derive(Debug)]
 pub struct OwnerState {
     /// Writer of the neighbour table.
@@ -53,7 +53,7 @@ pub struct OwnerState {
     pub advertise_at: Vec<(u64, Option<u64>)>,
     /// State of the announcements of the gateway's addresses.
     pub announcements: Announcements,
-    /// The next echo request to send, and the gateway that it probes.
+    /// Next echo request to send, with the gateway that the request probes.
     pub probe: Option<(Probe, NeighbourIndex)>,
 }
 
@@ -81,8 +81,8 @@ const MAX_REVALIDATIONS: usize = 4;
 /// Nanoseconds for which a session of an older snapshot may be used. An overdue session is revalidated by its next packet.
 const OVERDUE: u64 = 500_000_000;
 
-/// The generations of the last [`OVERDUE`] nanoseconds, each with the time at which it was first seen. Commits are so infrequent
-/// that the capacity suffices.
+/// The generations of the last [`OVERDUE`] nanoseconds, each with the time of its first burst. Commits are infrequent,
+/// so the capacity suffices.
 #[derive(Debug, Default)]
 pub struct Generations(ArrayVec<(u32, u64), 16>);
 
@@ -105,14 +105,14 @@ impl Generations {
             self.0.remove(0);
         }
         match self.0.is_full() {
-            // If the list is full, the new generation takes over the time of the last one, so that sessions become overdue too
-            // early rather than too late.
+            // If the list is full, the new generation replaces the last listed one and keeps its time. Sessions then
+            // become overdue too early rather than too late.
             true => self.0.last_mut().into_iter().for_each(|last| last.0 = generation),
             false => self.0.push((generation, now)),
         }
     }
 
-    /// Sessions of generations before this one are overdue; `None` if no session is.
+    /// Oldest generation with sessions that are not overdue; `None` if no session is overdue.
     #[inline(always)]
     pub fn overdue(&self, now: u64) -> Option<u32> {
         let old = |entry: &&(u32, u64)| now.saturating_sub(entry.1) > OVERDUE;
@@ -123,7 +123,7 @@ impl Generations {
 /// The sessions that a burst may revalidate.
 #[derive(Debug, Default)]
 pub struct Revalidations {
-    /// Sessions of generations before this one are overdue.
+    /// Oldest generation with sessions that are not overdue; `None` if no session is overdue.
     overdue: Option<u32>,
     sessions: ArrayVec<(u16, RecordIndex), MAX_REVALIDATIONS>,
 }
@@ -137,8 +137,9 @@ impl Revalidations {
         }
     }
 
-    /// Whether a packet of a session that was decided under an older snapshot is revalidated. After the first packet of a session
-    /// was admitted, all packets of the session in the burst are admitted, so that they keep their order.
+    /// Whether the burst revalidates the session of a packet, if the session was decided under an older snapshot. If
+    /// the first packet of a session was admitted without revalidation, all packets of the session in the burst are
+    /// admitted, so that the packets keep their order.
     #[inline]
     pub fn admit(&mut self, shard: u16, index: RecordIndex, generation: u32) -> bool {
         let is_older = |overdue: u32| (generation.wrapping_sub(overdue) as i32) < 0;
@@ -195,11 +196,11 @@ pub struct NodeContext<'c, 'm> {
     pub subscribers: &'c PuntQueue,
     /// State of application identification.
     pub recognition: &'c Identification,
-    /// State of the owner; `None` on other workers.
+    /// State of the owner worker; `None` on other workers.
     pub owner: Option<&'c mut OwnerState>,
     /// The sessions that this burst may revalidate.
     pub revisions: Revalidations,
-    /// Whether packets of this worker's shards are queued instead of processed, because receiving takes precedence.
+    /// Whether the worker queues packets of its own shards for later processing, because receiving takes precedence.
     pub defers: bool,
     /// Number of recently received packets by shard, if packets are counted.
     pub seen: &'c mut [u32],

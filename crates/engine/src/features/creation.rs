@@ -1,5 +1,5 @@
-//! Session creation: the packets of a batch that have no session pass through five steps together, as one array of new flows. Each
-//! step prefetches what the next step reads.
+//! Session creation: the packets of a batch that have no session pass through five steps together, as one array of new
+//! flows. Each step prefetches the memory that the next step reads.
 //!
 //! 1. classify: builds the keys and matches destination rules;
 //! 2. route: looks up routes and matches source rules;
@@ -7,15 +7,17 @@
 //! 4. allocate: allocates ports, in the order of the packets;
 //! 5. insert: writes the records.
 //!
-//! Hairpinning ([`hairpin`]) and subscribers' sites ([`super::sites`]) are variants of these steps. [`decide()`] executes the first
-//! three steps for a single flow, to revalidate a session of an older snapshot.
+//! Hairpinning ([`hairpin`]) and subscribers' sites ([`super::sites`]) have variants of these steps. [`decide()`]
+//! executes the first three steps for a single flow, to revalidate a session of an older snapshot.
 //!
-//! The result is that of creating one session after another in the order of the packets: if several packets belong to one flow, the
-//! first creates the session, and ports are allocated in packet order. The division of packets into batches makes no difference.
+//! The result equals the result of creating the sessions one by one in packet order: the first packet of a flow creates
+//! the session, and ports are allocated in packet order. The division of packets into batches doesn't change the
+//! result.
 
 mod allocate;
 mod classify;
 mod decide;
+mod destination;
 mod filter;
 mod hairpin;
 mod insert;
@@ -45,8 +47,9 @@ use crate::session::shard::Shard;
 use crate::snapshot::forwarding::ForwardingDecision;
 
 pub use decide::decide;
+pub use destination::choose_host;
 pub use insert::KeyHashes;
-pub use route::{choose_host, keeps_address, refused};
+pub use route::{keeps_address, refused};
 
 /// The decision for a new flow.
 #[derive(Clone, Copy)]
@@ -57,7 +60,7 @@ pub enum FlowDecision<F: Family> {
     Plain,
     /// Deliver to the gateway itself.
     Gateway,
-    /// Forward to an inside host by its outside address, as if the packet came from outside. The source is not translated.
+    /// Forward to an inside host by its outside address, like a packet from outside. The source is not translated.
     Hairpin,
     /// Resolve a neighbour before a session is created.
     Wait(UnresolvedNeighbour),
@@ -78,14 +81,14 @@ pub struct FlowTranslation<F: Family> {
     pub outside: Option<F::Address>,
     /// Pool of the mapping by which the destination was translated to the target.
     pub mapped: Option<PoolIndex>,
-    /// Adjacencies of both directions.
+    /// Adjacencies of the forward and the reverse direction.
     pub hops: [AdjacencyIndex; 2],
-    /// Context of the reverse direction; `None` if it is that of the forward direction.
+    /// Context of the reverse direction; `None` if it equals the context of the forward direction.
     pub answers: Option<Context>,
 }
 
 impl<F: Family> FlowTranslation<F> {
-    /// Context of the reverse direction of a flow whose forward direction has the context `context`.
+    /// Context of the reverse direction of a flow, if its forward direction has the context `context`.
     #[inline(always)]
     pub fn answers(&self, context: Context) -> Context {
         self.answers.unwrap_or(context)
@@ -101,9 +104,9 @@ pub struct RoutedFlow<F: Family> {
     pub mapped: Option<PoolIndex>,
     /// An adjacency, or a neighbour that must be resolved first.
     pub there: ForwardingDecision,
-    /// Whether source rules need not be matched.
+    /// Whether no source rule has to be matched.
     pub settled: bool,
-    /// Context of the inside host to which the flow is translated; `None` if it is the context of the flow.
+    /// Context of the inside host to which the flow is translated; `None` if the flow has this context itself.
     pub inside: Option<Context>,
 }
 
@@ -141,14 +144,15 @@ pub enum CreationState<F: Family> {
     Decided,
     /// The flow already has a session.
     Known,
-    /// An earlier packet of the batch belongs to the same flow. The later packet shares the result of the earlier one. The value
-    /// is the position of that flow.
+    /// An earlier packet of the batch already belongs to this flow. The value is the position of the earlier packet's
+    /// flow, and the later packet gets the result of that flow.
     Follows(u8),
     /// No session is created, for this reason.
     Refused(Refusal),
-    /// Everything except the record is complete. The flag is true if another session may have the same outside port.
+    /// The session is complete except for its record. The flag is true if another session may have the same outside
+    /// port.
     Made(decision::Translation<F::Tuple>, bool),
-    /// The neighbour of the next hop was removed in the meantime, so the decision must be made again.
+    /// The neighbour of the next hop was removed after the decision, so the flow must be decided again.
     Stale,
 }
 
@@ -192,9 +196,10 @@ impl<F: Family> NewFlow<F> {
 pub struct NewFlows<F: Family> {
     /// The new flows of the batch.
     pub flows: ArrayVec<NewFlow<F>, BURST_BUFFERS>,
-    /// Keys of the flows, at the same positions. The keys are contiguous, so that they are hashed together.
+    /// Keys of the flows, at the same positions as in `flows`. The keys are contiguous in memory, so that they are
+    /// hashed together.
     pub keys: ArrayVec<F::Key, BURST_BUFFERS>,
-    /// Number of leading flows that were added with their decision.
+    /// Number of flows at the start of `flows` that were added with their decision.
     pub classified: usize,
     /// Marks and traffic classes that filter rules have set.
     markings: ArrayVec<(BufferIndex, SessionMarking), BURST_BUFFERS>,
@@ -212,7 +217,8 @@ impl<F: Family> Default for NewFlows<F> {
 }
 
 impl<F: Family> NewFlows<F> {
-    /// Adds a packet for whose flow a session was already decided. The flow passes only through the last two steps.
+    /// Adds a packet of a flow that is already decided to get a session. The flow passes only through the last two
+    /// steps.
     #[inline(always)]
     pub fn push(&mut self, slot: BufferIndex, key: F::Key, translation: FlowTranslation<F>) {
         put(
@@ -236,7 +242,7 @@ pub fn is_first_segment(layers: &Layers) -> bool {
     layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN
 }
 
-/// Ends the session that is replaced by a new one.
+/// Ends a session that a new session replaces.
 #[cold]
 fn replace<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, key: &F::Key, hash: u64) {
     let tools = ctx.tools();
@@ -247,8 +253,8 @@ fn replace<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, key: &F::Key, 
     }
 }
 
-/// The session of a closed connection that has the endpoints of a packet. The packet, in either direction, starts a new
-/// connection, whose session replaces this one.
+/// The closed connection's session that has the endpoints of a packet. The packet may belong to either direction and
+/// starts a new connection, for which a new session replaces the returned session.
 pub fn reusable_session<F: Family>(shard: &Shard<'_>, hash: u64, key: &F::Key, layers: &Layers) -> Option<RecordIndex> {
     let (index, _) = F::table_ref(shard).find(hash, key)?;
     let session = F::table_ref(shard).get(index)?;

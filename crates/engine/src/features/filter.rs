@@ -33,7 +33,7 @@ use crate::snapshot::tunnels::TunnelKind;
 /// A rejection: the ICMP error for the sender, if any, and the reason.
 pub type Rejection = (Option<IcmpError>, Reason);
 
-/// A filter result other than to accept and create a session.
+/// A filter result that creates no session: accepted without tracking, or rejected.
 #[derive(Clone, Copy)]
 pub enum Exception {
     /// The packet is accepted without a session.
@@ -95,8 +95,8 @@ impl<F: Family> FilterQueries<F> {
     }
 }
 
-/// Evaluates the filter for a single packet. A packet that waits for a neighbour is filtered and counted when it is unparked.
-/// Such a packet is parked only if it would pass the filter.
+/// Evaluates the filter for a single packet. A packet that waits for a neighbour is filtered and counted when it is
+/// unparked. The packet is parked only if it would pass the filter.
 pub fn query<F: Family>(
     exit: &OutputContext<'_>,
     header: &Header<F::Number>,
@@ -157,7 +157,7 @@ fn error_of(with: RejectKind, is_segment: bool) -> IcmpError {
     }
 }
 
-/// The rejection of a packet whose session's application is denied by a rule.
+/// The rejection of a packet, because a rule denies the application of its session.
 pub fn denied(with: Option<RejectKind>, layers: &Layers) -> Rejection {
     let is_segment = layers.protocol == TCP && layers.fragment != Fragment::Later;
     // No ICMP error is sent in response to an ICMP error (RFC 1122, 3.2.2).
@@ -176,9 +176,9 @@ pub fn known_application<F: Family>(session: &F::Session, recognition: &Identifi
     })
 }
 
-/// Whether a rule with an application condition rejects a session with this application, and how. A hairpinned session is
-/// filtered in its first pass; bridged sessions are not filtered. If `counting` is a time in nanoseconds, the evaluation is
-/// counted, and `marked` receives the marking that rules set.
+/// The rejection of a session, if a rule with an application condition rejects this application. A hairpinned session
+/// is filtered in its first pass; bridged sessions are not filtered. If `counting` is a time in nanoseconds, the
+/// evaluation is counted, and `marked` receives the marking that rules set.
 pub fn rejects_application<F: Family>(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -214,12 +214,13 @@ pub fn rejects_application<F: Family>(
     }
 }
 
-/// Whether the first packet of a flow would pass now. The evaluation is not counted.
+/// Whether the first packet of a flow would pass the present filter. The evaluation is not counted.
 pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>) -> bool {
     filter.evaluate(header).verdict.passes()
 }
 
-/// Whether the first packet of a session with a mark would pass now. Rules with an application can't reject it.
+/// Whether the first packet of a session with a mark would pass the present filter. Rules with an application can't
+/// reject it.
 #[inline]
 pub fn passes<F: Family>(
     snapshot: &Snapshot,
@@ -235,7 +236,8 @@ pub fn passes<F: Family>(
     }
 }
 
-/// Whether a session would be created now for the flow of a session without a mark and a known application.
+/// Whether the present filter would create a session for the flow of an existing session without a mark and without a
+/// known application.
 pub fn is_tracked<F: Family>(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -282,7 +284,8 @@ fn session_header<F: Family>(
     })
 }
 
-/// Adds the numbers of the MAC addresses to a query. If no rule has MAC addresses, they are not looked up.
+/// Adds the numbers of the MAC addresses to a query. If no rule matches MAC addresses, the MAC addresses are not looked
+/// up.
 #[inline(always)]
 pub fn with_macs<A: Address>(
     snapshot: &Snapshot,
@@ -308,8 +311,8 @@ pub fn macs_of(frame: &[u8], layers: &Layers) -> Option<[[u8; 6]; 2]> {
     (has_frame && macs[0] != [0; 6]).then_some(macs)
 }
 
-/// The MAC addresses of the frames in which a session's first packets arrive, derived from its adjacencies: the MAC of the
-/// reverse direction's neighbour, and the MAC of the interface.
+/// The MAC addresses of the frames that carry a session's first packets, derived from the session's adjacencies: the
+/// MAC of the reverse direction's neighbour, and the MAC of the interface.
 pub fn macs_from(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -337,8 +340,8 @@ fn translated<F: Family>(session: &F::Session) -> F::Tuple {
     )
 }
 
-/// The changes of individual filter rules in recent generations. The outer `None` means that there is no filter, the inner `None`
-/// that the changes are no longer recorded.
+/// The changes of individual filter rules in recent generations. The outer `None` means that there is no filter. The
+/// inner `None` means that some of these changes are no longer recorded.
 #[inline(always)]
 pub fn changed<F: Family>(snapshot: &Snapshot, generations: u32) -> Option<Option<&Changed>> {
     let changes = &snapshot.filter_changes[usize::from(F::IS_V6)];
@@ -414,8 +417,8 @@ pub fn header<F: Family>(
     header
 }
 
-/// The filter query for the first packet of a flow of which only the tuple is known. The packet is assumed to be unfragmented, a
-/// SYN for TCP, and an echo request for ICMP.
+/// The filter query for the first packet of a flow, made from the flow's tuple. The packet is assumed to be
+/// unfragmented, a SYN for TCP, and an echo request for ICMP.
 pub fn first_header<F: Family>(
     snapshot: &Snapshot,
     meta: &Meta,

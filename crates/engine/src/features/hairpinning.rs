@@ -14,8 +14,9 @@ use crate::packet::lists::Lists;
 use crate::packet::reason::Own;
 use crate::session::family::{Family, Session, Tracked};
 
-/// Hairpins a packet from one inside host to the outside address of another (RFC 4787, REQ-9): translates its source, and
-/// processes it as if it were received from outside. The TTL of the packet is decremented only when the packet leaves.
+/// Hairpins a packet from one inside host to the outside address of another (RFC 4787, REQ-9): translates its source,
+/// and processes it like a packet received from outside. The TTL of the packet is decremented only when the packet
+/// leaves.
 #[cold]
 pub fn hairpin<F: Family>(
     slot: BufferIndex,
@@ -78,7 +79,7 @@ pub fn hairpin<F: Family>(
     (layers.source_port, layers.destination_port) = (as_sent.destination_port(), as_sent.source_port());
     meta.layers = layers;
     meta.origin = Origin::Hairpinned;
-    // The packet may have to be identified again, for the session to which it belongs now.
+    // The packet now belongs to another session, so it may have to be identified again.
     lists.identified &= !(1 << (slot as usize % BURST_BUFFERS));
     put(lists.session_lookup.of::<F>(), slot);
 }

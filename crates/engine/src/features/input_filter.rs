@@ -1,8 +1,8 @@
 //! The input filter: filter rules with `out = "gateway"`, for packets to the gateway itself.
 //!
 //! Packets to the gateway itself have no session. Instead, [`GatewayFlows`] has an entry for each flow that a rule has
-//! accepted, and for each flow that the gateway's own host has started. Packets of such flows pass without an evaluation of
-//! rules, even if the filter for forwarded packets is stateless.
+//! accepted, and for each flow that the gateway's own host has started. Packets of the flows in [`GatewayFlows`] pass
+//! without an evaluation of rules, even if the filter for forwarded packets is stateless.
 
 use sluice_filter::{Field, Filter, Filters, Header, NONE, Reason as Denied};
 use sluice_nat::{TimeoutClass, Tuple};
@@ -18,7 +18,7 @@ use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 use crate::snapshot::gateway_flows::GatewayFlows;
 
-/// Converts the filter query of a forwarded packet to that of a packet to the gateway itself.
+/// Converts the filter query of a forwarded packet to the filter query of a packet to the gateway itself.
 pub fn header<A: sluice_filter::Address>(header: Header<A>) -> Header<A> {
     header.with(Field::Outgoing, NONE)
 }
@@ -66,8 +66,9 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
     Ok(())
 }
 
-/// The hash of a fragmented datagram. Fragments to a group bypass virtual reassembly and have no IP ID here. A later fragment of
-/// such a datagram gets the result of the newest first fragment between its endpoints.
+/// The hash of a fragmented datagram. Fragments to a multicast group bypass virtual reassembly, so their IP ID is not
+/// part of the hash. A later fragment to a group gets the result of the newest first fragment with the same source and
+/// group.
 fn datagram<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, tuple: &F::Tuple) -> u64 {
     let ends = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
     let hash = F::hash_one(ctx.hasher, &F::make_key(ends, meta.layers.protocol));
@@ -96,7 +97,7 @@ fn admit_whole<F: Family>(
     {
         let (hash, seconds) = (F::hash_one(ctx.hasher, &flow), timeout::<F>(snapshot, &flow));
         let (query, reply) = (layers.flags.has(Flags::ICMP_QUERY), layers.flags.has(Flags::ICMP_REPLY));
-        // Both endpoints may use the same identifier for queries. The ICMP type determines to whose query the packet belongs.
+        // Both endpoints may use one identifier for queries. The ICMP type determines which endpoint sent the query of a packet.
         if (!query || reply) && flows.begun.is_known(hash, ctx.now, seconds) {
             return Ok(());
         }
@@ -121,7 +122,7 @@ fn admit_whole<F: Family>(
     Ok(())
 }
 
-/// Whether the rules would still accept a flow that they accepted before.
+/// Whether the present rules still accept a flow that earlier rules accepted.
 #[cold]
 fn would_begin<F: Family>(
     snapshot: &Snapshot,
@@ -165,14 +166,14 @@ fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     );
     let answer = F::make_key(answers, F::protocol(&key));
     let (hash, seconds) = (F::hash_one(ctx.hasher, &answer), timeout::<F>(snapshot, &answer));
-    // A flow that a remote host has started stays in the table of accepted flows, so that it is evaluated again when rules change.
+    // A flow that a remote host has started stays in the table of accepted flows, so that the flow is evaluated again when rules change.
     let is_others = !meta.layers.flags.has(Flags::ICMP_QUERY) && flows.admitted.is_known(hash, ctx.now, seconds);
     if !is_others && may_begin(&meta.layers) {
         flows.begun.note(hash, ctx.now, snapshot.generation);
     }
 }
 
-/// Whether a packet that a host sends may belong to a flow that it started. ICMP errors don't.
+/// Whether a packet that a host sends may belong to a flow that it started. ICMP errors never belong to such a flow.
 fn may_be_of_flow(layers: &Layers) -> bool {
     match is_icmp(layers.protocol) {
         true => layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY),
@@ -180,8 +181,9 @@ fn may_be_of_flow(layers: &Layers) -> bool {
     }
 }
 
-/// Whether a packet of an unknown flow may be part of a flow that its sender started. Midstream packets are included. A reset or
-/// SYN-ACK is excluded, because a host may send it in response to packets that rules reject.
+/// Whether the sender of a packet of an unknown flow may have started that flow. The result is true for midstream
+/// packets. The result is false for a reset or SYN-ACK, because a host may send one in response to packets that rules
+/// reject.
 fn may_begin(layers: &Layers) -> bool {
     layers.protocol != TCP || layers.tcp_flags & RST == 0 && layers.tcp_flags & (SYN | ACK) != SYN | ACK
 }

@@ -28,7 +28,7 @@ pub use parked::{FragmentNote, ParkedPackets, Released, ReleasedPacket};
 pub use prefetch::FlowPrefetch;
 pub use reassembly::Reassembly;
 
-/// A rule match that is reported.
+/// A match of an inspection rule, as reported in an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
     /// The packet that matched, with the number of its flow.
@@ -43,11 +43,11 @@ pub struct Alert {
     pub bytes: [u64; 2],
 }
 
-/// The worker's end of its alert queue. The queue is bounded and never blocks.
+/// The worker's producer of its alert queue. The queue is bounded, and the worker never blocks on it.
 #[derive(Debug, Default)]
 pub struct AlertQueue(Option<rtrb::Producer<Alert>>);
 
-/// The logger's end of the alert queue.
+/// The logger's consumer of the alert queue.
 pub type Alerts = rtrb::Consumer<Alert>;
 
 impl AlertQueue {

@@ -1,8 +1,8 @@
 //! MSS clamping: lowers the maximum segment size option in forwarded TCP SYNs, so that endpoints don't send segments that exceed
 //! the path MTU, even if ICMP errors are lost.
 //!
-//! The lower of the limits of the ingress and the egress interface applies, so it is enough to configure one of them. A SYN
-//! without the option implies 536 bytes (RFC 9293, section 3.7.1) and is not changed. The option is never raised.
+//! The lower of the limits of the ingress and the egress interface applies, so one configured interface is enough. A
+//! SYN without the option implies 536 bytes (RFC 9293, section 3.7.1) and is not changed. The option is never raised.
 
 use sluice_wire::Packet;
 use sluice_wire::layers::Layers;

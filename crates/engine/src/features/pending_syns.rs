@@ -1,12 +1,13 @@
-//! Unsolicited SYNs from outside, and the responses to them (RFC 5382, REQ-4).
+//! Unsolicited SYNs from outside, and the answers to these SYNs (RFC 5382, REQ-4).
 //!
-//! An inside host may be about to open the same connection (simultaneous open). An unsolicited SYN is therefore parked for at
-//! least 6 seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender gets an ICMP
-//! port unreachable error, subject to the rate limit of ICMP errors. Retransmissions are dropped in the meantime.
+//! An inside host may be about to open the same connection (simultaneous open). An unsolicited SYN is therefore parked
+//! for at least 6 seconds. If the connection has a session by then, the SYN is dropped silently; otherwise its sender
+//! gets an ICMP port unreachable error, subject to the rate limit of ICMP errors. Until then, retransmissions are
+//! dropped.
 //!
-//! Each worker stores the SYNs of its shards, and each shard has the same capacity, independent of the number of workers. SYNs
-//! beyond the capacity are dropped silently, and so are parked SYNs whose shard moves to another worker. The limits bound the
-//! memory and the buffers that a SYN flood can occupy.
+//! Each worker stores the SYNs of its shards, and each shard has the same capacity, independent of the number of
+//! workers. SYNs beyond the capacity are dropped silently. Parked SYNs are also dropped silently if their shard moves
+//! to another worker. The limits bound the memory and the buffers that a SYN flood can occupy.
 
 use std::collections::VecDeque;
 
@@ -47,7 +48,8 @@ pub struct PendingSyns {
 }
 
 impl PendingSyns {
-    /// Creates the state for `shards` shards, all of which may be assigned to this worker, with space for `most` SYNs in total.
+    /// Creates the state for `shards` shards, with space for `most` SYNs in total. All shards may be assigned to this
+    /// worker.
     pub fn new(shards: usize, most: usize) -> Self {
         let each = most.div_ceil(shards.max(1));
         Self {
@@ -76,7 +78,7 @@ impl PendingSyns {
             *seen = syn.hash;
             *count += 1;
         }
-        // The position is nearly always at the end, because the waiting times of pools differ little.
+        // SYNs are almost always appended, because the waiting times of pools differ little.
         let behind = self.entries.partition_point(|entry| entry.due <= syn.due);
         self.entries.insert(
             behind,
@@ -90,7 +92,7 @@ impl PendingSyns {
         );
     }
 
-    /// Removes and returns the next SYN whose waiting time is over.
+    /// Removes and returns the next SYN with an expired waiting time.
     pub fn take_due(&mut self, now: u64) -> Option<(WaitingPacket, Reason)> {
         let entry = match self.entries.front() {
             Some(entry) if entry.due <= now => self.entries.pop_front()?,
@@ -111,7 +113,7 @@ impl PendingSyns {
     }
 }
 
-/// Answers a SYN whose waiting time is over, unless its connection has a session by now.
+/// Answers a SYN at the end of its waiting time, unless its connection has a session by now.
 pub fn answer(slot: BufferIndex, reason: Reason, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let opened = match batch.meta(slot).layers.class {
         Class::Ipv6 => has_session::<V6>(slot, batch, ctx, &ctx.snapshot.nat6),
@@ -120,7 +122,7 @@ pub fn answer(slot: BufferIndex, reason: Reason, batch: &Batch<'_, '_>, lists: &
     match opened {
         Some(true) => lists.drop_packet(slot, Own::SynOvertaken),
         Some(false) => lists.icmp_error(slot, IcmpError::PortUnreachable, reason),
-        // The shard has moved to another worker, together with the session, if there is one.
+        // The shard has moved to another worker, together with any session of the connection.
         None => lists.drop_packet(slot, reason),
     }
 }

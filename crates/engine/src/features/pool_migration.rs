@@ -1,9 +1,9 @@
-//! Pool migration: after a change of pools, shards allocate from the new pools, and sessions end whose ports are in no pool any
-//! longer.
+//! Pool migration: after a change of pools, shards allocate from the new pools, and sessions end if no pool contains
+//! their port.
 //!
-//! The allocations of each shard are migrated before its next allocation, or otherwise in turn, one shard per round. When all
-//! shards are migrated, all sessions are checked, a few per round. The control plane permits the next change of pools only after these
-//! checks, so that a port that a pool loses and regains is never allocated twice.
+//! The allocations of a shard are migrated at its next allocation, or at the latest when the worker's scan reaches the
+//! shard. When all shards are migrated, all sessions are checked, a few per burst. The control plane permits the next
+//! change of pools only after these checks. A port that a pool loses and regains is therefore never allocated twice.
 
 use sluice_nat::pool::ValidPool;
 use sluice_nat::{PoolIndex, PortClass, Tuple};
@@ -15,7 +15,7 @@ use crate::session::family::{Family, Session, V4, V6};
 use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
-/// Number of sessions that one round checks.
+/// Number of sessions that one call of [`PoolMigration::advance`] checks.
 const SESSIONS_PER_ROUND: u32 = 64;
 
 /// Owner of a session's port after a change of pools.
@@ -50,7 +50,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
         let has = pool.is_some_and(|pool| pool.index_of(address).is_some());
         return if has { PortOwner::Pool(then) } else { PortOwner::Nobody };
     }
-    // A port that now belongs to another shard is lost, because that shard receives the answers. A shared port can be kept.
+    // A session loses a port that now belongs to another shard, because that shard gets the answers. A shared port can be kept.
     let shards = snapshot.leases.four.shards();
     let stays = |pool: &ValidPool<F::Address>| pool.keeps(shards, shard.into(), address, port);
     let includes = |pool: &ValidPool<F::Address>| {
@@ -124,7 +124,7 @@ impl PoolMigration {
         }
     }
 
-    /// Does the work of one round: migrates the allocations of one shard, or checks [`SESSIONS_PER_ROUND`] records.
+    /// Continues the migration: migrates the allocations of one shard, or checks [`SESSIONS_PER_ROUND`] records.
     pub fn advance(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot, tools: &SessionTools<'_>) {
         let Some(place) = self.place else { return };
         let prepared = |shard: &&mut Box<Shard<'_>>| {

@@ -1,5 +1,6 @@
-//! ICMP redirects. If the gateway forwards a packet on the link on which it arrived, it informs the sender of the better next hop
-//! (RFC 1812, 5.2.7.2; RFC 4861, 8.2). The packet is forwarded normally; the redirect is sent in the second half of the burst.
+//! ICMP redirects. If the gateway forwards a packet on the link on which it arrived, a redirect informs the sender of
+//! the better next hop (RFC 1812, 5.2.7.2; RFC 4861, 8.2). The packet is forwarded normally; the worker sends the
+//! redirect after the nodes have run.
 
 use sluice_route::{Address, Prefix};
 use sluice_wire::ethernet::Link;
@@ -14,7 +15,7 @@ use crate::session::family::Family;
 use crate::snapshot::Interface;
 use crate::snapshot::tunnels::addresses;
 
-/// Number of bytes of the longest redirect with its link header.
+/// Maximum length in bytes of a redirect with its link header.
 const ROOM: usize = icmpv6::LONGEST_ERROR + 14;
 
 /// Sends a redirect to the sender of a packet that leaves through the interface on which it arrived. The TTL of the packet is not

@@ -25,9 +25,9 @@ use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::{ForwardingState, NeighbourReleases};
 
-/// Maximum number of sessions that end in one round of a shard's timers.
+/// Maximum number of sessions that one call of [`Shard::expire`] ends.
 const EXPIRIES: usize = 128;
-/// Number of sessions by which the prefetch of session memory is ahead.
+/// Number of sessions by which session memory is prefetched ahead.
 const AHEAD: usize = 12;
 
 impl Shard<'_> {
@@ -48,11 +48,11 @@ pub struct SessionTools<'c> {
     pub now: Now,
     /// Hash function for session keys.
     pub hasher: &'c Hasher,
-    /// Forwarding state, whose neighbours the session holds.
+    /// Forwarding state, for releasing the session's references to neighbours.
     pub forwarding: &'c ForwardingState,
     /// Counters of the worker.
     pub counters: &'c WorkerCounters,
-    /// Counts of sessions of pools and virtual routers that have limits.
+    /// Session counts of the pools and virtual routers that have session limits.
     pub meters: &'c Meters,
     /// Queue of translation events.
     pub events: &'c EventQueue,
@@ -63,7 +63,7 @@ pub struct SessionTools<'c> {
 }
 
 impl SessionTools<'_> {
-    /// Removes a session from the count of its pool.
+    /// Removes a session from the session count of its pool.
     pub fn leave_pool(&self, nat: Decision) {
         if let Some(meter) = nat.pool().and_then(|pool| self.meters.pool(pool)) {
             meter.release();
@@ -103,8 +103,7 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, snapshot: &Snapshot, tools
     !progress.caught_up
 }
 
-/// Ends sessions that the timer wheel has expired. The memory that is needed for the end of a session is prefetched a few
-/// sessions ahead.
+/// Ends sessions that the timer wheel has expired. The memory of each session is prefetched a few sessions ahead.
 fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &SessionTools<'_>) {
     let mut keys = ArrayVec::<F::Key, { 2 * EXPIRIES }>::new();
     let mut hashes = [0; 2 * EXPIRIES];
@@ -160,7 +159,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Ses
     }
 }
 
-/// Ends the inspection and identification of a session that ends, if there are any.
+/// Ends the inspection and identification of an ending session, if it has any.
 #[inline(always)]
 pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: EndReason, tools: &SessionTools<'_>) {
     if session.inspect() != InspectState::Nothing {
@@ -259,7 +258,7 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Session
     Some(session)
 }
 
-/// The timeouts of a session: those of its pool, or the default ones.
+/// The timeouts of a session: the timeouts of its pool, or the default timeouts if it has no pool.
 pub fn schedule_of<'p, F: Family>(snapshot: &'p Snapshot, session: &F::Session) -> &'p Schedule {
     let pool = session
         .nat()

@@ -18,7 +18,7 @@ use crate::packet::reason::Own;
 use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 
-/// Whether a packet that the gateway must answer came from a terminal of a site.
+/// Whether a terminal of a site sent the packet to which the gateway sends an answer.
 #[inline(always)]
 pub fn came_from(snapshot: &Snapshot, meta: &Meta) -> bool {
     meta.origin == Origin::Received && snapshot.is_access(meta.interface)
@@ -120,7 +120,7 @@ fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Directi
         Direction::Forward => session.reverse(),
         Direction::Reverse => session.forward(),
     };
-    // In the other case the packet goes to the terminal.
+    // If the key is not in a site's context, the packet goes to the terminal.
     let (upstream, own, answer, hop) = if is_site(key.context()) {
         (true, key, other, session.adjacency(direction.opposite()))
     } else if is_site(other.context()) {
@@ -212,8 +212,8 @@ fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> b
     let word = frame.first_chunk().map(|head| u64::from_le_bytes(*head));
     match word {
         Some(word) if (word ^ view.virtual_mac) << 16 == 0 => true,
-        // Senders that resolved the address earlier use the MAC of the interface. Hairpinned packets have the MAC with which they
-        // were received.
+        // Senders that resolved the address earlier use the MAC of the interface. Hairpinned packets keep the
+        // destination MAC of the received frame.
         _ => {
             let own = exit.snapshot.interface(meta.interface).map(|interface| &interface.mac);
             destination == own || meta.origin != Origin::Received

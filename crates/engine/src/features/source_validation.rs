@@ -1,4 +1,4 @@
-//! Source validation of every packet of a session, not only of the first (BCP 38, RFC 3704).
+//! Source validation of every packet of a session, in addition to its first packet (BCP 38, RFC 3704).
 //!
 //! Each direction of a session is bound to an interface. For a packet that arrives on this interface, validation is a single
 //! comparison. A packet that arrives on another interface is validated like the first packet of a flow; then the session is bound
@@ -28,7 +28,8 @@ pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, addr
         || sites::is_own::<F>(snapshot, context, address)
 }
 
-/// Validates the source of a packet of a known session, like that of a first packet. `context` is the context of its key.
+/// Validates the source of a packet of a known session like the source of a first packet. `context` is the context of
+/// the packet's key.
 pub fn validate<F: Family>(
     exit: &OutputContext<'_>,
     meta: &Meta,
@@ -63,7 +64,7 @@ pub fn rebind<F: Family>(
     session: &mut F::Session,
     direction: Direction,
 ) -> Result<(), Reason> {
-    // An ICMP error may come from any router on the path. An ICMP error is validated during translation, and does not rebind the session.
+    // Any router on the path may send an ICMP error. An ICMP error is validated during translation, and does not rebind the session.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return Ok(());
     }
@@ -93,7 +94,7 @@ pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, forwardin
     ];
     ends.into_iter().all(|(direction, tuple)| {
         let number = session.bound_interface(direction);
-        // If packets to the sender leave through the same interface, the route to the sender has already been verified.
+        // If packets to the sender leave through this interface, the route to the sender has already been verified.
         let is_way = session.adjacency(direction.opposite()).interface() == usize::from(number);
         let Some(interface) = snapshot
             .interface(number)

@@ -17,7 +17,7 @@ use crate::session::family::{Family, Session, Tracked};
 use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
-/// Validates the source of an ICMP error, which may be any router on the path.
+/// Validates the source of an ICMP error. Any router on the path may be the source.
 #[inline(always)]
 pub fn validated<F: Family>(exit: &OutputContext<'_>, meta: &Meta, frame: &[u8], key: &F::Key) -> Result<(), Reason> {
     match meta.layers.flags.has(Flags::ICMP_ERROR) {
@@ -28,7 +28,7 @@ pub fn validated<F: Family>(exit: &OutputContext<'_>, meta: &Meta, frame: &[u8],
     }
 }
 
-/// Translates a packet that is not plain.
+/// Translates a packet that the fast path for unfragmented TCP and UDP can't translate.
 #[inline(never)]
 pub fn translate<F: Family>(
     frame: &mut [u8],
@@ -45,7 +45,7 @@ pub fn translate<F: Family>(
     Ok(read_segment(frame, layers, session.protocol()))
 }
 
-/// Reads the fields that tracking needs from a packet that is not plain.
+/// Reads the fields that tracking needs, for packets that the fast path for unfragmented TCP and UDP can't process.
 pub fn read_segment(frame: &[u8], layers: &Layers, protocol: u8) -> Tracked {
     // An ICMP error neither refreshes nor ends a session (RFC 5508, REQ-6; RFC 7857, section 7.1).
     if layers.flags.has(Flags::ICMP_ERROR) || layers.fragment == Fragment::Later {
@@ -109,7 +109,7 @@ pub fn shares_address<F: Family>(session: &F::Session, direction: Direction, sna
     nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
 }
 
-/// Restarts a session's timer with another timeout.
+/// Restarts the timer of a session with another timeout.
 #[cold]
 pub fn reschedule<F: Family>(
     shard: &mut Shard<'_>,

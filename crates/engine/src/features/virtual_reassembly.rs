@@ -71,7 +71,7 @@ struct Entry {
     waiting: ArrayVec<WaitingPacket, WAITING>,
 }
 
-/// Receiver of a fragment that may be processed. Returns the fragment if it can't take it.
+/// Receiver of a fragment that may be processed. If the receiver is full, it returns the fragment.
 pub type Ready<'r> = dyn FnMut(WaitingPacket) -> Result<(), WaitingPacket> + 'r;
 
 /// Table of fragmented datagrams.
@@ -146,8 +146,9 @@ impl VirtualReassembly {
         Some(place)
     }
 
-    /// Processes a first fragment with these ports. The parked fragments of its datagram are passed to `ready`. If `ready`
-    /// is full, [`VirtualReassembly::sweep`] passes the rest. `None` if the table is full.
+    /// Processes a first fragment with these ports. The parked fragments of its datagram are passed to `ready`. If
+    /// `ready` is full, [`VirtualReassembly::sweep`] passes the remaining fragments. Returns `None` if the table is
+    /// full.
     pub fn first(
         &mut self,
         key: &DatagramKey,
@@ -192,8 +193,8 @@ impl VirtualReassembly {
         Ok(())
     }
 
-    /// Examines `budget` entries. Fragments whose first fragment has arrived are passed to `ready`, and those that have waited
-    /// too long to `expired`.
+    /// Examines `budget` entries. Fragments whose first fragment has arrived are passed to `ready`, and fragments that
+    /// have waited too long are passed to `expired`.
     pub fn sweep(&mut self, now: Now, budget: usize, ready: &mut Ready<'_>, expired: &mut impl FnMut(WaitingPacket)) {
         // Usually no fragment is parked, and then the scan of the large entries is unnecessary.
         if self.parked == 0 {

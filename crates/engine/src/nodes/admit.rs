@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use sluice_wire::Packet;
-use sluice_wire::vlan::{Tag, is_tag};
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -13,9 +12,12 @@ use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
-use crate::snapshot::Snapshot;
-use crate::snapshot::shares::deficit::Demand;
-use crate::snapshot::shares::{RouterEntry, Shares, SideState};
+use crate::snapshot::shares::deficit::{Deficits, Demand, Distribution};
+use crate::snapshot::shares::{Shares, SideState};
+
+use kinds::{Kinds, NOBODY, Part, interface_of, part_of, tags_of};
+
+mod kinds;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -26,43 +28,12 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("parse", "within its share", needs::SHARED)],
 };
 
-/// Maximum number of unused packets of its share that a router may accumulate.
+/// Maximum number of packets that a router may save from unused parts of its share.
 const SAVED: u64 = 2 * BURST_SIZE as u64;
 
-/// Kind and part of frames that belong to no interface, or to a router without a share.
-const NOBODY: u8 = BURST_BUFFERS as u8 - 1;
-
-/// Number of leading bytes of a frame that contain the MAC addresses, two VLAN tags and the EtherType.
-const HEAD: usize = 20;
-
-/// The packets of one router in a burst.
-struct Part {
-    number: u16,
-    entry: RouterEntry,
-    packets: u64,
-    /// Number of packets and bits that the rate still permits, if the router has a rate limit.
-    left: Option<[u64; 2]>,
-    had: [u64; 2],
-}
-
-/// Frames of a burst, classified by their VLAN tags, so that refusing a frame costs little. The arrays are indexed by kind,
-/// including [`NOBODY`].
-struct Kinds {
-    /// Cache that maps tags to kinds.
-    known: [(u64, u8); 16],
-    count: u8,
-    interface: [u16; BURST_BUFFERS],
-    part: [u8; BURST_BUFFERS],
-    packets: [u16; BURST_BUFFERS],
-    /// Number of frames that are refused because of the rate, and because of the share.
-    refused: [[u16; BURST_BUFFERS]; 2],
-    /// Number of bytes of all refused frames.
-    bytes: [u32; BURST_BUFFERS],
-}
-
-/// Admits at most a given number of the packets received on `port`. Returns the refused ones as a bit mask of slots. While a
-/// trace or a capture runs, refused packets are dropped through the graph like other packets; otherwise only their buffers are
-/// freed.
+/// Admits at most a given number of the packets received on `port`. Returns the slots of the refused packets as a bit
+/// mask. While a trace or a capture runs, the graph drops refused packets like other packets; otherwise only their
+/// buffers are freed.
 #[inline(never)]
 pub fn admit(
     batch: &mut Batch<'_, '_>,
@@ -107,24 +78,8 @@ pub fn admit(
     }
     let mut limited = 0u128;
     if of.limited {
-        for slot in slots.clone() {
-            let kind = usize::from(kind_of[slot]);
-            let Some(part) = parts.get_mut(usize::from(kinds.part[kind])) else {
-                continue;
-            };
-            let bytes = batch.packets[slot].len();
-            if !part.takes(bytes as u64 * 8) {
-                part.packets -= 1;
-                kinds.refused[0][kind] += 1;
-                kinds.bytes[kind] += bytes as u32;
-                limited |= 1 << slot;
-                // The share does not apply to packets that the rate has already refused.
-                kind_of[slot] = NOBODY;
-            }
-        }
-        for part in parts.iter().filter(|part| part.left.is_some()) {
-            shares.charge(part.entry.router, part.had, ctx.now.nanoseconds);
-        }
+        let frames = (slots.clone(), &mut kind_of, &mut kinds);
+        limited = enforce_rates(batch.packets, frames, &mut parts, shares, ctx.now.nanoseconds);
     }
     // A router that is alone on its port can't take capacity from other routers, so the NIC drops the packets for which its queue has no space.
     let routers = parts.iter().map(|part| part.entry.router);
@@ -134,22 +89,9 @@ pub fn admit(
     };
     let mut refused = limited;
     if parts.iter().map(|part| part.packets).sum::<u64>() > budget as u64 {
-        let claim = |part: &Part| Demand {
-            number: part.number,
-            weight: part.entry.weight,
-            wants: part.packets,
-        };
-        let claims: ArrayVec<Demand, BURST_SIZE> = parts.iter().map(claim).collect();
-        side.credits.distribute(&claims, budget as u64, &mut gate.dealt, SAVED);
-        let mut granted = [u16::MAX; BURST_BUFFERS];
-        for (granted, part) in granted.iter_mut().zip(&parts) {
-            *granted = side.credits.take_up_to(part.number, part.packets, &mut gate.dealt) as u16;
-        }
-        for first in slots.clone().step_by(BURST_SIZE) {
-            let those = first..slots.end.min(first + BURST_SIZE);
-            let bits = kinds.refuse(&kind_of[those.clone()], &batch.packets[those], &mut granted);
-            refused |= u128::from(bits) << first;
-        }
+        let credits = (&mut side.credits, &mut gate.dealt);
+        let frames = (slots.clone(), &kind_of, &mut kinds);
+        refused |= divide(batch.packets, frames, &parts, budget as u64, credits);
     }
     if refused != 0 {
         kinds.count(ctx, reason, is_watched);
@@ -161,6 +103,66 @@ pub fn admit(
         } else {
             free(lists, refused);
         }
+    }
+    refused
+}
+
+/// Enforces the rate limits of routers. Returns the refused packets as a bit mask of slots.
+#[inline(always)]
+fn enforce_rates(
+    packets: &[Packet<'_>],
+    (slots, kind_of, kinds): (Range<usize>, &mut [u8; BURST_BUFFERS], &mut Kinds),
+    parts: &mut ArrayVec<Part, BURST_SIZE>,
+    shares: &Shares,
+    now: u64,
+) -> u128 {
+    let mut limited = 0u128;
+    for slot in slots {
+        let kind = usize::from(kind_of[slot]);
+        let Some(part) = parts.get_mut(usize::from(kinds.part[kind])) else {
+            continue;
+        };
+        let bytes = packets[slot].len();
+        if !part.takes(bytes as u64 * 8) {
+            part.packets -= 1;
+            kinds.refused[0][kind] += 1;
+            kinds.bytes[kind] += bytes as u32;
+            limited |= 1 << slot;
+            // The share does not apply to packets that the rate limit has already refused.
+            kind_of[slot] = NOBODY;
+        }
+    }
+    for part in parts.iter().filter(|part| part.left.is_some()) {
+        shares.charge(part.entry.router, part.had, now);
+    }
+    limited
+}
+
+/// Divides `budget` packets among the routers. Returns the refused packets as a bit mask of slots.
+#[inline(always)]
+fn divide(
+    packets: &[Packet<'_>],
+    (slots, kind_of, kinds): (Range<usize>, &[u8; BURST_BUFFERS], &mut Kinds),
+    parts: &ArrayVec<Part, BURST_SIZE>,
+    budget: u64,
+    (credits, dealt): (&mut Deficits, &mut Distribution),
+) -> u128 {
+    let claim = |part: &Part| Demand {
+        number: part.number,
+        weight: part.entry.weight,
+        wants: part.packets,
+    };
+    let claims: ArrayVec<Demand, BURST_SIZE> = parts.iter().map(claim).collect();
+    credits.distribute(&claims, budget, dealt, SAVED);
+    let mut granted = [u16::MAX; BURST_BUFFERS];
+    for (granted, part) in granted.iter_mut().zip(parts) {
+        *granted = credits.take_up_to(part.number, part.packets, dealt) as u16;
+    }
+    let mut refused = 0u128;
+    for first in slots.clone().step_by(BURST_SIZE) {
+        let those = first..slots.end.min(first + BURST_SIZE);
+        let bits = kinds.refuse(&kind_of[those.clone()], &packets[those], &mut granted);
+        refused |= u128::from(bits) << first;
     }
     refused
 }
@@ -193,152 +195,5 @@ fn free(lists: &mut Lists, slots: u128) {
             put(&mut lists.used, (first + left.trailing_zeros()) as BufferIndex);
             left &= left - 1;
         }
-    }
-}
-
-impl Kinds {
-    fn new() -> Self {
-        Self {
-            known: [(u64::MAX, NOBODY); 16],
-            count: 0,
-            interface: [0; BURST_BUFFERS],
-            part: [NOBODY; BURST_BUFFERS],
-            packets: [0; BURST_BUFFERS],
-            refused: [[0; BURST_BUFFERS]; 2],
-            bytes: [0; BURST_BUFFERS],
-        }
-    }
-
-    /// Counts a frame with these tags and returns its kind. For tags that are not in the cache, `find` returns the interface and
-    /// the part.
-    #[inline(always)]
-    fn see(&mut self, tags: u64, find: impl FnOnce() -> Option<(u16, u8)>) -> u8 {
-        let place = (tags ^ tags >> 32) as usize % self.known.len();
-        if self.known[place].0 != tags {
-            let found = find().filter(|_| self.count < NOBODY);
-            let kind = found.map_or(NOBODY, |(interface, part)| {
-                let kind = self.count;
-                self.count += 1;
-                (self.interface[usize::from(kind)], self.part[usize::from(kind)]) = (interface, part);
-                kind
-            });
-            self.known[place] = (tags, kind);
-        }
-        let kind = self.known[place].1;
-        self.packets[usize::from(kind) % BURST_BUFFERS] += 1;
-        kind
-    }
-
-    /// Refuses the packets that exceed the number granted to their part. Returns the refused ones as a bit mask.
-    #[inline(always)]
-    fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], granted: &mut [u16; BURST_BUFFERS]) -> u64 {
-        let mut bits = 0;
-        for (place, (kind, packet)) in kinds.iter().zip(packets).enumerate() {
-            let kind = usize::from(*kind) % BURST_BUFFERS;
-            let granted = &mut granted[usize::from(self.part[kind]) % BURST_BUFFERS];
-            let is_refused = *granted == 0;
-            *granted -= u16::from(!is_refused);
-            self.refused[1][kind] += u16::from(is_refused);
-            self.bytes[kind] += if is_refused { packet.len() as u32 } else { 0 };
-            bits |= u64::from(is_refused) << place;
-        }
-        bits
-    }
-
-    /// Counts refused packets as received. Refused packets are also counted as dropped here, unless they are dropped through
-    /// the graph, which counts them.
-    fn count(&self, ctx: &NodeContext<'_, '_>, reason: Own, is_watched: bool) {
-        for kind in 0..usize::from(self.count) {
-            let refused = [0, 1].map(|by: usize| u64::from(self.refused[by][kind]));
-            let Some(counters) = ctx.counters.interfaces.get(usize::from(self.interface[kind])) else {
-                continue;
-            };
-            counters.received.add(refused[0] + refused[1]);
-            counters.received_bytes.add(self.bytes[kind].into());
-            if !is_watched {
-                counters.drop_many(Own::RateLimited.into(), refused[0]);
-                counters.drop_many(reason.into(), refused[1]);
-            }
-        }
-    }
-}
-
-impl Part {
-    /// Whether the rate admits a packet of this many bits. An admitted packet is counted.
-    #[inline(always)]
-    fn takes(&mut self, bits: u64) -> bool {
-        let Some([packets, all]) = self.left else { return true };
-        let fits = self.had[0] < packets && self.had[1] + bits <= all;
-        if fits {
-            self.had[0] += 1;
-            self.had[1] += bits;
-        }
-        fits
-    }
-}
-
-/// The part of an interface's router. Interfaces of bridges have none.
-fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, interface: u16, now: u64) -> u8 {
-    let Some((number, entry)) = shares.entry_of(interface) else {
-        return NOBODY;
-    };
-    let known = parts.iter().position(|part| part.number == number);
-    let place = known.unwrap_or_else(|| {
-        put(
-            parts,
-            Part {
-                number,
-                entry,
-                packets: 0,
-                left: shares.left(entry.router, now),
-                had: [0; 2],
-            },
-        );
-        parts.len() - 1
-    });
-    place as u8
-}
-
-/// TPIDs and VLAN identifiers of a frame's two outermost tags; 0 if the frame has no tags.
-#[inline(always)]
-fn tags_of(head: &[u8; HEAD]) -> u64 {
-    let [.., a, b, c, d, e, f, g, h] = *head;
-    let word = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    let mask = match (is_tag((word >> 48) as u16), is_tag((word >> 16) as u16)) {
-        (true, true) => 0xffff_0fff_ffff_0fff,
-        (true, false) => 0xffff_0fff_0000_0000,
-        (false, _) => 0,
-    };
-    word & mask
-}
-
-/// The interface by which a frame is received, as far as its tags determine it. `parse` makes all other checks.
-#[inline(never)]
-fn interface_of(snapshot: &Snapshot, port: PortIndex, untagged: Option<u16>, tags: u64) -> Option<u16> {
-    let tag = |bits: u64| Tag {
-        protocol: (bits >> 16) as u16,
-        control: bits as u16,
-    };
-    match (tags >> 32, tags & u64::from(u32::MAX)) {
-        (0, _) => untagged,
-        (outer, 0) => snapshot.tagged(port, &[Some(tag(outer)), None]),
-        (outer, inner) => snapshot.tagged(port, &[Some(tag(outer)), Some(tag(inner))]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tags_are_protocols_and_identifiers_of_the_two_outermost() {
-        let head = |end: [u8; 8]| {
-            let mut head = [7; HEAD];
-            head[12..].copy_from_slice(&end);
-            tags_of(&head)
-        };
-        assert_eq!(0, head([8, 0, 0x45, 0, 0, 46, 0x81, 0]));
-        assert_eq!(0x8100_000a_0000_0000, head([0x81, 0, 0xe0, 10, 8, 0, 0x45, 0]));
-        assert_eq!(0x88a8_0005_8100_000a, head([0x88, 0xa8, 0, 5, 0x81, 0, 0x20, 10]));
     }
 }

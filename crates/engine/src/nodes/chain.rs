@@ -1,24 +1,19 @@
-//! chain: executes the chain of a router for packets received on its interfaces.
-
-use arrayvec::ArrayVec;
-use sluice_filter::Header;
-use sluice_wire::layers::Class;
-use sluice_wire::{Checksums, Fault};
+//! chain: executes a router's chain for packets received on the router's interfaces.
 
 use crate::features::context::NodeContext;
-use crate::features::filter;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::hand_off;
-use crate::nodes::parse::classify;
-use crate::packet::batch::{Batch, Origin, put};
+use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
-use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
-use crate::snapshot::chains::{Chains, Finder, MAX_STEPS, Step, TallyIndex};
+
+use steps::walk;
+
+mod steps;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -39,11 +34,11 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// A set of slots, with one bit for each.
+/// A set of slots as a bit mask, with one bit per slot.
 type Mask = u128;
 
-/// Moves packets that were parsed in this burst, or that came over an inter-router link, to the chain list if their router has
-/// chains.
+/// Moves packets to the chain list if their router has chains: packets that were parsed in this burst, and packets that
+/// came over an inter-router link.
 #[inline(always)]
 pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, parsed: Mask) {
     if ctx.snapshot.is_chained() {
@@ -52,7 +47,8 @@ pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<
     }
 }
 
-/// Moves those of the `wanted` packets whose router has chains from the lists on which `parse` put them to the chain list.
+/// Moves packets from the lists that `parse` selected to the chain list. Only packets in `wanted` with chains in their
+/// router are moved.
 #[inline(never)]
 fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted: Mask) {
     let Lists {
@@ -96,165 +92,6 @@ pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext
     }
     if !ctx.role.sessions.is_empty() {
         hand_off::both(batch, lists, ctx);
-    }
-}
-
-/// Executes the steps in order. Steps only jump forward, so each step is executed once, for all packets that have reached it.
-fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
-    let mut come = [0; MAX_STEPS + 1];
-    come[0] = all;
-    for (place, step) in chains.steps().iter().enumerate().take(MAX_STEPS) {
-        let here = come[place];
-        if here == 0 {
-            continue;
-        }
-        let count = |tally: TallyIndex, mask: Mask| tally_up(chains, tally, mask, batch, ctx);
-        let on = match step {
-            Step::Count(tally) => {
-                count(*tally, here);
-                here
-            }
-            Step::Classify(classes) => {
-                let mut left = here;
-                let mut sort = |slot: BufferIndex, class: usize| {
-                    if let Some(&(to, tally)) = classes.targets.get(class) {
-                        come[usize::from(to)] |= bit(slot);
-                        left &= !bit(slot);
-                        count(tally, bit(slot));
-                    }
-                };
-                classes_of::<V4>(&classes.four, here, Class::Ipv4, batch, ctx, &mut sort);
-                classes_of::<V6>(&classes.six, here, Class::Ipv6, batch, ctx, &mut sort);
-                left
-            }
-            Step::Police { policer, tally, exceed } => {
-                let above = above(chains, *policer, here, batch, ctx);
-                count(*tally, above);
-                match exceed {
-                    Some(to) => come[usize::from(*to)] |= above,
-                    None => slots_of(above).for_each(|slot| lists.drop_packet(slot, Own::ChainPoliced)),
-                }
-                here & !above
-            }
-            Step::Mirror { interface, tally } => {
-                count(*tally, copied(*interface, here, batch, lists, ctx));
-                here
-            }
-            Step::Jump(to) => {
-                come[usize::from(*to)] |= here;
-                0
-            }
-            Step::Drop(tally) => {
-                count(*tally, here);
-                slots_of(here).for_each(|slot| lists.drop_packet(slot, Own::ChainDrop));
-                0
-            }
-            Step::Sessions(tally) => {
-                count(*tally, here);
-                slots_of(here).for_each(|slot| sessions(slot, batch, lists, ctx));
-                0
-            }
-            Step::Forward(tally) => {
-                count(*tally, here);
-                slots_of(here).for_each(|slot| routes(slot, batch, lists, ctx));
-                0
-            }
-        };
-        come[place + 1] |= on;
-    }
-}
-
-/// Counts packets and the bytes of their frames.
-fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
-    if mask != 0
-        && let Some(tally) = chains.tally(tally)
-    {
-        let bytes = slots_of(mask).map(|slot| batch.packets[slot as usize].len() as u64);
-        tally.add(ctx.own, mask.count_ones().into(), bytes.sum());
-    }
-}
-
-/// The packets that exceed the rate limit of a policer.
-fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) -> Mask {
-    let Some(policer) = chains.policer(policer) else {
-        return 0;
-    };
-    let admits = |slot: &BufferIndex| policer.admits(batch.packets[*slot as usize].len() as u64, ctx.now.nanoseconds);
-    let above = slots_of(mask).filter(|slot| !admits(slot));
-    above.fold(0, |mask, slot| mask | bit(slot))
-}
-
-/// Mirrors packets to an interface. Returns the packets that were copied.
-fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) -> Mask {
-    let mut copied = 0;
-    // A packet that was received on the mirror interface itself is not copied, because the copy would return to its sender.
-    for slot in slots_of(mask).filter(|&slot| batch.meta(slot).interface != interface) {
-        match lists.copies.take(interface, batch.packets[slot as usize].bytes()) {
-            true => copied |= bit(slot),
-            false => ctx.counters.copies_lost.add(1),
-        }
-    }
-    copied
-}
-
-/// Determines the class of each packet of one address family.
-fn classes_of<F: Family>(
-    finder: &Finder<F::Number>,
-    mask: Mask,
-    class: Class,
-    batch: &Batch<'_, '_>,
-    ctx: &NodeContext<'_, '_>,
-    found: &mut impl FnMut(BufferIndex, usize),
-) {
-    let mut headers = ArrayVec::<Header<F::Number>, BURST_BUFFERS>::new();
-    let mut slots = ArrayVec::<BufferIndex, BURST_BUFFERS>::new();
-    for slot in slots_of(mask).filter(|&slot| batch.meta(slot).layers.class == class) {
-        let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
-        let key = F::key(&meta.layers, frame, ctx.snapshot.context(meta, frame));
-        // The outgoing interface is unknown before routing.
-        put(
-            &mut headers,
-            filter::header::<F>(ctx.snapshot, meta, frame, F::tuple(&key), u16::MAX),
-        );
-        put(&mut slots, slot);
-    }
-    let mut classes = [None; BURST_BUFFERS];
-    finder.find(&headers, &mut classes);
-    for (slot, class) in slots.into_iter().zip(classes) {
-        class.into_iter().for_each(|class| found(slot, class as usize));
-    }
-}
-
-/// Passes a packet to the node that `parse` would have chosen.
-fn sessions(slot: BufferIndex, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
-    let meta = batch.meta(slot);
-    match ctx.snapshot.interface(meta.interface) {
-        Some(interface) => classify(slot, &batch.packets[slot as usize], &meta.layers, interface, lists),
-        None => lists.drop_packet(slot, Own::InterfaceGone),
-    }
-}
-
-/// Forwards a packet without a session. If the filter of its context is stateful, the packet goes to session lookup instead, so
-/// that it can't bypass the filter.
-fn routes(slot: BufferIndex, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
-    let interface = batch.meta(slot).interface;
-    let context = ctx
-        .snapshot
-        .interface(interface)
-        .map_or(0, |interface| interface.context);
-    if ctx.snapshot.filters_sessions(context) {
-        return sessions(slot, batch, lists, ctx);
-    }
-    // A packet with a bad transport checksum reaches this node only because inspection has a policy for it, but this packet will
-    // not be inspected.
-    if batch.packets[slot as usize].checksums() == Checksums::BadL4 {
-        return lists.drop_packet(slot, Fault::BadTransportChecksum);
-    }
-    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
-    meta.origin = Origin::Routed;
-    match meta.layers.class {
-        Class::Ipv6 => put(&mut lists.forward.v6, slot),
-        _ => put(&mut lists.forward.v4, slot),
     }
 }
 

@@ -1,23 +1,29 @@
-//! decapsulate: removes the outer header of packets that are addressed to an end of a tunnel. The inner packet is received on the
-//! tunnel's interface, in the same buffer. ICMP errors for outer packets update the path MTU of the tunnel.
+//! decapsulate: removes the outer header of packets that are addressed to a local tunnel endpoint. The inner packet is
+//! received on the tunnel's interface, in the same buffer. ICMP errors for outer packets update the path MTU of the
+//! tunnel.
 
-use sluice_wire::ethernet::{self, ethertype, multicast4, multicast6};
-use sluice_wire::ipv4::{self, protocol};
-use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
-use sluice_wire::tunnel::{copy_ecn, gre, service, vxlan};
-use sluice_wire::{Checksums, Packet, icmp, icmpv6, ipv6, udp, validity};
+use sluice_wire::ethernet::{self, ethertype};
+use sluice_wire::layers::{Class, Flags, Fragment};
+use sluice_wire::tunnel::{copy_ecn, service};
+use sluice_wire::{Checksums, Packet, icmp, icmpv6};
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::inter_router_link::{MAX_PASSES, arrive};
 use crate::nodes::{chain, hand_off};
-use crate::packet::batch::{Batch, BufferIndices, Meta, Origin, put};
+use crate::packet::batch::{Batch, BufferIndices, Meta, put};
 use crate::packet::counters::CycleStage;
-use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
-use crate::snapshot::tunnels::{TunnelKind, TunnelTag, addresses};
+use crate::snapshot::tunnels::{TunnelKind, TunnelTag};
+
+use inner::{group, inside};
+use keepalive::{answer, keepalive};
+
+mod inner;
+mod keepalive;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -30,18 +36,6 @@ pub const NODE: Node = Node {
         Exit::new("forward", "keepalive reply", needs::TUNNELLED),
     ],
 };
-
-/// Position of the inner packet in the frame.
-struct Inside {
-    id: Option<u32>,
-    /// Offset of the first byte of the inner packet, and offset of the byte after it.
-    from: usize,
-    to: usize,
-    /// EtherType of the inner datagram.
-    kind: u16,
-    /// Offset of the inner datagram.
-    datagram: usize,
-}
 
 /// Decapsulates packets and receives the inner packets. Returns the slots of the received inner packets.
 #[inline(never)]
@@ -128,7 +122,7 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
     }
     let destination = group(inside.kind, datagram).unwrap_or(interface.mac);
     let fits = packet.set_len(inside.to) && packet.trim_front(inside.from);
-    // The NIC has verified only the checksums of the outer packet.
+    // The NIC has verified the checksums of the outer packet only.
     packet.set_checksums(Checksums::Unverified);
     if fits && matches!(kind, TunnelKind::Vxlan(_)) {
         return Ok(number);
@@ -141,112 +135,6 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
     ethernet::SOURCE.write(head, [0; 6]);
     ethernet::ETHERTYPE.write(head, inside.kind);
     Ok(number)
-}
-
-/// The layers of the inner packet, if it is a GRE keepalive, which the remote end of the tunnel expects to be returned.
-fn keepalive(packet: &Packet<'_>, number: u16, ctx: &NodeContext<'_, '_>) -> Option<Layers> {
-    let tunnel = ctx.snapshot.interface(number)?.tunnel?;
-    if tunnel.kind != TunnelKind::Gre {
-        return None;
-    }
-    let frame = packet.bytes();
-    let layers = layers::parse(frame).ok()?;
-    let is_one = matches!(layers.class, Class::Ipv4 | Class::Ipv6)
-        && addresses(&layers, frame) == (tunnel.local, tunnel.remote)
-        && gre::is_keepalive(frame, &layers, tunnel.id);
-    let lenient = validity::Policy {
-        martians: false,
-        reserved: false,
-        source_routes: false,
-        headers: false,
-    };
-    let is_valid = || validity::validate(frame, Checksums::Unverified, &layers, &lenient).is_ok();
-    (is_one && is_valid()).then_some(layers)
-}
-
-/// Returns a keepalive as a packet of the gateway, through the interface that has the local address of the tunnel.
-#[cold]
-fn answer(
-    slot: BufferIndex,
-    (number, layers): (u16, Layers),
-    batch: &mut Batch<'_, '_>,
-    lists: &mut Lists,
-    ctx: &NodeContext<'_, '_>,
-) {
-    let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
-    let tunnel = ctx.snapshot.interface(number).and_then(|interface| interface.tunnel);
-    let (underlay, crossed) = (tunnel.map_or(number, |tunnel| tunnel.underlay), meta.crossed + 1);
-    *meta = Meta {
-        layers,
-        interface: underlay,
-        origin: Origin::Own,
-        crossed,
-        ..Meta::default()
-    };
-    if let Some(counters) = ctx.counters.interfaces.get(usize::from(underlay)) {
-        counters.originated.add(1);
-    }
-    if crossed >= MAX_PASSES {
-        return lists.drop_packet(slot, Own::TooManyPasses);
-    }
-    if !ctx.snapshot.tunnels.admits_keepalive(number, ctx.now) {
-        return lists.drop_packet(slot, Own::PolicedKeepalive);
-    }
-    batch.packets[slot as usize].cut_trailer(layers.end.into());
-    ctx.counters.gre_keepalives_answered.add(1);
-    match layers.class {
-        Class::Ipv6 => put(&mut lists.forward.v6, slot),
-        _ => put(&mut lists.forward.v4, slot),
-    }
-}
-
-/// Finds the inner packet; `None` if headers are malformed, or if the tunnel doesn't carry this protocol.
-fn inside(kind: TunnelKind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
-    let (l4, end) = (usize::from(layers.l4), usize::from(layers.end));
-    let payload = layers.payload(frame);
-    let ip = |id, from, kind| {
-        matches!(kind, ethertype::IPV4 | ethertype::IPV6).then_some(Inside {
-            id,
-            from,
-            to: end,
-            kind,
-            datagram: from,
-        })
-    };
-    match kind {
-        TunnelKind::Vxlan(_) => {
-            let to = l4 + usize::from(udp::DATAGRAM_LENGTH.read(payload));
-            // The UDP length may not have been validated, because a router that only routes does not do that.
-            let id = vxlan::read(frame.get(l4 + udp::LENGTH..to).filter(|_| to <= end)?)?;
-            let from = l4 + udp::LENGTH + vxlan::LENGTH;
-            let inner = frame.get(from..to).filter(|inner| inner.len() >= ethernet::LENGTH)?;
-            Some(Inside {
-                id: Some(id),
-                from,
-                to,
-                kind: ethernet::ETHERTYPE.read(inner),
-                datagram: from + ethernet::LENGTH,
-            })
-        }
-        TunnelKind::Gre => {
-            let header = gre::read(payload)?;
-            ip(header.key, l4 + header.length, header.inside)
-        }
-        TunnelKind::Ipip if layers.protocol == protocol::IPV6 => ip(None, l4, ethertype::IPV6),
-        TunnelKind::Ipip => ip(None, l4, ethertype::IPV4),
-    }
-}
-
-/// The multicast MAC that corresponds to the destination of a multicast datagram.
-fn group(kind: u16, datagram: &[u8]) -> Option<[u8; 6]> {
-    if kind == ethertype::IPV6 {
-        let group = ipv6::DESTINATION.read(datagram);
-        return (group >> 120 == 0xff).then(|| multicast6(group));
-    }
-    match ipv4::DESTINATION.read(datagram) {
-        u32::MAX => Some(ethernet::BROADCAST),
-        group => (group >> 28 == 0xe).then(|| multicast4(group)),
-    }
 }
 
 /// Updates the path MTU of a tunnel from an ICMP error for an outer packet (RFC 1191, RFC 8201).

@@ -13,31 +13,31 @@ pub struct Node {
     pub help: &'static str,
     /// The stage to which the cycles of the node are attributed; `None` for an inline node.
     pub stage: Option<CycleStage>,
-    /// The ways in which a packet can leave the graph at this node.
+    /// Exits by which a packet can leave the graph at this node.
     pub leaves: &'static [Leave],
-    /// The edges to nodes to which a packet can go next.
+    /// Edges to the possible next nodes of a packet.
     pub exits: &'static [Exit],
 }
 
 /// An edge from one node to another.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Name of the node to which the edge leads.
+    /// Name of the target node of the edge.
     pub to: &'static str,
     /// Condition of the edge in one to three words; empty if it is the only edge of its node.
     pub why: &'static str,
-    /// What a snapshot must configure so that the edge exists: all of these bits of [`needs`].
+    /// Configuration conditions under which the edge exists: all of these bits of [`needs`].
     pub needs: u16,
 }
 
 impl Exit {
-    /// Creates an edge to a node, with its condition and with what a snapshot must configure.
+    /// Creates an edge to a node, with its edge condition and its configuration conditions.
     pub const fn new(to: &'static str, why: &'static str, needs: u16) -> Self {
         Self { to, why, needs }
     }
 }
 
-/// What a snapshot must configure so that an edge exists, with one bit for each condition.
+/// Configuration conditions for the existence of an edge, one bit per condition.
 pub mod needs {
     /// No condition: the edge always exists.
     pub const ALWAYS: u16 = 0;
@@ -55,19 +55,19 @@ pub mod needs {
     pub const BRIDGED: u16 = 1 << 5;
     /// A router has a host.
     pub const HOSTED: u16 = 1 << 6;
-    /// An interface is an end of an inter-router link, or a tunnel.
+    /// An interface is a tunnel or one endpoint of an inter-router link.
     pub const LINKED: u16 = 1 << 7;
     /// A router has chains.
     pub const CHAINED: u16 = 1 << 8;
-    /// Some workers don't parse the packets that they receive, and pass them to other workers.
+    /// Some workers don't parse their received packets, and pass them to other workers.
     pub const PARSED_ELSEWHERE: u16 = 1 << 9;
     /// Some workers only parse packets, and pass them to other workers.
     pub const ROUTED_ELSEWHERE: u16 = 1 << 10;
-    /// Plain IPv4 packets of an interface need only a route.
+    /// Plain IPv4 packets (without options, not fragmented) of an interface need only a route lookup.
     pub const PLAIN: u16 = 1 << 11;
-    /// Routers or interfaces have shares or rates.
+    /// Routers or interfaces have capacity shares or rate limits.
     pub const SHARED: u16 = 1 << 12;
-    /// An interface is a tunnel, or belongs to the router in which outer packets arrive.
+    /// An interface is a tunnel, or belongs to the underlay router, which receives outer packets.
     pub const TUNNELLED: u16 = 1 << 13;
     /// An interface is the access or public interface of subscribers' sites.
     pub const SITES: u16 = 1 << 14;

@@ -15,7 +15,7 @@ use crate::session::family::{V4, V6};
 pub trait Observer {
     /// Called after a node has run.
     fn after(&mut self, node: NodeIndex, lists: &Lists);
-    /// Called before packets leave through inter-router links. The frames of the packets are still unchanged.
+    /// Called before packets leave through inter-router links, while their frames are still unchanged.
     fn crosses(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>);
     /// Called after packets have been decapsulated.
     fn arrives(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], ctx: &NodeContext<'_, '_>);
@@ -27,7 +27,7 @@ pub struct NodeTools<'t> {
     pub lookups: &'t mut LookupScratch,
     /// Inspection state, if any interface is inspected.
     pub inspector: Option<&'t mut Inspector>,
-    /// Receiver of fragments whose datagram is known.
+    /// Receiver of parked fragments that can be processed because the first fragment of their datagram has arrived.
     pub ready: &'t mut Ready<'t>,
     /// Observer of packets.
     pub observer: Option<&'t mut dyn Observer>,
@@ -50,7 +50,7 @@ impl NodeTools<'_> {
             counters.cycles.add(cycles);
         }
         let stage = match node.stage {
-            // A worker that has no sessions, or defers their packets, only distributes packets to the session workers.
+            // A worker without sessions, or with deferred packets, only distributes packets to session workers. This counts as parsing.
             Some(CycleStage::Session) if finds_only(ctx) => Some(CycleStage::Parse),
             stage => stage,
         };
@@ -70,10 +70,10 @@ fn finds_only(ctx: &NodeContext<'_, '_>) -> bool {
 
 macro_rules! dispatch {
     ($($(#[$only:meta])* $kind:ident $node:ident: $list:ty;)+) => {
-        /// All nodes, including inline ones, in the order of the table.
+        /// All nodes, including inline nodes, in the order of the table.
         pub const NODES: &[Node] = &[$($(#[$only])* super::$node::NODE),+];
 
-        /// Whether a node has its own list of packets. Inline nodes have none.
+        /// For each node: whether it has its own list of packets. Inline nodes have no list.
         pub const HAS_LIST: &[bool] = &[$($(#[$only])* dispatch!(@has $kind)),+];
 
         /// Runs each node that has packets once.

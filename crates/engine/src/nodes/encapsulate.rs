@@ -1,5 +1,5 @@
-//! encapsulate: writes the outer header of a tunnel in front of a packet. The underlay router routes the result like a packet of
-//! the gateway.
+//! encapsulate: writes the outer header of a tunnel in front of a packet. The underlay router routes the outer packet
+//! like a packet of the gateway.
 
 use sluice_route::Address;
 use sluice_wire::checksum;
@@ -73,8 +73,8 @@ pub fn encapsulate(
     }
 }
 
-/// Encapsulates a frame and returns the layers of the outer packet. The source port of the outer packet depends on the flow,
-/// so that equal-cost multipath routing distributes flows on the way to the remote end.
+/// Encapsulates a frame and returns the layers of the outer packet. The source port of the outer packet depends on the
+/// flow, so that equal-cost multipath routing distributes the flows of the tunnel.
 fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> Result<Layers, Reason> {
     let inner = layers::parse(packet.bytes())?;
     let kind = match inner.class {
@@ -89,7 +89,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
     let six = matches!(tunnel.local, Address::V6(_));
     let network = if six { ipv6::LENGTH } else { ipv4::LENGTH };
     let front = ethernet::LENGTH + network + tunnel.shim();
-    // The padding of a short frame is removed.
+    // Remove the padding of a short frame.
     if !(packet.set_len(inner.end.into()) && packet.trim_front(cut) && packet.grow_front(front)) {
         return Err(Own::TunnelHeadroom.into());
     }
@@ -115,7 +115,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
             ipv6::SOURCE.write(header, local);
             ipv6::DESTINATION.write(header, remote);
             if tunnel.carries_frames() {
-                // Most receivers require a UDP checksum over IPv6, although RFC 6935 permits zero.
+                // Most receivers require a UDP checksum over IPv6, although RFC 6935 permits a checksum of zero.
                 let pseudo = checksum::pseudo6(local, remote, protocol, length);
                 let sum = !checksum::add(checksum::sum(payload), pseudo);
                 udp::CHECKSUM.write(payload, if sum == 0 { 0xffff } else { sum });
@@ -126,8 +126,8 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
             ipv4::SERVICE.write(header, service);
             ipv4::TOTAL_LENGTH.write(header, network as u16 + length);
             ipv4::IDENTIFICATION.write(header, 0);
-            // Packets that are too long were fragmented before, or an ICMP error was sent (RFC 4459, 3.2, 3.4). If the outer
-            // packet were fragmented, the remote end would have to reassemble it.
+            // Packets that exceed the tunnel's MTU were fragmented or answered with an ICMP error before encapsulation (RFC
+            // 4459, 3.2, 3.4). If the outer packet were fragmented, the remote tunnel endpoint would have to reassemble it.
             ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
             ipv4::TTL.write(header, tunnel.ttl);
             ipv4::PROTOCOL.write(header, protocol);

@@ -1,7 +1,7 @@
 //! fragmentation: fragments IPv4 datagrams that exceed the MTU of the next link (RFC 791; RFC 4787, REQ-13).
 //!
-//! The node runs in the second half of a burst. The node allocates buffers for the fragments, which are appended to the burst
-//! buffers.
+//! The node runs after all other nodes of a burst, because it allocates buffers for the fragments. The buffers are
+//! appended to the burst buffers.
 
 use sluice_wire::fragments::Fragments;
 
@@ -39,7 +39,7 @@ pub fn fragments_needed(
     Fragments::new(frame, &batch.meta(slot).layers, mtu).map_or(0, |fragments| fragments.len())
 }
 
-/// Writes the fragments of the packet in `slot` to the slots from `first` on. Returns the number of slots used.
+/// Writes the fragments of the packet in `slot` to `first` and the following slots. Returns the number of slots used.
 pub fn fragment(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -53,7 +53,7 @@ pub fn fragment(
     let fragments = whole
         .get(slot as usize)
         .and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
-    // The link header of a site's session has already been written.
+    // The link header of a packet of a site's session has already been written.
     let mac = match hop.is_bridge() {
         true => Some(None),
         false => ctx.forwarding.mac(hop).map(Some),

@@ -21,8 +21,8 @@ pub const NODE: Node = Node {
     exits: &[],
 };
 
-/// Passes received packets, from slot `first` on, to the workers that parse them. Packets for which their rings have no space are
-/// dropped as shed.
+/// Passes received packets, from slot `first` on, to the workers that parse packets. If the ring to a worker is full,
+/// packets are dropped and counted as shed.
 pub fn received(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -78,7 +78,8 @@ pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
     tally.flush(ctx);
 }
 
-/// Passes packets that need no session to the workers that route them. All packets between two addresses go to the same worker.
+/// Passes packets that need no session to the workers that route them. One worker gets all packets between two
+/// addresses.
 pub fn forward<F: Family>(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     for slot in std::mem::take(lists.forward.of::<F>()) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
@@ -102,8 +103,8 @@ fn spread(hash: u32, count: usize) -> usize {
     ((u64::from(hash) * count as u64) >> 32) as usize
 }
 
-/// Hash of the addresses in a frame that has not been parsed. The hash distributes packets so that those of a flow go to one
-/// worker and stay in order.
+/// Hash of the addresses in an unparsed frame. All packets of a flow have one hash, so that one worker processes the
+/// flow in order.
 fn hash(frame: &[u8]) -> u32 {
     let kind = |at: usize| {
         frame
@@ -140,7 +141,7 @@ mod tests {
         tagged.splice(12..12, [0x81, 0, 0, 7]);
         assert_ne!(0, hash(&plain));
         assert_eq!(hash(&plain), hash(&tagged));
-        // Bytes outside of the addresses don't affect the hash.
+        // The flipped bytes outside of the addresses don't affect the hash.
         let mut other = plain.clone();
         (other[18], other[40]) = (9, 9);
         assert_eq!(hash(&plain), hash(&other));

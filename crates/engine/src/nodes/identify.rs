@@ -1,14 +1,14 @@
-//! identify: passes packets of sessions whose application is being identified to nDPI, before translation. When the application
-//! is known, the filter is evaluated again.
+//! identify: passes packets to nDPI before translation, if the application of their session is being identified. When
+//! the application is known, the filter is evaluated again.
 
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;
 
+use crate::features::application_filter::{ApplicationCheck, follow_application};
 use crate::features::context::NodeContext;
 use crate::features::inspection::InspectState;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
-use crate::nodes::revalidate::{ApplicationCheck, follow_application};
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::BURST_BUFFERS;
@@ -40,7 +40,7 @@ pub fn identify<F: Family>(
         lists.identified |= 1 << (slot as usize % BURST_BUFFERS);
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
-        // An ICMP error for a flow contains none of the flow's data.
+        // An ICMP error that quotes a packet of a flow contains no payload of the flow.
         if !meta.layers.flags.has(Flags::ICMP_ERROR) {
             one::<F>(&meta, frame, index, direction, ctx);
         }
@@ -85,8 +85,8 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
     }
 }
 
-/// Stores the application of a session. If the application is final, and no other node needs the session's packets, they bypass
-/// this node from now on.
+/// Stores the application of a session. If the application is final, and no other node needs the session's packets,
+/// later packets bypass this node.
 pub fn set<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, application: Application) {
     let Some(session) = F::table(shard).get_mut(index) else {
         return;

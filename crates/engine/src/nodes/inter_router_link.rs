@@ -1,5 +1,5 @@
-//! inter-router-link: passes packets between virtual routers. A packet leaves a router through one end of a link and is received
-//! at the other end, in the same buffer.
+//! inter-router-link: passes packets between virtual routers. A packet leaves a router through one interface of a link
+//! and is received on the peer interface, in the same buffer.
 
 use crate::features::context::NodeContext;
 use crate::nodes::chain;
@@ -25,7 +25,8 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Maximum number of virtual routers through which a packet may pass. Ends of tunnels count as ends of links.
+/// Maximum number of virtual routers through which a packet may pass. Each encapsulation and each decapsulation counts
+/// as one pass.
 pub const MAX_PASSES: u8 = 4;
 
 /// Passes packets over inter-router links.
@@ -72,8 +73,8 @@ pub fn inter_router_link(
     chain::divert_fresh(batch, lists, ctx, 0);
 }
 
-/// Receives a frame at the end `interface` of a link or tunnel, and counts it as received there. `crossed` is the number of links
-/// and tunnel ends that the packet has crossed.
+/// Receives a frame on `interface`, which belongs to a link or tunnel, and counts it as received there. `crossed` is
+/// the number of links, encapsulations and decapsulations that the packet has passed.
 pub fn arrive(
     slot: BufferIndex,
     interface: u16,
@@ -84,7 +85,7 @@ pub fn arrive(
 ) {
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
-    // The inspection verdict belongs to the session in the previous router, not to the session in this router.
+    // The inspection verdict belongs to the session in the previous router. The packet may have another session in this router.
     lists.remove_verdict(slot);
     let mut counted = ReceiveTally::at(interface);
     parse_other(slot, packet, meta, lists, ctx, (NO_PORT, Some(interface)), &mut counted);

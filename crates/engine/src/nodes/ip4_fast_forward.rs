@@ -1,7 +1,7 @@
-//! ip4-fast-forward: forwards plain IPv4 packets of interfaces whose router only routes. The node decrements the TTL, writes
-//! the MAC addresses, and sends the packet.
+//! ip4-fast-forward: forwards plain IPv4 packets (without options, not fragmented) of interfaces without stateful
+//! services. The node decrements the TTL, writes the MAC addresses, and sends the packet.
 //!
-//! In a router without sessions, most packets are of this kind and need only a route lookup.
+//! In a router without sessions, most packets are plain and need only a route lookup.
 
 use sluice_route::SourceValidation::Strict;
 use sluice_route::validate_reverse_path;
@@ -12,13 +12,17 @@ use sluice_wire::{Packet, ethernet, ipv4};
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
-use crate::nodes::output::{Adjacency, AdjacencyCache, CACHE_SIZE};
+use crate::nodes::output::{AdjacencyCache, CACHE_SIZE};
 use crate::packet::batch::{Batch, BufferIndices, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
 use crate::packet::lists::Leave;
 use crate::packet::lists::{FastForwardList, Lists};
 use crate::session::family::V4;
+
+use rewrite::{give_tags, relabel, rewrite};
+
+mod rewrite;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -33,7 +37,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// Whether plain IPv4 packets of an interface need only a route.
+/// Whether plain IPv4 packets of an interface need only a route lookup.
 #[inline(always)]
 pub fn is_sufficient(ctx: &NodeContext<'_, '_>, interface: u16) -> bool {
     let link = ctx.snapshot.links.get(usize::from(interface));
@@ -54,7 +58,7 @@ pub fn ip4_fast_forward(
     }
 }
 
-/// Routes packets, some of which may have tags.
+/// Routes packets that may have tags.
 #[inline(never)]
 fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>) {
     let all = &lists.ip4_fast_forward;
@@ -103,7 +107,8 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     lists.ip4_fast_forward.clear();
 }
 
-/// Removes the routes of packets whose sources may be invalid (BCP 38). `forward` makes the full check of these packets.
+/// Removes the routes of packets with possibly invalid sources (BCP 38). `forward` makes the full check of these
+/// packets.
 #[inline(never)]
 fn drop_unverified_sources<const TAGGED: bool>(
     batch: &Batch<'_, '_>,
@@ -119,7 +124,7 @@ fn drop_unverified_sources<const TAGGED: bool>(
     let count = all.slots().len();
     ctx.forwarding
         .route_values::<V4>(all.routers(), &sources[..count], &mut back[..count]);
-    // Reverse routes that were found valid. Most packets have one of a few routes.
+    // Reverse routes that passed source validation in this burst. Most packets of a burst share a few reverse routes.
     let mut valid = [None; 4];
     for ((&slot, &back), route) in all.slots().iter().zip(&back).zip(routes) {
         let interface = batch.meta(slot).interface;
@@ -144,60 +149,14 @@ fn source_of(packet: &Packet<'_>, tags: u8) -> u32 {
     source.map_or(0, |source| u32::from_be_bytes(*source))
 }
 
-/// Decrements the TTL of a packet and writes the MAC addresses of an adjacency. Returns `false`, without effect, if the packet
-/// can't be sent without further changes.
-#[inline(always)]
-fn rewrite(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
-    let bytes = packet.len();
-    let head: Option<&mut [u8; ethernet::LENGTH + ipv4::LENGTH]> = packet.bytes_mut().first_chunk_mut();
-    if let Some((link, network)) = head.and_then(|head| head.split_first_chunk_mut::<{ ethernet::LENGTH }>())
-        && let (Some(addresses), Some(network)) = (link.first_chunk_mut(), network.first_chunk_mut())
-        && way.is_direct_for(ipv4::TOTAL_LENGTH.read(network))
-    {
-        ipv4::decrement_header_ttl(network);
-        way.rewrite_link(addresses, bytes);
-        return true;
-    }
-    false
-}
-
-/// Forwards a packet that arrived with this number of tags to an adjacency that may have tags. Returns `false`, without effect,
-/// if the packet can't be sent without further changes.
-#[inline(always)]
-fn relabel(packet: &mut Packet<'_>, way: &mut Adjacency, tags: u8) -> bool {
-    let at = ethernet::LENGTH + 4 * usize::from(tags);
-    let network = packet.bytes().get(at..).and_then(|network| network.first_chunk());
-    if !network.is_some_and(|network: &[u8; ipv4::LENGTH]| way.is_open_for(ipv4::TOTAL_LENGTH.read(network)))
-        || !way.relabel(packet, tags)
-    {
-        return false;
-    }
-    let at = ethernet::LENGTH + 4 * usize::from(way.tags());
-    if let Some(network) = packet
-        .bytes_mut()
-        .get_mut(at..)
-        .and_then(|network| network.first_chunk_mut())
-    {
-        ipv4::decrement_header_ttl(network);
-    }
-    true
-}
-
-/// Forwards a packet that arrived without tags to an adjacency that may have tags. Returns `false`, without effect, if the packet
-/// can't be sent without further changes.
-#[inline(never)]
-fn give_tags(packet: &mut Packet<'_>, way: &mut Adjacency) -> bool {
-    relabel(packet, way, 0)
-}
-
-/// Sends the packets of an adjacency, all through the same port.
+/// Sends the packets of an adjacency through the port of the adjacency.
 #[inline(always)]
 fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
     if let Some(list) = lists.to_send.get_mut(port as usize) {
         match together.as_slice() {
             // In routers with many next hops, a next hop often has a single packet.
             [slot] => put(list, *slot),
-            // As in `put`, the list has space for a whole burst.
+            // The list has space for a whole burst, so `try_extend_from_slice` can't fail.
             _ => _ = list.try_extend_from_slice(together),
         }
     }

@@ -7,7 +7,7 @@ use sluice_wire::ipv4::protocol::{self, is_icmp};
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::{icmp, icmpv6};
 
-use crate::features::context::NodeContext;
+use crate::features::context::{NodeContext, OwnerState};
 use crate::features::input_filter;
 use crate::features::sites;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -19,6 +19,7 @@ use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::icmp_error::IcmpError;
+use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Own;
 use crate::session::family::{Family, V4, V6};
@@ -68,7 +69,7 @@ pub fn local_delivery(
         let is_fragment = layers.fragment != Fragment::Whole;
         let is_asked = input_filter::has_rules(ctx.snapshot, meta.interface);
         if is_fragment && (is_asked || !is_punted && is_icmp(layers.protocol)) && meta.identification == 0 {
-            // The ports of a fragment determine its policer class, so they are resolved first. Fragments that precede the first one are parked.
+            // The policer class depends on the ports, so the ports are set first. Fragments that precede their first fragment are parked.
             put(&mut lists.virtual_reassembly, slot);
             continue;
         }
@@ -91,52 +92,72 @@ pub fn local_delivery(
             false => layers.flags.has(Flags::ICMP_QUERY),
         };
         if !is_query {
-            if !owner.policer.admits(Policed::Other, meta.interface, now) {
-                lists.drop_packet(slot, Own::PolicedOther);
-            } else if layers.flags.has(Flags::ICMP_ERROR) {
-                put(&mut lists.taken, slot);
-            } else if matches!(
-                (layers.class, layers.protocol),
-                (Class::Ipv4, protocol::ICMP) | (Class::Ipv6, protocol::ICMPV6)
-            ) {
-                // An ICMP message of an unknown type is dropped silently (RFC 1122, 3.2.2; RFC 4443, 2.4).
-                lists.drop_packet(slot, Own::NoLocalService);
-            } else {
-                lists.icmp_error(slot, IcmpError::PortUnreachable, Own::NoLocalService);
-            }
+            refuse(slot, &meta, owner, lists, now);
             continue;
         }
         if !owner.policer.admits(Policed::Icmp, meta.interface, now) {
             lists.drop_packet(slot, Own::PolicedEcho);
             continue;
         }
-        let answered = match layers.class {
-            Class::Ipv4 => {
-                let address = V4::addresses(layers, packet.bytes()).1;
-                icmp::answer_echo(packet.bytes_mut(), layers, address)
-            }
-            _ => {
-                let [high, low] = V6::addresses(layers, packet.bytes()).1;
-                icmpv6::answer_echo(packet.bytes_mut(), layers, u128::from(high) << 64 | u128::from(low))
-            }
-        };
-        if !answered {
-            put(&mut lists.taken, slot);
-            continue;
-        }
-        if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
-            counters.to_host.add(1);
-            counters.originated.add(1);
-        }
-        if of_site {
-            // The answer is sent to the MAC from which the packet came, because sites have no routes.
-            let frame = batch.packets[slot as usize].bytes();
-            let mac = frame.get(6..12).and_then(|mac| mac.try_into().ok()).unwrap_or_default();
-            subscriber::answer(slot, mac, None, batch, lists, ctx);
-            continue;
-        }
-        reinject(slot, batch, lists);
+        answer_echo(slot, &meta, of_site, batch, lists, ctx);
     }
+}
+
+/// Refuses a packet for which the gateway has no service.
+#[inline(always)]
+fn refuse(slot: BufferIndex, meta: &Meta, owner: &mut OwnerState, lists: &mut Lists, now: u64) {
+    let layers = &meta.layers;
+    if !owner.policer.admits(Policed::Other, meta.interface, now) {
+        lists.drop_packet(slot, Own::PolicedOther);
+    } else if layers.flags.has(Flags::ICMP_ERROR) {
+        put(&mut lists.taken, slot);
+    } else if matches!(
+        (layers.class, layers.protocol),
+        (Class::Ipv4, protocol::ICMP) | (Class::Ipv6, protocol::ICMPV6)
+    ) {
+        // Drop an ICMP message of an unknown type silently (RFC 1122, 3.2.2; RFC 4443, 2.4).
+        lists.drop_packet(slot, Own::NoLocalService);
+    } else {
+        lists.icmp_error(slot, IcmpError::PortUnreachable, Own::NoLocalService);
+    }
+}
+
+/// Answers an echo request in its buffer. `of_site`: the request came from a terminal of a site.
+#[inline(always)]
+fn answer_echo(
+    slot: BufferIndex,
+    meta: &Meta,
+    of_site: bool,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &NodeContext<'_, '_>,
+) {
+    let layers = &meta.layers;
+    let packet = &mut batch.packets[slot as usize];
+    let answered = match layers.class {
+        Class::Ipv4 => {
+            let address = V4::addresses(layers, packet.bytes()).1;
+            icmp::answer_echo(packet.bytes_mut(), layers, address)
+        }
+        _ => {
+            let [high, low] = V6::addresses(layers, packet.bytes()).1;
+            icmpv6::answer_echo(packet.bytes_mut(), layers, u128::from(high) << 64 | u128::from(low))
+        }
+    };
+    if !answered {
+        return put(&mut lists.taken, slot);
+    }
+    if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
+        counters.to_host.add(1);
+        counters.originated.add(1);
+    }
+    if of_site {
+        // The answer is sent to the source MAC of the packet, because sites have no routes.
+        let frame = batch.packets[slot as usize].bytes();
+        let mac = frame.get(6..12).and_then(|mac| mac.try_into().ok()).unwrap_or_default();
+        return subscriber::answer(slot, mac, None, batch, lists, ctx);
+    }
+    reinject(slot, batch, lists);
 }
 
 /// Whether a packet must be passed to the DHCP relay of sites.
@@ -148,7 +169,7 @@ fn is_for_relay(snapshot: &Snapshot, meta: &Meta, frame: &[u8]) -> bool {
     sites.takes(meta.interface, router, &meta.layers, frame)
 }
 
-/// Whether a packet is the reply to an echo request of the gateway. The reply is recorded.
+/// Whether a packet is the reply to an echo request of the gateway. The function records the reply.
 #[inline]
 fn is_awaited(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> bool {
     meta.layers.flags.has(Flags::ICMP_REPLY)
@@ -156,7 +177,8 @@ fn is_awaited(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> bool {
             .is_some_and(|echo| ctx.snapshot.probes.answered(&echo, ctx.now.nanoseconds))
 }
 
-/// Whether a packet is a query that the gateway answers even if a host shares its addresses.
+/// Whether a packet is a query that the gateway answers itself, even if its address is also the address of a router's
+/// host.
 fn is_answered(layers: &Layers) -> bool {
     let query = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
     query && layers.fragment == Fragment::Whole

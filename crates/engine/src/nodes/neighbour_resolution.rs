@@ -1,4 +1,4 @@
-//! neighbour-resolution: parks packets whose next hop has no known MAC, and requests that MAC.
+//! neighbour-resolution: parks packets with a next hop of unknown MAC, and requests the MAC.
 
 use sluice_route::neighbour::{Action, Resolution};
 

@@ -1,4 +1,4 @@
-//! punt: delivers packets that are addressed to the router, or to a group on the link, to the router's host.
+//! punt: delivers packets to the router's host, if their destination is the router or a multicast group on the link.
 
 use sluice_nat::Tuple;
 use sluice_table::flow::{Record, RecordIndex};
@@ -55,7 +55,7 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             lists.drop_packet(slot, class.policed());
             continue;
         }
-        // The tags and the padding of a short frame are removed.
+        // Remove the tags, and the padding of a short frame.
         let begin = (layers.l3 as usize).saturating_sub(2);
         let parts = (frame.get(..12), frame.get(begin..layers.end as usize));
         let (Some(addresses), Some(rest)) = parts else {
@@ -105,7 +105,7 @@ pub fn deliver<F: Family>(
     }
     track::<F>(tracked, shard, index, direction, exit.snapshot, exit.now);
     if !layers.flags.has(Flags::ICMP_ERROR) {
-        // The policers of the host use the ports after translation.
+        // The host's policers classify packets by their translated ports.
         meta.layers.destination_port = match direction {
             Direction::Forward => session.reverse().source_port(),
             Direction::Reverse => session.forward().source_port(),
@@ -114,8 +114,9 @@ pub fn deliver<F: Family>(
     put(&mut lists.punt, slot);
 }
 
-/// Whether a host receives a multicast or broadcast packet: link-local groups (RFC 5771, 4; RFC 4291, 2.7), all groups if
-/// configured, or broadcast DHCP. Echo requests to a group get no answer, and neighbour discovery messages never reach this node.
+/// Whether a host receives a multicast or broadcast packet. A host receives link-local groups (RFC 5771, 4; RFC 4291,
+/// 2.7), all groups if configured, and broadcast DHCP. Echo requests to a group get no answer, and neighbour discovery
+/// messages never reach this node.
 fn hears(host: &Host, layers: &Layers, frame: &[u8]) -> bool {
     let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
     if host.multicast() == Multicast::None || asks {

@@ -1,4 +1,5 @@
-//! receive: receives frames from devices into the burst buffers. The worker does this itself: one burst from each port in turn.
+//! receive: receives frames from devices into the burst buffers. This node has no list: the worker receives one burst
+//! from each port, port by port.
 
 use crate::nodes::declaration::{Exit, Node, needs};
 

@@ -1,25 +1,27 @@
 //! slow-path: passes packets without a session through the five steps of session creation ([`crate::features::creation`]).
 
-use sluice_nat::rule::{self, RuleMatch};
-use sluice_nat::sites::is_site;
-use sluice_nat::{RuleId, Rules, Target, TimeoutClass, Tuple};
-use sluice_wire::ipv4::protocol::TCP;
-use sluice_wire::layers::{Flags, Fragment};
-use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
+use sluice_wire::layers::Flags;
 
 use crate::features::context::NodeContext;
-use crate::features::creation::{self, CreationState, DestinationMatch, FlowDecision, NewFlows};
+use crate::features::creation::{self, CreationState, FlowDecision, NewFlows};
 use crate::features::session_end::end;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::{bridge, host};
 use crate::packet::batch::{Batch, BufferIndices, Meta, Origin, put};
 use crate::packet::counters::CycleStage;
-use crate::packet::io::{BURST_BUFFERS, BufferIndex};
+use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::Reason;
-use crate::packet::task::UnsolicitedSyn;
 use crate::session::family::Family;
+
+use rule_hits::RuleHits;
+use unsolicited::unsolicited;
+
+mod rule_hits;
+mod unsolicited;
+
+pub(super) use rule_hits::count_host;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -92,8 +94,8 @@ pub(super) fn create<F: Family>(
     }
 }
 
-/// Passes on the packets of flows for which no session is created. Returns later fragments of datagrams whose first fragment
-/// creates a session in this pass.
+/// Forwards, answers or drops the packets of flows that get no session. Returns the later fragments of datagrams if the
+/// first fragment creates a session in this pass.
 fn send_on<F: Family>(
     flows: &mut NewFlows<F>,
     batch: &mut Batch<'_, '_>,
@@ -121,7 +123,7 @@ fn send_on<F: Family>(
         }
         flows.flows[place].state = CreationState::Decided;
         match flow.decision {
-            // If the ICMP error must be translated, it concerns a session that does not exist (RFC 5508, REQ-4 and REQ-5).
+            // The ICMP error would need a translation, but no session exists for the quoted packet (RFC 5508, REQ-4 and REQ-5).
             FlowDecision::Session(_) => lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession),
             FlowDecision::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
                 lists.drop_packet(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
@@ -153,7 +155,7 @@ fn send_on<F: Family>(
     fragments
 }
 
-/// No session is created for a SYN that reopens a connection. Ends the session of the closed connection.
+/// Ends the session of a closed connection that a SYN would reopen, because no session is created for the SYN.
 #[inline(always)]
 fn end_reusable<F: Family>(meta: &Meta, key: &F::Key, ctx: &mut NodeContext<'_, '_>) {
     let tools = ctx.tools();
@@ -166,38 +168,8 @@ fn end_reusable<F: Family>(meta: &Meta, key: &F::Key, ctx: &mut NodeContext<'_, 
     }
 }
 
-/// Parks an unsolicited SYN from outside before it is answered.
-fn unsolicited<F: Family>(
-    ctx: &NodeContext<'_, '_>,
-    slot: BufferIndex,
-    meta: &Meta,
-    key: &F::Key,
-    reason: Reason,
-) -> Option<UnsolicitedSyn> {
-    use sluice_nat::Reason::{Filtered, Unsolicited as Unexpected};
-    let waits = matches!(reason, Reason::Nat(Unexpected | Filtered))
-        && !is_site(F::tuple(key).context())
-        && ctx.snapshot.answers_syns
-        && ctx.start.unsolicited_syns > 0
-        && meta.origin == Origin::Received
-        && F::protocol(key) == TCP
-        && meta.layers.fragment == Fragment::Whole
-        && meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN;
-    let pools = &ctx.snapshot.nat::<F>().pools;
-    let pool = pools.owner(F::tuple(key).context(), F::tuple(key).destination());
-    let timeouts = pool
-        .and_then(|pool| pools.get(pool))
-        .map_or(&ctx.snapshot.timeouts, |pool| pool.timeouts());
-    let seconds = u64::from(timeouts.seconds(TimeoutClass::TCP_INCOMING_SYN));
-    waits.then(|| UnsolicitedSyn {
-        slot,
-        hash: F::hash_one(ctx.hasher, key),
-        due: ctx.now.nanoseconds + seconds * 1_000_000_000,
-        reason,
-    })
-}
-
-/// Whether a later fragment arrived together with its first fragment. Only the first fragment can create a session.
+/// Whether a later fragment arrived in one burst with the first fragment of its datagram. Only the first fragment can
+/// create a session.
 #[cold]
 fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool {
     let before = flows.keys.iter().zip(&flows.flows).take(place);
@@ -205,47 +177,4 @@ fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool 
     before
         .filter(|(_, flow)| matches!(flow.decision, FlowDecision::Session(_)))
         .any(|(other, _)| Some(other) == key)
-}
-
-/// Counts a flow for the host to which it was distributed.
-#[inline(always)]
-pub(super) fn count_host<F: Family>(
-    rules: &Rules<F::Address>,
-    destination: &DestinationMatch<F>,
-    target: Option<Target<F::Address>>,
-) {
-    if let Some(RuleMatch {
-        action: rule::Destination::Among(set, _),
-        ..
-    }) = destination
-        && let (Some(set), Some(target)) = (rules.set(*set), target)
-    {
-        set.count(target.address);
-    }
-}
-
-/// Consecutive flows that one rule decided. The flows are counted together.
-#[derive(Default)]
-struct RuleHits {
-    rule: Option<RuleId>,
-    flows: u64,
-}
-
-impl RuleHits {
-    #[inline(always)]
-    fn note(&mut self, rule: Option<RuleId>, count: impl FnOnce(RuleId, u64)) {
-        if rule == self.rule {
-            self.flows += 1;
-        } else {
-            let before = std::mem::replace(self, Self { rule, flows: 1 });
-            before.flush(count);
-        }
-    }
-
-    #[inline(always)]
-    fn flush(self, count: impl FnOnce(RuleId, u64)) {
-        if let Some(rule) = self.rule {
-            count(rule, self.flows);
-        }
-    }
 }

@@ -1,5 +1,5 @@
-//! subscriber: queues packets for the subscriber service in the control plane. The queued packets are DHCP messages of
-//! terminals and for the sites' own addresses, and ARP messages with which another host claims a site's address.
+//! subscriber: queues packets for the subscriber service in the control plane. It queues DHCP messages from terminals,
+//! DHCP messages for the sites' own addresses, and ARP messages by which another host claims a site's address.
 
 use sluice_nat::sites::{RequestKind, View, site};
 use sluice_wire::Packet;
@@ -72,7 +72,7 @@ pub fn subscriber(
     }
 }
 
-/// Sends packets that the control plane has made: frames unchanged, and packets of the gateway after routing.
+/// Sends packets that the control plane has made. Sends frames unchanged, and routes IP packets.
 #[inline(never)]
 pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, count: usize) {
     for slot in 0..count.min(batch.packets.len()) {
@@ -101,8 +101,9 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
     }
 }
 
-/// Sends an answer to the terminal of a site, in the buffer of the received packet. The answer is sent to the MAC `mac`. If
-/// `tags` is given, they are added to the untagged frame; otherwise the tags of the received frame are used.
+/// Sends an answer to the terminal of a site, in the buffer of the received packet. The answer is sent to `mac`. If
+/// `tags` is given, these tags are pushed onto the untagged frame; otherwise the answer keeps the tags of the received
+/// frame.
 pub fn answer(
     slot: BufferIndex,
     mac: [u8; 6],
@@ -159,7 +160,7 @@ pub fn send(
     }
 }
 
-/// Passes a packet with a finished link header to fragmentation. The fragments of the packet get the same link header.
+/// Passes a packet with a finished link header to fragmentation. Each fragment gets a copy of this link header.
 #[cold]
 fn fragment_site(slot: BufferIndex, hop: AdjacencyIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists) {
     match layers::parse(packet.bytes()) {

@@ -1,5 +1,5 @@
-//! test-node: shows what a new node requires: this file, and a line in the table of nodes. The node is compiled only in
-//! tests.
+//! test-node: an example of the minimum for a new node, which is this file and a line in the table of nodes. The node
+//! is compiled only in tests.
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};

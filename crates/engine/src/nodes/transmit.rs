@@ -1,5 +1,5 @@
-//! transmit: transmits frames to devices. Frames stay in the burst buffers while the queue of their device is full. The worker
-//! does this itself at the end of a burst.
+//! transmit: transmits frames to devices. Frames stay in the burst buffers while the queue of their device is full.
+//! This node has no list: the worker transmits at the end of a burst.
 
 use crate::nodes::declaration::Node;
 

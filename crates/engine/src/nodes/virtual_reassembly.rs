@@ -1,5 +1,5 @@
-//! virtual-reassembly: sets the ports of later fragments to those of their datagram, so that they match its session. All
-//! fragments of a datagram get the same IP ID.
+//! virtual-reassembly: sets the ports of later fragments to the ports of their datagram, so that the fragments match
+//! the session. All fragments of a datagram get one IP ID.
 
 use sluice_wire::layers::{Class, Fragment};
 use sluice_wire::{ipv4, ipv6};
@@ -25,7 +25,8 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("session-lookup", "", needs::FLOWS)],
 };
 
-/// Resolves the ports of fragments. Fragments that were parked for their first fragment are passed to `ready`.
+/// Sets the ports of fragments. Fragments that were parked until the first fragment of their datagram arrived are
+/// passed to `ready`.
 #[inline(never)]
 pub fn virtual_reassembly(
     batch: &mut Batch<'_, '_>,

@@ -7,10 +7,11 @@ pub struct AdjacencyIndex(pub u32);
 impl AdjacencyIndex {
     /// The packet has no adjacency.
     pub const NONE: AdjacencyIndex = AdjacencyIndex(u32::MAX);
-    /// The packet is addressed to an inside host by its outside address, so it is translated again (hairpinning; RFC 4787,
-    /// REQ-9).
+    /// The packet is addressed to an inside host by its outside address, so a second translation follows (hairpinning;
+    /// RFC 4787, REQ-9).
     pub const HAIRPIN: AdjacencyIndex = AdjacencyIndex(u32::MAX - 1);
-    /// The session has no route at the moment, or its neighbour is not resolved. The route is looked up again for each packet.
+    /// The session has no route at present, or its neighbour is not resolved. The route is looked up again for each
+    /// packet.
     pub const UNRESOLVED: AdjacencyIndex = AdjacencyIndex(u32::MAX - 2);
     /// The packet is delivered to the router's own host, because a rule translates it to the host.
     pub const LOCAL: AdjacencyIndex = AdjacencyIndex(u32::MAX - 3);
@@ -20,7 +21,7 @@ impl AdjacencyIndex {
     pub const MAX_NEIGHBOURS: usize = Self::TERMINAL as usize;
     /// Neighbour number in adjacencies of bridges, for which the frame already contains the destination MAC.
     const BRIDGED: u32 = (1 << 21) - 1;
-    /// First of the neighbour numbers that represent terminals of subscribers' sites.
+    /// First neighbour number for terminals of subscribers' sites.
     const TERMINAL: u32 = 1 << 20;
 
     /// Creates the adjacency of a neighbour on the link of an interface.
@@ -38,20 +39,20 @@ impl AdjacencyIndex {
     pub fn terminal(interface: u16, terminal: u32) -> Self {
         Self::new(interface, Self::TERMINAL | terminal)
     }
-    /// Number of the terminal, if the adjacency is that of a terminal.
+    /// Number of the terminal, if the adjacency belongs to a terminal.
     #[inline(always)]
     pub fn as_terminal(self) -> Option<u32> {
         let is_one = self.neighbour() & Self::TERMINAL != 0 && self.neighbour() != Self::BRIDGED;
         (is_one && self.interface() < Self::MAX_INTERFACES).then_some(self.neighbour() & !Self::TERMINAL)
     }
-    /// Number of the terminal if the terminal bit is set. Some other adjacencies have the terminal bit, too, so the result
-    /// is only a hint.
+    /// Number of the terminal if the terminal bit is set. Adjacencies of some other kinds also have this bit, so the
+    /// result is only a hint.
     #[inline(always)]
     pub fn terminal_bits(self) -> Option<u32> {
         (self.0 & Self::TERMINAL != 0).then_some(self.0 & (Self::TERMINAL - 1))
     }
-    /// The adjacency of a terminal without the terminal's number, because the terminal's link header is stored elsewhere.
-    /// Adjacencies that are not of terminals are returned unchanged.
+    /// The adjacency of a terminal without the terminal's number, because the terminal's link header is stored
+    /// elsewhere. Other adjacencies are returned unchanged.
     #[inline(always)]
     pub fn without_terminal(self) -> Self {
         match self.0 & Self::TERMINAL != 0 && self.interface() < Self::MAX_INTERFACES {
@@ -64,7 +65,7 @@ impl AdjacencyIndex {
     pub fn is_bridge(self) -> bool {
         self.neighbour() == Self::BRIDGED && self.interface() < Self::MAX_INTERFACES
     }
-    /// Whether the adjacency was determined by a route. Adjacencies of bridges and sites are not.
+    /// Whether a route determined the adjacency. Adjacencies of bridges and sites are not determined by routes.
     #[inline(always)]
     pub fn is_routed(self) -> bool {
         !self.is_bridge() && self.as_terminal().is_none()

@@ -8,18 +8,18 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
 /// A list of buffer indexes.
 pub type BufferIndices = ArrayVec<BufferIndex, BURST_BUFFERS>;
 
-/// How a packet came into the batch.
+/// Origin of a packet in the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Origin {
     /// The packet was received.
     #[default]
     Received,
-    /// The gateway itself made the packet. The TTL of such a packet is not decremented, and the packet is neither validated nor
-    /// translated.
+    /// The gateway itself made the packet. The packet is neither validated nor translated, and its TTL is not
+    /// decremented.
     Own,
-    /// The packet was received from inside and is addressed to the outside address of an inside host. The packet is processed
-    /// as if it had been received from outside (RFC 4787, REQ-9).
+    /// The packet was received from inside and is addressed to the outside address of an inside host. The packet is
+    /// processed like a packet from outside (RFC 4787, REQ-9).
     Hairpinned,
     /// The packet was received, and a chain of its router forwards it without a session.
     Routed,
@@ -51,7 +51,7 @@ pub struct Meta {
     pub shard: u16,
     /// Egress interface of a finished packet.
     pub egress: u16,
-    /// How the packet came into the batch.
+    /// Origin of the packet.
     pub origin: Origin,
     /// Number of inter-router links, encapsulations and decapsulations that the packet has passed.
     pub crossed: u8,
@@ -69,8 +69,9 @@ impl Meta {
     }
 }
 
-/// Appends an item to a list. A list has space for all burst buffers, and a slot is on only one list at a time, so a list can't
-/// overflow. If a bug causes an overflow, the buffer is detected as forgotten at the end of the burst.
+/// Appends an item to a list. A list has space for all burst buffers, and a slot is on only one list at a time, so a
+/// list can't overflow. If a bug causes an overflow, [`PacketIo::end`](crate::packet::io::PacketIo::end) reports a
+/// buffer that was not disposed of.
 #[inline(always)]
 pub fn put<T, const N: usize>(list: &mut ArrayVec<T, N>, item: T) {
     let _ = list.try_push(item);

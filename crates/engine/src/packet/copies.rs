@@ -8,7 +8,7 @@ pub const MAX: usize = 32;
 /// Maximum number of bytes of all copies in one burst.
 const BYTES: usize = 64 << 10;
 
-/// Copies that are sent in the second half of the burst.
+/// Copies of received frames. The worker sends the copies after the nodes have run.
 #[derive(Debug)]
 pub struct Copies {
     bytes: Vec<u8>,
@@ -42,7 +42,7 @@ impl Copies {
         true
     }
 
-    /// The frames, each with its interface.
+    /// The copied frames, each with its egress interface.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &[u8])> {
         let mut begin = 0;
         self.ends.iter().filter_map(move |&(end, interface)| {

@@ -16,7 +16,7 @@ pub use worker::{CycleStage, HandOffCause, NodeCounters, NodeNames, WorkerCounte
 
 use crate::packet::reason::Reason;
 
-/// A counter with one writer. An addition takes a load and a store. Reading never blocks.
+/// A counter with one writer. An addition is one load and one store. Reading never blocks.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 

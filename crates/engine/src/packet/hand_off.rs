@@ -1,4 +1,4 @@
-//! The note that accompanies a packet from one worker to another.
+//! Metadata that accompanies a packet from one worker to another.
 
 use sluice_route::Address;
 
@@ -8,41 +8,43 @@ use crate::packet::io::{NoteWords, PortIndex};
 use crate::packet::reason::Reason;
 use crate::packet::task::UnresolvedNeighbour;
 
-/// The node at which the receiving worker continues to process a packet.
+/// Node at which the receiving worker continues to process a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryPoint {
-    /// Session lookup. The worker owns the session's shard. For a fragment, the note contains the ports of its datagram.
+    /// Session lookup. The receiving worker owns the session's shard. For a fragment, the note contains the ports of
+    /// its datagram.
     Session,
-    /// Virtual reassembly. The worker collects the fragments of the datagram.
+    /// Virtual reassembly. The receiving worker collects the fragments of the datagram.
     Fragment,
-    /// Neighbour resolution. The worker resolves neighbours.
+    /// Neighbour resolution. The receiving worker resolves neighbours.
     Wait(UnresolvedNeighbour),
-    /// Local delivery, including neighbour discovery. The worker handles packets to the gateway's own addresses.
+    /// Local delivery, including neighbour discovery. The receiving worker handles packets to the gateway's own
+    /// addresses.
     Gateway,
-    /// ICMP error. The worker makes ICMP errors.
+    /// ICMP error. The receiving worker makes ICMP errors.
     SendIcmpError(IcmpError, Reason),
-    /// Transmission. The packet is finished, and the worker has a queue of the port.
+    /// Transmission. The packet is finished, and the receiving worker has a queue of the port.
     Finished(u16),
-    /// Parse. The packet is unchanged since it was received from the port.
+    /// Parse. The packet is unchanged since it was received on the port.
     Received(PortIndex),
     /// Forward. The packet is routed without a session.
     Forward,
 }
 
-/// The note that accompanies a packet to another worker.
+/// The note: metadata that accompanies a packet to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandOffNote {
     /// Node at which the receiving worker continues.
     pub stage: EntryPoint,
     /// Interface on which the packet was received.
     pub interface: u16,
-    /// How the packet came into the batch.
+    /// Origin of the packet.
     pub origin: Origin,
     /// Ports of the datagram if the packet is a fragment.
     pub ports: (u16, u16),
-    /// IP ID that fragments get.
+    /// IP ID for the fragments of the packet's datagram.
     pub identification: u16,
-    /// Number of inter-router links and tunnel ends that the packet has crossed.
+    /// Number of inter-router links, encapsulations and decapsulations that the packet has passed.
     pub crossed: u8,
 }
 
@@ -85,7 +87,7 @@ impl HandOffNote {
         ]
     }
 
-    /// Decodes a note; `None` if the words are not an encoded note.
+    /// Decodes a note; `None` if the words don't encode a note.
     pub fn unpack(words: &NoteWords) -> Option<Self> {
         let [first, second, high, low] = *words;
         let more = second & 0xffff_ffff_ffff;

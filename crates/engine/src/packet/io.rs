@@ -1,12 +1,13 @@
 //! Packet I/O: the interface between the engine and the drivers.
 //!
-//! A [`PacketIo`] belongs to one worker and owns every buffer that the worker uses. The *burst buffers* contain the packets that
-//! were received, made, unparked or taken over and have not been disposed of. The burst buffers are an ordered list of at most
-//! [`BURST_BUFFERS`] buffers, addressed by [`BufferIndex`]. Nodes see the burst buffers as borrowed [`Packet`]s; they choose the
-//! next node of each packet and never own it. At the end of the burst the worker disposes of every buffer exactly once: it
-//! transmits, frees, parks or hands it over. [`PacketIo::end`] ends the burst and empties the burst buffers.
+//! A [`PacketIo`] belongs to one worker and owns every buffer that the worker uses. The *burst buffers* contain packets
+//! until they are disposed of: packets that were received, made, unparked or taken over. The burst buffers are an
+//! ordered list of at most [`BURST_BUFFERS`] buffers, addressed by [`BufferIndex`]. Nodes borrow the burst buffers as
+//! [`Packet`]s; a node chooses the next node of each packet and never owns a buffer. At the end of the burst the worker
+//! disposes of every buffer exactly once: it transmits, frees, parks or hands over the buffer. [`PacketIo::end`] ends
+//! the burst and empties the burst buffers.
 //!
-//! Every method is called once per burst, never per packet, except `park` and `unpark`, which are rare.
+//! Every method is called once per burst, never per packet. The exceptions are the rare methods `park` and `unpark`.
 
 pub mod memory;
 
@@ -16,8 +17,8 @@ use sluice_wire::Packet;
 /// Maximum number of frames in one receive call.
 pub const BURST_SIZE: usize = 64;
 
-/// Maximum number of burst buffers: a batch, and the same number of packets that are made during the burst (ICMP errors,
-/// fragments, ARP requests).
+/// Maximum number of burst buffers: twice the maximum batch, because packets are also made during the burst (ICMP
+/// errors, fragments, ARP requests).
 pub const BURST_BUFFERS: usize = 2 * BURST_SIZE;
 
 /// Index of a buffer among the burst buffers, in the order of arrival. The index is valid until [`PacketIo::end`].
@@ -26,13 +27,13 @@ pub type BufferIndex = u8;
 /// Number of a port of this worker. Ports are in the order of the configured interfaces.
 pub type PortIndex = u16;
 
-/// Port number of an interface without a port: an end of an inter-router link, or a removed interface.
+/// Port number of an interface without a port: an inter-router link, a tunnel, or a removed interface.
 pub const NO_PORT: PortIndex = PortIndex::MAX;
 
 /// Number of a worker, counted from 0.
 pub type WorkerIndex = u16;
 
-/// The burst buffers, as nodes borrow them.
+/// The burst buffers, borrowed by nodes.
 pub type Packets<'a> = ArrayVec<Packet<'a>, BURST_BUFFERS>;
 
 /// Handle of a parked buffer. The owner must pass it to [`PacketIo::unpark`] or [`PacketIo::release`].
@@ -45,17 +46,17 @@ pub type NoteWords = [u64; 4];
 
 /// Receives and sends frames on the devices of one worker.
 pub trait PacketIo: Send {
-    /// Receives up to [`BURST_SIZE`] frames from this worker's queue of a port into the burst buffers, as far as there is space.
-    /// Returns the number of frames. Unusable frames, for example those with several segments that are too long to linearise, are
-    /// freed and counted in [`PacketIo::refused`].
+    /// Receives up to [`BURST_SIZE`] frames from this worker's queue of a port into the burst buffers, up to their free
+    /// space. Returns the number of frames. Unusable frames are freed and counted in [`PacketIo::refused`], for example
+    /// multi-segment frames that are too long to linearise.
     fn receive(&mut self, port: PortIndex) -> usize;
 
-    /// Borrows all burst buffers: `into[slot]` is the packet in that slot. For slots that have been disposed of, it is an empty
-    /// packet without capacity.
+    /// Borrows all burst buffers: `into[slot]` is the packet in that slot. A slot that has been disposed of contains an
+    /// empty packet without capacity.
     fn packets<'a>(&'a mut self, into: &mut Packets<'a>);
 
-    /// Sends the packets of these slots in order. Returns the number of packets that the device accepted, which are the first
-    /// ones in `slots`. The other slots stay in the burst buffers.
+    /// Sends the packets of these slots in order. Returns the number of accepted packets. The device accepts packets
+    /// from the start of `slots`; the remaining slots stay in the burst buffers.
     fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize;
 
     /// Frees the buffers of these slots.
@@ -65,8 +66,8 @@ pub trait PacketIo: Send {
     /// headroom. Returns the number of buffers, which is 0 if the burst buffers are full or the pool is exhausted.
     fn allocate(&mut self, count: usize) -> usize;
 
-    /// Removes a slot from the burst buffers and keeps its buffer. Returns `None`, without effect, if no more buffers can be
-    /// parked.
+    /// Removes a slot from the burst buffers and keeps its buffer. If no more buffers can be parked, returns `None`
+    /// without an effect.
     fn park(&mut self, slot: BufferIndex) -> Option<Parked>;
 
     /// Appends a parked buffer to the burst buffers and returns its slot. If the burst buffers are full, the handle is returned.
@@ -82,8 +83,8 @@ pub trait PacketIo: Send {
     /// Numbers of frames that `receive` has refused on a port since the start, by reason: `(reason, count)`.
     fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)];
 
-    /// Attaches or detaches the device of a port. Later calls use the new device, or none. A port without a device receives no
-    /// frames and accepts none.
+    /// Attaches or detaches the device of a port. Later calls use the new device, if there is one. A port without a
+    /// device neither receives nor transmits frames.
     fn replace_device(&mut self, _port: PortIndex) {}
 
     /// Whether a port has a device.
@@ -98,7 +99,7 @@ pub trait PacketIo: Send {
     fn parked(&self) -> usize;
 }
 
-/// Why a received frame was refused.
+/// Reason for which a received frame was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReceiveError {
     /// The frame has several segments and doesn't fit in one buffer.
@@ -111,8 +112,8 @@ pub enum ReceiveError {
 
 /// Passes packets between workers, in bursts, through bounded rings.
 pub trait Handover: PacketIo {
-    /// Moves slots to another worker, each with its note (`carried[k]` belongs to `slots[k]`). Returns the number of slots that
-    /// the ring accepted, which are the first ones in `slots`. The other slots stay in the burst buffers.
+    /// Moves slots to another worker, each with its note (`carried[k]` belongs to `slots[k]`). Returns the number of
+    /// accepted slots. The ring accepts slots from the start of `slots`; the remaining slots stay in the burst buffers.
     fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize;
 
     /// Number of free entries in the ring to a worker.

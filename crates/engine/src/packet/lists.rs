@@ -24,7 +24,7 @@ const _: () = assert!(BURST_BUFFERS == u128::BITS as usize);
 /// Packets of sessions, each with its session and direction.
 pub type SessionPackets = ArrayVec<(BufferIndex, RecordIndex, Direction), BURST_BUFFERS>;
 
-/// Packets whose next hop is not resolved, each with the neighbour to resolve.
+/// Packets with an unresolved next hop, each with the neighbour to resolve.
 pub type UnresolvedPackets = ArrayVec<(BufferIndex, UnresolvedNeighbour), BURST_BUFFERS>;
 
 /// Packets that will be answered with an ICMP error, each with the error and the drop reason.
@@ -118,12 +118,12 @@ impl<T: SlotList> SlotList for ByFamily<T> {
     }
 }
 
-/// How a packet leaves the graph, other than by transmission.
+/// Exit of a packet that leaves the graph without transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// Dropped, with a counted reason.
     Drop,
-    /// Received by the router itself, or by its host.
+    /// Delivered to the router itself, or to its host.
     TakenIn,
     /// Parked until an event or a timeout.
     Park,
@@ -131,12 +131,12 @@ pub enum Leave {
     HandOver,
     /// Held until its shard has moved to this worker.
     Hold,
-    /// Queued behind the packets that are still to be received.
+    /// Queued for later processing, because receiving takes precedence.
     Queue,
 }
 
 impl Leave {
-    /// All ways to leave the graph.
+    /// All exits other than transmission.
     pub const ALL: [Leave; 6] = [
         Self::Drop,
         Self::TakenIn,
@@ -185,7 +185,7 @@ macro_rules! lists {
             pub const ALL: &'static [NodeIndex] = &[$($(#[$only])* NodeIndex::$node,)+];
         }
 
-        /// The lists that nodes fill: one for each node, and those for packets that leave the graph.
+        /// The lists that nodes fill: one list for each node, and lists for packets that leave the graph.
         #[derive(Debug, Default)]
         pub struct Lists {
             $($(#[$only])* #[doc = concat!("Packets that wait for the node of `nodes/", stringify!($node), ".rs`.")] pub $node: $list,)+
@@ -197,7 +197,7 @@ macro_rules! lists {
             pub park_syn: ArrayVec<UnsolicitedSyn, BURST_BUFFERS>,
             /// Packets to hold until their shard arrives.
             pub hold: BufferIndices,
-            /// Packets of a shard that has arrived. The packets are queued until they can be processed.
+            /// Packets of a shard that has arrived, which are queued until the worker can process them.
             pub queue: BufferIndices,
             /// Packets received by the gateway itself.
             pub taken: BufferIndices,
@@ -219,8 +219,8 @@ macro_rules! lists {
             pub identified: u128,
             /// Mask of the slots with packets of hosts that match no session.
             pub sessionless: u128,
-            /// Mask of the slots whose packets came over an inter-router link and for which the chain of the new router has not
-            /// been executed.
+            /// Mask of the slots with packets that came over an inter-router link and must still pass the chain of the
+            /// new router.
             pub fresh: u128,
         }
 
@@ -239,7 +239,7 @@ macro_rules! lists {
                 left.into_iter().for_each(|slot| self.drop_packet(slot, reason));
             }
 
-            /// The node for which a slot waits.
+            /// The node that will process a slot.
             fn node_of(&self, slot: BufferIndex) -> Option<NodeIndex> {
                 $($(#[$only])* if self.$node.holds(slot) { return Some(NodeIndex::$node); })+
                 None
@@ -309,7 +309,7 @@ impl Lists {
         }
     }
 
-    /// Puts a packet on the list of those that wait for a neighbour.
+    /// Puts a packet on the list of packets that wait for a neighbour.
     pub fn wait_for_neighbour(&mut self, slot: BufferIndex, wanted: Option<UnresolvedNeighbour>) {
         match wanted {
             Some(wanted) => put(&mut self.neighbour_resolution, (slot, wanted)),
@@ -347,7 +347,7 @@ impl Lists {
         put(&mut self.icmp_error, (slot, error, reason.into()));
     }
 
-    /// Drops a packet. If an ICMP error is given, it is sent to the packet's sender.
+    /// Drops a packet. If an ICMP error is given, the gateway sends it to the packet's sender.
     pub fn reject(&mut self, slot: BufferIndex, (error, reason): (Option<IcmpError>, Reason)) {
         match error {
             Some(error) => self.icmp_error(slot, error, reason),

@@ -1,5 +1,5 @@
-//! Punting: selection of the packets that a router's host receives, and the queues of frames between workers and the thread that
-//! serves the hosts.
+//! Punting: selects the packets that a router's host receives, and implements the frame queues between the workers and
+//! the hosts' thread.
 //!
 //! A router may have a host: a network namespace in which its daemons run. The host receives packets that are addressed to the
 //! router and that Sluice doesn't answer itself. Packets that the host sends leave unchanged. Each class of punted packets has a
@@ -24,13 +24,13 @@ use crate::packet::reason::Own;
 pub enum PuntClass {
     /// Routing protocols: BGP, OSPF, RIP, RIPng, PIM, VRRP, EIGRP, LDP.
     Routing,
-    /// Bidirectional forwarding detection (RFC 5880): small, frequent packets that are time-critical.
+    /// Bidirectional forwarding detection (RFC 5880): small, frequent and time-critical packets.
     Bfd,
     /// DHCPv4 and DHCPv6.
     Dhcp,
-    /// ARP. ARP is only counted, because Sluice answers it itself.
+    /// ARP. Sluice answers ARP itself, so this class is only counted.
     Arp,
-    /// Packets of no other class: management access of the operator, services, ICMP errors.
+    /// All other packets: management access of the operator, services, ICMP errors.
     Other,
 }
 
@@ -92,20 +92,20 @@ impl PuntClass {
     }
 }
 
-/// Multicast groups whose packets a host receives.
+/// Multicast groups that a host receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multicast {
     /// Link-local groups: 224.0.0.0/24, ff02::/16 except neighbour discovery, and broadcast DHCP.
     #[default]
     LinkLocal,
-    /// All groups, for services that receive other multicast, too.
+    /// All groups, for services that receive multicast beyond the link.
     All,
     /// No groups.
     None,
 }
 
-/// Packets per second and burst size for one interface, by [`PuntClass`]. The limits of all interfaces of a router together are
-/// [`ROUTER_SHARE`] times as high.
+/// Packets per second and burst size for one interface, by [`PuntClass`]. All interfaces of a router together have
+/// [`ROUTER_SHARE`] times these limits.
 pub type Limits = [(u64, u64); PuntClass::ALL.len()];
 
 /// Default limits, in the order of [`PuntClass::ALL`].
@@ -116,8 +116,8 @@ fn full_bucket((rate, burst): (u64, u64)) -> SharedTokenBucket {
     SharedTokenBucket::new(TokenRate::new(rate, burst))
 }
 
-/// A router's host, as workers use it. The host's state is kept over commits as long as its settings don't change; its
-/// counters are always kept.
+/// A router's host, as workers use it. A commit keeps the state of the host if its settings don't change, and always
+/// keeps its counters.
 #[derive(Debug)]
 pub struct Host {
     limits: Limits,
@@ -149,13 +149,13 @@ impl Host {
         }
     }
 
-    /// Whether another host has the same settings.
+    /// Whether the settings of another host are equal.
     pub fn is_like(&self, other: &Self) -> bool {
         let settings = |host: &Self| (host.limits, host.multicast, host.interfaces.len());
         settings(self) == settings(other)
     }
 
-    /// Returns a host with the settings of this one and the counters of another one.
+    /// Returns a host with the settings of `self` and the counters of `before`.
     pub fn changed_from(&self, before: &Self) -> Self {
         Self {
             passed: before.passed.clone(),
@@ -174,19 +174,19 @@ impl Host {
         own.is_none_or(|own| own[class as usize].take(now)) && self.all[class as usize].take(now)
     }
 
-    /// Counts a packet of a class that has passed, or that Sluice has answered.
+    /// Counts a packet of a class that was passed to the host, or that Sluice answered.
     pub fn count(&self, class: PuntClass) {
         self.passed[class as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of packets of a class that have passed.
+    /// Number of counted packets of a class.
     pub fn passed(&self, class: PuntClass) -> u64 {
         self.passed[class as usize].load(Ordering::Relaxed)
     }
 }
 
-/// Number of bytes in each queue. The size is enough for the routing packets that arrive between two polls of the serving
-/// thread.
+/// Number of bytes in each queue. The queue can store the routing packets that arrive between two polls of the thread
+/// that serves the hosts.
 pub const QUEUE_BYTES: usize = 1 << 20;
 
 /// Flag in the interface number of a frame that the subscriber service sends. The frame contains an IPv4 packet of the gateway,
@@ -203,12 +203,13 @@ pub fn queue(room: usize) -> (PuntSender, PuntReceiver) {
     (PuntSender(giver), PuntReceiver(taker))
 }
 
-/// The sending end of a queue.
+/// Producer of a queue.
 #[derive(Debug)]
 pub struct PuntSender(rtrb::Producer<u8>);
 
 impl PuntSender {
-    /// Appends a frame, which is given in two parts. Returns `false`, without effect, if the queue has no space for it.
+    /// Appends a frame, given in two parts. If the queue has too little space for the frame, returns `false` without an
+    /// effect.
     pub fn push(&mut self, interface: u16, parts: [&[u8]; 2]) -> bool {
         let Ok(length) = u16::try_from(parts[0].len() + parts[1].len()) else {
             return false;
@@ -223,7 +224,7 @@ impl PuntSender {
     }
 }
 
-/// The receiving end of a queue.
+/// Consumer of a queue.
 #[derive(Debug)]
 pub struct PuntReceiver(rtrb::Consumer<u8>);
 
@@ -247,8 +248,8 @@ impl PuntReceiver {
         (self.0.slots() >= HEAD + length).then_some((u16::from_ne_bytes([a, b]), length))
     }
 
-    /// Removes the next frame, and copies as much of it as fits to `into`. Must be called only after [`PuntReceiver::head`] has
-    /// returned a frame.
+    /// Removes the next frame, and copies as much of it as fits to `into`. Before each call, [`PuntReceiver::head`]
+    /// must have returned a frame.
     pub fn pop(&mut self, into: &mut [u8]) {
         let Some((_, length)) = self.head() else { return };
         let kept = length.min(into.len());
@@ -265,12 +266,12 @@ impl PuntReceiver {
     }
 }
 
-/// The worker's end of its queue to the hosts.
+/// The worker's producer of its queue to the hosts.
 #[derive(Debug)]
 pub struct PuntQueue(RefCell<PuntSender>);
 
 impl PuntQueue {
-    /// Creates a queue, and its receiving end.
+    /// Creates a queue, and its consumer.
     pub fn new() -> (Self, PuntReceiver) {
         let (giver, taker) = queue(QUEUE_BYTES);
         (Self(RefCell::new(giver)), taker)

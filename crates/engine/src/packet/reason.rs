@@ -1,17 +1,18 @@
-//! Drop reasons: one numbered list, which is composed of the reasons of several crates.
+//! Drop reasons: one numbered list of the drop reasons of all crates.
 
 use sluice_wire::{Fault, named};
 
 named! {
     /// Reasons of the engine itself.
     pub enum Own {
-        NotOurMac "not-our-mac" "the destination MAC address is not one of the gateway's";
+        NotOurMac "not-our-mac" "the destination MAC address does not belong to the gateway";
         UnknownVlan "unknown-vlan" "no interface is configured for these VLAN tags";
-        NotIp "not-ip" "neither IPv4 nor IPv6, on a bridge that inspects and can't inspect it";
-        EncapsulatedIp "encapsulated-ip" "IP in an encapsulation that inspection does not decode (MPLS, PPPoE, MACsec and others), on a bridge that inspects";
-        LongerThanMtu "longer-than-mtu" "longer than the MTU of the egress interface, on a bridge";
+        NotIp "not-ip" "neither IPv4 nor IPv6, so that the inspection of the bridge can't inspect the packet";
+        EncapsulatedIp "encapsulated-ip" "IP in an encapsulation (MPLS, PPPoE, MACsec and others) that the inspection \
+             of the bridge does not decode";
+        LongerThanMtu "longer-than-mtu" "longer than the MTU of the egress interface of the bridge";
         UnknownEthertype "unknown-ethertype" "neither IPv4, IPv6 nor ARP";
-        NotForUs "not-for-us" "neighbour discovery for an address that is not the gateway's";
+        NotForUs "not-for-us" "neighbour discovery for an address that does not belong to the gateway";
         Multicast "multicast" "multicast or broadcast that the gateway does not process";
         NoLocalService "no-local-service" "addressed to the gateway, which has no service on this port";
         PolicedNeighbour "policed-neighbour" "ARP or neighbour discovery above the configured rate";
@@ -22,15 +23,18 @@ named! {
         PuntPolicedDhcp "punt-policed-dhcp" "DHCP packets to a router's host above the configured rate";
         PuntPolicedOther "punt-policed-other" "other packets to a router's host above the configured rate";
         PuntQueueFull "punt-queue-full" "the queue to the routers' hosts was full";
-        SiteUnknown "site-unknown" "received on an interface of subscriber sites with tags or an address of no site";
-        SiteFamily "site-family" "not IPv4, from a site: sites have IPv4 service only";
+        SiteUnknown "site-unknown" "received on an interface of subscriber sites, but VLAN tags or address belong to \
+             no site";
+        SiteFamily "site-family" "received from a site, but not IPv4: sites have only IPv4 service";
         SiteAddressMissing "site-address-missing" "from a site without a public address";
-        SiteAddressLost "site-address-lost" "to a session whose site lost its public address, or whose terminal lost its private address";
+        SiteAddressLost "site-address-lost" "to a session of a site that lost its public address, or of a terminal \
+             that lost its private address";
         TerminalUnknown "terminal-unknown" "from a terminal without a lease for its source address";
         TerminalForged "terminal-forged" "from a source address that is leased to another terminal of the site";
-        SitePolicedArp "site-policed-arp" "ARP of a site above its rate";
-        SitePolicedDhcp "site-policed-dhcp" "DHCP of a site above its rate";
-        SubscribersQueueFull "subscribers-queue-full" "the queue to the subscriber service was full of DHCP and ARP";
+        SitePolicedArp "site-policed-arp" "ARP from a site above the rate of the site";
+        SitePolicedDhcp "site-policed-dhcp" "DHCP from a site above the rate of the site";
+        SubscribersQueueFull "subscribers-queue-full" "the queue of DHCP and ARP packets to the subscriber service \
+             was full";
         SessionsFull "sessions-full" "the session table of the shard was full; the new flow was refused";
         SessionClash "session-clash" "the translated flow has the same addresses and ports as another session";
         TransmitFull "transmit-full" "the device's transmit queue was full";
@@ -46,27 +50,30 @@ named! {
         FragmentsFull "fragments-full" "the table of fragmented datagrams was full";
         FragmentTimeout "fragment-timeout" "the first fragment of the datagram did not arrive in time";
         FragmentUnfit "fragment-unfit" "the packet can't be fragmented to the path MTU";
-        ParkingFull "parking-full" "the table of packets that wait for a neighbour or a fragment was full";
-        SynsFull "unsolicited-syns-full" "the table of unsolicited SYNs that wait for their answer was full";
-        SynOvertaken "unsolicited-syn-overtaken" "an unsolicited SYN whose connection was then opened from inside";
-        LeftToOffload "partial-checksums" "checksum left to offload by a local sender, which the configuration refuses";
+        ParkingFull "parking-full" "the table of packets parked for a neighbour or a fragment was full";
+        SynsFull "unsolicited-syns-full" "the table of pending unsolicited SYNs was full";
+        SynOvertaken "unsolicited-syn-overtaken" "an unsolicited SYN for a connection that was then opened from inside";
+        LeftToOffload "partial-checksums" "a local sender left the checksum to offload, and the configuration refuses \
+             such packets";
         DeviceRefused "device-refused" "the device delivered the frame in an unsupported form";
         InterfaceGone "interface-gone" "the egress interface is no longer configured";
-        TooManyPasses "too-many-passes" "passed the maximum number of virtual routers: their routes form a loop";
-        UnknownTunnel "unknown-tunnel" "addressed to a tunnel endpoint, with a source, identifier or key of no tunnel";
+        TooManyPasses "too-many-passes" "passed the maximum number of virtual routers, because their routes form a \
+             loop";
+        UnknownTunnel "unknown-tunnel" "addressed to a tunnel endpoint, but source, identifier or key match no tunnel";
         TunnelHeader "tunnel-header" "the tunnel header is truncated, malformed or uses an unsupported option, or has no payload";
-        TunnelFragment "tunnel-fragment" "fragments to a tunnel endpoint, which does not reassemble";
-        TunnelCongestion "tunnel-congestion" "marked CE in a tunnel, and the inner packet is not ECN-capable (RFC 6040)";
-        PolicedKeepalive "policed-keepalive" "GRE keepalives above the rate that is answered";
+        TunnelFragment "tunnel-fragment" "a fragment to a tunnel endpoint, which does not reassemble fragments";
+        TunnelCongestion "tunnel-congestion" "the outer header is marked CE, but the inner packet is not ECN-capable \
+             (RFC 6040)";
+        PolicedKeepalive "policed-keepalive" "a GRE keepalive above the rate at which keepalives are answered";
         TunnelHeadroom "tunnel-headroom" "no headroom in the buffer for another tunnel header";
-        ChainDrop "chain-drop" "a chain of the virtual router drops it: see `sluice show graph`";
+        ChainDrop "chain-drop" "dropped by a chain of the virtual router: see `sluice show graph`";
         ChainPoliced "chain-policed" "above the rate of a policer in a chain of the virtual router";
         Loop "loop" "passed the gateway more often than allowed";
-        Forgotten "leaked" "no node disposed of it: a bug, please report it";
+        Forgotten "leaked" "no node forwarded or dropped the packet, which is a bug: please report it";
     }
 }
 
-/// Why a packet was dropped.
+/// Reason for which a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// A fault that header validation has found.

@@ -1,4 +1,4 @@
-//! Tasks that need new buffers, and the events that packets wait for.
+//! Tasks that need new buffers, and the neighbours and SYNs for which packets are parked.
 
 use sluice_route::Address;
 use sluice_route::neighbour::NeighbourIndex;
@@ -7,14 +7,14 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::io::BufferIndex;
 use crate::packet::reason::Reason;
 
-/// A task that needs new buffers. The second half of a burst executes it.
+/// A task that needs new buffers. The worker executes it after the nodes have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Fragment a datagram that exceeds the MTU of its hop.
     Cut(BufferIndex, AdjacencyIndex),
     /// Send a neighbour request to the link, or a probe to the neighbour.
     Ask {
-        /// The neighbour whose MAC is requested.
+        /// Neighbour to resolve.
         neighbour: NeighbourIndex,
         /// Whether the MAC is known, so that the request is a unicast probe.
         probe: bool,
@@ -28,12 +28,12 @@ pub enum Task {
         /// Position of the announced address.
         place: AddressPosition,
     },
-    /// Send the pending echo request of the owner's state.
+    /// Send the pending echo request of the owner worker.
     Probe,
 }
 
-/// Position of an address of an interface: the index of its network among the interface's addresses, and the offset in that
-/// network.
+/// Position of an address of an interface: the index of its network among the interface's addresses, and the offset of
+/// the address in that network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddressPosition {
     pub(crate) network: u16,
@@ -43,7 +43,7 @@ pub struct AddressPosition {
 /// A neighbour that must be resolved before a packet can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnresolvedNeighbour {
-    /// Interface of the link on which the neighbour is.
+    /// Interface of the neighbour's link.
     pub interface: u16,
     /// IP address of the neighbour.
     pub address: Address,

@@ -1,4 +1,4 @@
-//! Time as a parameter. The code of the data plane never reads a clock.
+//! Time, which callers pass as a parameter. The code of the data plane never reads a clock.
 
 /// Number of session timer ticks per second. A tick is 10 ms. Sessions store the low 32 bits, which wrap around after 497 days
 /// and are compared by their difference.
@@ -33,9 +33,9 @@ impl Now {
         self.due_in(timeout, timeout)
     }
 
-    /// The tick at which to check a session that may expire in `left` ticks; `timeout` is its whole timeout. If [`GRAIN`] is
-    /// small compared to the timeout, the tick is rounded up to a multiple of it, so that the finest level of the timer wheel is
-    /// not used.
+    /// The tick at which to check a session that may expire in `left` ticks; `timeout` is its whole timeout. If
+    /// [`GRAIN`] is small compared to the timeout, the tick is rounded up to a multiple of [`GRAIN`], so that the
+    /// session doesn't use the finest level of the timer wheel.
     #[inline(always)]
     pub fn due_in(self, left: u64, timeout: u64) -> u64 {
         let due = self.tick + left;

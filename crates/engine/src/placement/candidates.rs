@@ -29,7 +29,8 @@ fn sorted(cores: &[Core], topology: &Topology, siblings_last: bool) -> Vec<Core>
     sorted
 }
 
-/// All ways to divide the four parts into adjacent stages. Each division is given by the number of parts in each stage.
+/// All ways to divide the four parts into stages of adjacent parts. Each division is a list with the number of parts in
+/// each stage.
 fn groupings() -> impl Iterator<Item = Vec<usize>> {
     (0..8u32).map(|cuts| {
         let mut sizes = vec![1];
@@ -43,7 +44,8 @@ fn groupings() -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// All ways to divide `cores` among `stages`, with at least one core for each stage. The stage `rest` gets the remaining cores.
+/// All ways to distribute `cores` cores over `stages` stages, with at least one core per stage. The stage `rest` gets
+/// the remaining cores.
 fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
     let sizes = (1..cores).filter(|size| cores <= FEW || size.is_power_of_two());
     let sizes: Vec<usize> = sizes.collect();
@@ -85,8 +87,9 @@ fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placemen
     Placement::new(workers)
 }
 
-/// All useful placements on these cores: run-to-completion on any number of cores, and every division of the parts into stages
-/// with every division of the cores. Usually there are some hundred, on the largest machines two thousand.
+/// All useful placements on these cores: run-to-completion on any number of cores, and every division of the parts into
+/// stages with every division of the cores. A machine usually has some hundred placements, the largest machines have
+/// two thousand.
 pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Placement> {
     let near = order(cores, topology);
     // Workers beyond the number of shards would be idle.
@@ -100,7 +103,7 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
             .any(|other| other < core && topology.are_siblings(*core, *other))
     };
     let single: Vec<Core> = near.iter().copied().filter(|core| !is_second(core)).collect();
-    // Fewer cores may give the same rate, and stages may run on hyperthreads of one core.
+    // Fewer cores may give the same rate, and stages may run on hyperthreads of one core, so fewer cores are included.
     let counts = (2..=near.len()).filter(|&count| is_listed(count) || count == single.len() || count == near.len());
     for count in counts {
         pipelines(&near[..count], load, &mut found);
@@ -116,7 +119,7 @@ pub fn assisted(all: &[Placement]) -> Vec<Placement> {
     all.iter().filter_map(Placement::with_assist).collect()
 }
 
-/// Adds every division of the parts into stages, with every division of the cores.
+/// Appends the pipelines to `found`: every division of the parts into stages, with every distribution of the cores.
 fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
     let queues = usize::from(load.queues.max(1));
     for parts in groupings().filter(|parts| parts.len() > 1) {
@@ -126,14 +129,14 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
             false => Vec::new(),
         };
         for sizes in adjacencies {
-            // A worker that receives or transmits but has no sessions needs a queue.
+            // A worker that receives or transmits without sessions needs its own device queue.
             let ends = [0, sizes.len() - 1];
             if ends.iter().all(|&end| end == rest || sizes[end] <= queues) {
                 found.extend(pipeline(order, &parts, &sizes));
             }
         }
-        // The receiving workers also transmit, so that buffers return to the workers that need them. Workers that don't receive
-        // have the parts in between.
+        // The receiving workers also transmit, so that buffers return to the workers that need them. Workers that don't
+        // receive have the parts between receiving and transmitting.
         let last = parts.len() - 1;
         if parts.len() > 2 && (1..last).contains(&rest) {
             let adjacencies = divisions(order.len(), last, rest).into_iter();
@@ -166,8 +169,8 @@ mod tests {
     use super::super::{DeviceSite, Site};
     use super::*;
 
-    /// A machine whose sockets have two caches; each cache has two cores with two hyperthreads. Numbers are as in Linux, with the
-    /// second hyperthreads last.
+    /// A machine with two caches per socket. Each cache has two cores with two hyperthreads. Numbers are as in Linux,
+    /// with the second hyperthreads last.
     fn machine(sockets: u16) -> Topology {
         let physical = 4 * sockets;
         let site = |core: Core| Site {
@@ -226,11 +229,11 @@ mod tests {
 
     #[test]
     fn four_cores_have_every_division() {
-        // With 4 cores: C(3,1) divisions for each of 3 cuts into two stages, C(3,2) for each of 3 cuts into three, and one for
-        // four stages. The numbers for 2 and 3 cores follow in the same way.
+        // With 4 cores, there are C(3,1) distributions for each of 3 divisions into two stages, C(3,2) for each of 3
+        // divisions into three stages, and one for four stages. The same formula gives the numbers for 2 and 3 cores.
         let found = candidates(&[0, 1, 2, 3], &Topology::flat(4), &Load::even(16));
         let onwards = 3 + (3 * 2 + 3) + (3 * 3 + 3 * 3 + 1);
-        // Placements in which the receiving cores transmit: 2 cuts into 3 stages, and one cut into 4 stages.
+        // Placements with transmission on the receiving cores: 2 divisions into 3 stages, and one division into 4 stages.
         let there_and_back = 2 + (2 * 2 + 1) + (2 * 3 + 3);
         assert_eq!(4 + onwards + there_and_back, found.len());
     }

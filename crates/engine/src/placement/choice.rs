@@ -21,14 +21,14 @@ impl Planned {
         self.prediction.packets_per_second
     }
 
-    /// Sort key by which the simplest placement comes first: no pipeline, fewer stages, fewer workers, no assistance.
+    /// Sort key that orders the simplest placement first: no pipeline, fewer stages, fewer workers, no assistance.
     fn complexity(&self) -> (usize, usize, bool) {
         let placement = &self.placement;
         (placement.stages().len(), placement.workers().len(), placement.assists())
     }
 }
 
-/// Predictions for all placements. The best comes first.
+/// Predictions for all placements, in descending order of the rate.
 pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Vec<Planned> {
     let planned = all.into_iter().map(|placement| Planned {
         prediction: predict(&placement, costs, topology, load, hz),
@@ -39,8 +39,8 @@ pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load
     ranked
 }
 
-/// The placement to use: the simplest of those whose rate is about the best. If a required rate is given and can be reached, the
-/// placement with the fewest workers that reaches it.
+/// The placement to use. If a required rate is given and can be reached, this is the placement with the fewest workers
+/// that reaches it. Otherwise it is the simplest placement with a rate close to the best rate.
 pub fn choose<'p>(ranked: &'p [Planned], load: &Load) -> Option<&'p Planned> {
     let carrying = load.offered.map(|offered| {
         let enough = ranked.iter().filter(move |planned| planned.rate() >= offered);

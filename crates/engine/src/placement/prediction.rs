@@ -2,85 +2,16 @@
 
 use super::{Core, Costs, Load, Part, Placement, Topology};
 
-/// Factor of the cycles per packet on a core with two busy hyperthreads, which together do 1.25 times the work of one. Workers
-/// poll, so even an idle sibling uses its half of the core.
+mod path;
+mod worker_load;
+
+use path::{At, Way, evenly, to_queues};
+
+pub use worker_load::{Item, WorkerLoad};
+
+/// Factor of the cycles per packet on a core with two busy hyperthreads. Two hyperthreads together do 1.25 times the
+/// work of one. Workers poll, so even an idle sibling uses half of the core.
 pub const SIBLINGS: f64 = 1.6;
-
-/// Factor of the cycles for receiving and transmitting on a core whose memory node is not that of the device.
-const REMOTE: f64 = 1.3;
-
-/// What a worker uses cycles for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// A part of packet processing.
-    Part(Part),
-    /// Handing packets over to other workers.
-    HandOver,
-    /// Taking packets over from other workers.
-    TakeOver,
-    /// Receiving into buffers that other workers have used last.
-    Return,
-}
-
-impl Item {
-    /// Name of the item in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Part(part) => part.name(),
-            Self::HandOver => "hand-over",
-            Self::TakeOver => "take-over",
-            Self::Return => "return of buffers",
-        }
-    }
-}
-
-/// Cycles of a worker per packet that is offered to the machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WorkerLoad {
-    /// Core of the worker.
-    pub core: Core,
-    /// Cycles by part, in the order of [`Part::ALL`].
-    pub parts: [f64; 4],
-    /// Cycles for handing packets over to other workers.
-    pub given: f64,
-    /// Cycles for taking packets over from other workers.
-    pub taken: f64,
-    /// Cycles for buffers that other workers have used last.
-    pub returned: f64,
-    /// Factor that accounts for a busy sibling hyperthread.
-    pub slowdown: f64,
-}
-
-impl WorkerLoad {
-    fn none(core: Core) -> Self {
-        Self {
-            core,
-            parts: [0.0; 4],
-            given: 0.0,
-            taken: 0.0,
-            returned: 0.0,
-            slowdown: 1.0,
-        }
-    }
-
-    /// Total cycles of the worker, including the slowdown.
-    pub fn cycles(&self) -> f64 {
-        (self.parts.iter().sum::<f64>() + self.given + self.taken + self.returned) * self.slowdown
-    }
-
-    /// The item that needs the most cycles.
-    pub fn most(&self) -> Item {
-        let parts = Part::ALL.map(|part| (self.parts[part as usize], Item::Part(part)));
-        let others = [
-            (self.given, Item::HandOver),
-            (self.taken, Item::TakeOver),
-            (self.returned, Item::Return),
-        ];
-        let all = parts.into_iter().chain(others);
-        all.max_by(|one, other| one.0.total_cmp(&other.0))
-            .map_or(Item::Part(Part::Session), |(_, item)| item)
-    }
-}
 
 /// Predicted performance of a placement.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,98 +30,18 @@ impl Prediction {
         self.workers.get(self.busiest)
     }
 
-    /// Fraction of a worker's time that is used at a rate in packets per second. The fraction is 1 at the maximum rate of the busiest worker.
+    /// Fraction of a worker's time that is used at a rate in packets per second; 1 for the busiest worker at its maximum rate.
     pub fn busy(&self, worker: &WorkerLoad, hz: f64, rate: f64) -> f64 {
         worker.cycles() * rate / hz.max(1.0)
     }
 }
 
-/// Adds up the cycles of workers along the path of packets.
-struct Way<'a> {
-    costs: &'a Costs,
-    topology: &'a Topology,
-    loads: Vec<WorkerLoad>,
-}
-
-/// Packets at a worker: core of the worker, and fraction of all packets.
-type At = (Core, f64);
-
-impl Way<'_> {
-    fn load(&mut self, core: Core) -> Option<&mut WorkerLoad> {
-        let place = self.loads.binary_search_by_key(&core, |load| load.core).ok()?;
-        self.loads.get_mut(place)
-    }
-
-    /// Adds the cycles of a part for workers with these fractions of the packets.
-    fn work(&mut self, part: Part, at: &[At]) {
-        for &(core, share) in at {
-            let mut cycles = self.costs.of(part) * share;
-            if matches!(part, Part::Receive | Part::Transmit) {
-                cycles *= 1.0 + (REMOTE - 1.0) * self.topology.remote(core);
-            }
-            if let Some(load) = self.load(core) {
-                load.parts[part as usize] += cycles;
-            }
-        }
-    }
-
-    /// Adds the cycles for handing a fraction of the packets from one worker to another, which continues with a part.
-    fn give(&mut self, from: Core, to: Core, part: Part, share: f64) {
-        if from == to {
-            return;
-        }
-        let cost = self.costs.hand_overs[self.topology.distance(from, to) as usize];
-        let next = self.costs.next[part as usize];
-        if let Some(load) = self.load(from) {
-            load.given += (cost.out + next.out) * share;
-        }
-        if let Some(load) = self.load(to) {
-            load.taken += (cost.take + next.take) * share;
-        }
-    }
-
-    /// Adds the cycles for handing all packets from their present workers to new workers, independent of the present worker of a packet.
-    fn spread(&mut self, from: &[At], to: &[At], part: Part) {
-        for &(giver, given) in from {
-            for &(taker, taken) in to {
-                self.give(giver, taker, part, given * taken);
-            }
-        }
-    }
-
-    /// Adds the cycles for buffers that return from transmitting to receiving workers, in any combination.
-    fn back(&mut self, received: &[At], sent: &[At]) {
-        for &(receiver, brought) in received {
-            for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {
-                let cost = self.costs.back[self.topology.distance(sender, receiver) as usize];
-                if let Some(load) = self.load(receiver) {
-                    load.returned += cost * brought * taken;
-                }
-            }
-        }
-    }
-}
-
-/// Equal fractions for some workers.
-fn evenly(cores: &[Core]) -> Vec<At> {
-    cores.iter().map(|&core| (core, 1.0 / cores.len() as f64)).collect()
-}
-
-/// Moves the fractions of workers without a queue to workers with a queue.
-fn to_queues(at: &[At], queues: usize) -> Vec<At> {
-    let mut queued: Vec<At> = at.iter().take(queues).map(|&(core, _)| (core, 0.0)).collect();
-    for (place, &(_, share)) in at.iter().enumerate() {
-        queued[place % queues].1 += share;
-    }
-    queued
-}
-
 /// Predicts the performance of a placement on a machine with a clock of `hz` cycles per second.
 ///
-/// The cycles of a worker per offered packet are the costs of its parts, weighted by its fraction of the packets, and the costs
-/// of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
+/// The cycles of a worker per offered packet are the costs of its parts, weighted by its fraction of the packets, plus
+/// the costs of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
 ///
-/// With assistance, workers take over the fraction of sessions that balances their load with that of the assisted workers.
+/// With assistance, receiving workers take over the fraction of sessions that balances their load with the load of the session workers.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let with = |assisted| spent(placement, assisted, costs, topology, load, hz);
     if !placement.assists() {
@@ -221,7 +72,7 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
 /// Number of bisection steps in the search for the fraction that balances the workers.
 const HALVINGS: usize = 20;
 
-/// The cycles of all workers if the receiving workers process the fraction `assisted` of the sessions.
+/// The cycles of all workers, if the receiving workers process the fraction `assisted` of the sessions.
 fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let workers = placement.workers();
     let mut way = Way {
@@ -261,7 +112,7 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
             way.give(sessions[place % queues].0, owner, Part::Session, share);
         }
     } else {
-        // The shard of a packet is known after parsing.
+        // The shard of a packet is known only after parsing.
         way.spread(&parsed, &sessions, Part::Session);
     }
     way.work(Part::Session, &sessions);
@@ -351,7 +202,7 @@ mod tests {
         };
         let prediction = predict(&all(2), &costs, &Topology::flat(2), &load, HZ);
         let first = prediction.workers[0];
-        // The first worker receives, parses and sends all packets and has half of the sessions. The other half goes to the other worker.
+        // The first worker receives, parses and sends all packets. Each of the two workers has half of the sessions.
         assert_eq!([10.0, 10.0, 30.0, 20.0], first.parts);
         assert_eq!((10.0, 10.0), (first.given, first.taken));
         let second = prediction.workers[1];
@@ -433,7 +284,7 @@ mod tests {
             busiest: 1.0,
             ..Load::even(16)
         };
-        // Four workers are not faster than one, because the busiest shard limits the rate. In a pipeline its worker has fewer parts.
+        // Four workers are not faster than one, because the busiest shard limits the rate. In a pipeline, its worker has fewer parts.
         assert_eq!(rate(&all(1), &costs, &load), rate(&all(4), &costs, &load));
         let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![2]]).unwrap();
         assert!(rate(&pipeline, &costs, &load) > 1.5 * rate(&all(4), &costs, &load));
@@ -443,7 +294,7 @@ mod tests {
     fn parse_and_session_apart_from_receive_find_the_owner_among_themselves() {
         let pipeline = Placement::new([vec![0], vec![1, 2], vec![1, 2], vec![1, 2]]).unwrap();
         let prediction = predict(&pipeline, &costs([10.0; 4]), &Topology::flat(4), &Load::even(16), HZ);
-        // Half of all packets were parsed on another worker than that of their shard.
+        // Half of all packets were parsed on a worker that does not own their shard.
         assert_eq!([20.0, 5.0, 5.0], [0, 1, 2].map(|place| prediction.workers[place].given));
     }
 
@@ -459,11 +310,11 @@ mod tests {
             let prediction = predict(placement, &costs, &Topology::flat(2), &Load::even(1024), HZ);
             [0, 1].map(|place| (prediction.workers[place].cycles() * 10.0).round() / 10.0)
         };
-        // A hand-over costs 20 on each side: 10 + 10 + 20 + 20 + 20 on the receiving worker, and 20 + 100 + 20 on the session worker.
+        // A hand-over costs 20 cycles per worker: 10 + 10 + 20 + 20 + 20 on the receiving worker, 20 + 100 + 20 on the session worker.
         assert_eq!([80.0, 140.0], cycles(&sends));
-        // If the fraction x is taken over: 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
+        // If the fraction x of the sessions is taken over, the cycles are 80 - 40 x + 100 x and 140 - 140 x, so x = 0.3.
         assert_eq!([98.0, 98.0], cycles(&sends.with_assist().unwrap()));
-        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20. With assistance: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
+        // Without assistance: 10 + 10 + 20 and 20 + 100 + 20 cycles. With it: 40 - 20 x + 120 x and 140 - 140 x, so x = 100 / 240.
         assert_eq!([40.0, 140.0], cycles(&inspects));
         assert_eq!([81.7, 81.7], cycles(&inspects.with_assist().unwrap()));
     }

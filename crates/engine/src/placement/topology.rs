@@ -2,7 +2,7 @@
 
 use super::Core;
 
-/// Distance between two workers, according to the path of cache lines between them.
+/// Distance between two workers, measured by the path of cache lines between their cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum Distance {
@@ -17,7 +17,7 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// All distances, near ones first.
+    /// All distances, in ascending order.
     pub const ALL: [Distance; 4] = [Self::Core, Self::Cache, Self::Socket, Self::Far];
 
     /// The distance in words.
@@ -51,7 +51,7 @@ pub struct Site {
 pub struct DeviceSite {
     /// Name of the device's interface.
     pub name: String,
-    /// Memory node of the device; `None` for a device without one, such as a virtual device.
+    /// Memory node of the device; `None` for a device without a memory node, such as a virtual device.
     pub node: Option<u16>,
 }
 
@@ -86,7 +86,7 @@ impl Topology {
         self.cores.get(place)
     }
 
-    /// The distance between two cores. Unknown cores are assumed to be in the same socket.
+    /// The distance between two cores. Unknown cores are assumed to share a socket.
     pub fn distance(&self, one: Core, other: Core) -> Distance {
         match (self.site(one), self.site(other)) {
             (Some(one), Some(other)) if one.socket != other.socket => Distance::Far,
@@ -109,8 +109,8 @@ impl Topology {
         f64::from(far) / f64::from(all.max(1))
     }
 
-    /// This machine with `more` additional cores, for predictions about larger machines. The new cores are in the socket and
-    /// cache of the last core, and have no hyperthreads.
+    /// This machine with `more` additional cores, for predictions about larger machines. The new cores are in the
+    /// socket and share the cache of the last core, and have no hyperthreads.
     pub fn extended(&self, more: u16) -> Self {
         let mut larger = self.clone();
         let Some(&last) = self.cores.last() else { return larger };

@@ -12,7 +12,7 @@ pub enum Application {
     Enabled,
     /// Identification is in progress.
     Pending(PendingIndex),
-    /// Identification has finished with this result. Both numbers are 0 if the application is still unknown.
+    /// Identification has finished with this result. Both numbers are 0 if nDPI could not determine the application.
     Known(ProtocolPair),
 }
 
@@ -20,8 +20,8 @@ pub enum Application {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingIndex(pub(crate) u32);
 
-/// Maximum number of sessions that a worker identifies simultaneously. The number is limited by the number of bits in the
-/// record's field.
+/// Maximum number of sessions that a worker identifies simultaneously. The number of bits in the record's field limits
+/// this number.
 pub const MAX_PENDING: u32 = 1 << SLOT_BITS;
 /// Number of bits of the entry's index.
 pub(crate) const SLOT_BITS: u32 = 20;
@@ -62,7 +62,7 @@ impl Application {
         }
     }
 
-    /// Whether packets are passed to identification.
+    /// Whether the session's packets are passed to identification.
     #[inline(always)]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Enabled | Self::Pending(_))

@@ -1,12 +1,12 @@
-//! The interfaces on which the packets of a session arrive, as stored in its record.
+//! The interfaces to which the directions of a session are bound, as stored in its record.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::Direction;
 
 use crate::packet::adjacency::AdjacencyIndex;
 
-/// The protocol of a session and, for each direction, the interface on which its packets arrive and whether they refresh the
-/// session (RFC 4787, REQ-6). All of these values are stored in one word.
+/// Word with the protocol of a session and two values for each direction: the interface on which its packets arrive,
+/// and whether they refresh the session (RFC 4787, REQ-6).
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct BoundInterfaces(u32);
@@ -14,11 +14,11 @@ pub struct BoundInterfaces(u32);
 impl BoundInterfaces {
     /// Mask of an interface.
     const INTERFACE: u32 = AdjacencyIndex::MAX_INTERFACES as u32;
-    /// Flag above the interface: packets of the direction refresh the session.
+    /// Flag in the bit above the interface number: packets of the direction refresh the session.
     const REFRESHES: u32 = Self::INTERFACE + 1;
     /// Number of bits for each direction.
     const WIDTH: u32 = 12;
-    /// Interface number that means that the direction is not bound to an interface.
+    /// Interface number of a direction that is not bound to an interface.
     pub const NONE: u16 = AdjacencyIndex::MAX_INTERFACES as u16;
 
     /// Creates the word from a protocol and, for each direction, the interface and whether packets refresh the session.
@@ -41,8 +41,8 @@ impl BoundInterfaces {
         self.0 >> (direction as u32 * Self::WIDTH)
     }
 
-    /// The interface on which packets of a direction arrive, or [`BoundInterfaces::NONE`] if the source of each packet must be
-    /// validated.
+    /// The interface on which packets of a direction arrive, or [`BoundInterfaces::NONE`] if every packet of the
+    /// direction must pass source validation.
     #[inline(always)]
     pub fn interface(self, direction: Direction) -> u16 {
         (self.of(direction) & Self::INTERFACE) as u16

@@ -6,11 +6,11 @@ use sluice_nat::event::{Event, Outbox};
 
 use crate::packet::counters::WorkerCounters;
 
-/// The worker's end of the event queue.
+/// The worker's producer of the event queue.
 #[derive(Debug, Default)]
 pub struct EventQueue(Option<RefCell<rtrb::Producer<Event>>>);
 
-/// The logger's end of the event queue.
+/// The logger's consumer of the event queue.
 pub type Taken = rtrb::Consumer<Event>;
 
 impl EventQueue {

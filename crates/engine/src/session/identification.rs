@@ -1,4 +1,4 @@
-//! Application identification of sessions: the field of the session record, the settings of a commit, and the state of a worker.
+//! Application identification of sessions: settings in a snapshot, and the state of a worker.
 //!
 //! A worker passes the first packets of a session to nDPI, with a flow state from the worker's pool. During identification, the
 //! record contains the index of the flow state. After identification, the record contains the result, which moves with the
@@ -23,7 +23,8 @@ pub use crate::session::application::{Application, MAX_PENDING, PendingIndex};
 /// Settings of application identification, as configured by a commit.
 #[derive(Clone, Debug)]
 pub struct IdentificationSettings {
-    /// For each interface: whether applications are identified in sessions that enter or leave through it.
+    /// For each interface: whether application identification applies to sessions that enter or leave through the
+    /// interface.
     pub interfaces: Vec<bool>,
     /// Names of applications.
     pub names: Arc<ApplicationNames>,
@@ -72,7 +73,7 @@ pub struct IdentifiedSession {
 /// Result of identification after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentificationResult {
-    /// The application as known so far.
+    /// The application as identified so far.
     pub pair: ProtocolPair,
     /// Whether the application was not known before this packet.
     pub is_new: bool,
@@ -104,7 +105,7 @@ impl std::fmt::Debug for Identification {
 }
 
 impl Identification {
-    /// Creates the state. The control thread calls this, because all memory is allocated here.
+    /// Creates the state. The control thread must call this function, because the function allocates all memory.
     pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
         let capacity = ApplicationCapacity {
             flows: capacity.flows.min(MAX_PENDING),
@@ -116,7 +117,7 @@ impl Identification {
         })))))
     }
 
-    /// Starts the identification of a session; `None` if no flow state is free.
+    /// Starts the identification of a session. Returns `None` if no flow state is free.
     pub fn open(&self, whose: IdentifiedSession, counters: &WorkerCounters) -> Option<PendingIndex> {
         let pool = &mut *self.0.as_ref()?.borrow_mut();
         let flow = pool.applications.allocate();
@@ -166,7 +167,7 @@ impl Identification {
         })
     }
 
-    /// Ends the identification of a session. Returns the application as known so far.
+    /// Ends the identification of a session. Returns the application as identified so far.
     pub fn give_up(&self, place: PendingIndex, counters: &WorkerCounters) -> ProtocolPair {
         let Some(pool) = &self.0 else {
             return ProtocolPair::default();
@@ -185,7 +186,7 @@ impl Identification {
         pair
     }
 
-    /// The application of a session as known so far; `None` if it is unknown, or is not identified.
+    /// The application of a session as identified so far; `None` if it is unknown, or if the session is not identified.
     pub fn known(&self, application: Application) -> Option<ProtocolPair> {
         match application {
             Application::Known(pair) => Some(pair),
@@ -197,7 +198,8 @@ impl Identification {
         }
     }
 
-    /// The next session of a shard that is being identified, from an index on, and the index after it.
+    /// The next session of a shard that is being identified, searched from index `from` on. Also returns the index at
+    /// which to continue the search.
     pub fn next_of(&self, shard: u16, from: usize) -> Option<(IdentifiedSession, PendingIndex, usize)> {
         let pool = self.0.as_ref()?.borrow();
         let mut rest = pool.pending.iter().enumerate().skip(from);

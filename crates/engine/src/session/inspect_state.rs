@@ -16,10 +16,10 @@ pub enum InspectState {
     Left,
     /// The session is not inspected, but its application is being identified.
     Pending,
-    /// The session is not inspected, but its packets are remarked. The application of the session may be identified,
-    /// too.
+    /// The session is not inspected, but its packets are remarked. Application identification may still run for the
+    /// session.
     Remarked,
-    /// A filter rule denies the application, so that packets are dropped. The value is the kind of rejection.
+    /// A filter rule denies the application, so the session's packets are dropped. The value is the kind of rejection.
     Denied(Option<RejectKind>),
 }
 

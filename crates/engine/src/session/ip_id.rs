@@ -1,28 +1,30 @@
 //! IP IDs of IPv4 datagrams that leave with an outside address as their source (RFC 6864, section 5.3.1; RFC 7857, section 10).
 //!
-//! A receiver reassembles fragments by source, destination, protocol and IP ID. Each host chooses its IP IDs independently, so
-//! two datagrams from behind one outside address to one receiver may have the same IP ID. The gateway therefore assigns an IP
-//! ID to whatever a receiver may have to reassemble: fragments, and datagrams that may still be fragmented. Unfragmented
-//! datagrams with the Don't Fragment flag are atomic. Receivers ignore their IP ID, so the gateway does not change it.
+//! A receiver reassembles fragments by source, destination, protocol and IP ID. Each host chooses its IP IDs
+//! independently, so two datagrams of different inside hosts, sent from one outside address to one receiver, may have
+//! the same IP ID. The gateway therefore assigns new IP IDs to fragments and to datagrams that may still be fragmented.
+//! Unfragmented datagrams with the Don't Fragment flag are atomic. Receivers ignore their IP ID, so the gateway does
+//! not change it.
 //!
-//! - An unfragmented datagram gets its IP ID from the [`IpIds`] of its shard, which draws ranges of numbers from counters
-//!   shared by all shards. The numbers are below [`FRAGMENTS`]. The counter is selected by outside address, destination and
-//!   protocol.
+//! - An unfragmented datagram gets its IP ID from the [`IpIds`] of its shard, which allocates ranges of numbers from
+//! counters shared by all shards. The numbers are below [`FRAGMENTS`]. The counter is selected by outside address,
+//! destination and protocol.
 //! - A fragmented datagram gets its IP ID from [`crate::features::virtual_reassembly`], which gives all fragments of a
-//!   datagram the same IP ID, in whatever order they arrive. Its numbers start at [`FRAGMENTS`]. Its counters are selected by
-//!   destination and protocol only, since virtual reassembly does not know the outside address yet.
+//! datagram one IP ID, in any order of arrival. These numbers start at [`FRAGMENTS`]. Their counters are selected by
+//! destination and protocol only, because the outside address is not determined before translation.
 //!
-//! A counter is selected by a keyed hash, so several flows may share a counter, but one flow never uses several. A number
-//! repeats after 32,768 others of its counter. RFC 6864 requires 120 s between repetitions, which holds up to 273 non-atomic
-//! datagrams a second from one outside address to one destination. Datagrams above this rate are sent nevertheless, as hosts
-//! do.
+//! A counter is selected by a keyed hash, so several flows may share a counter, but one flow never uses several
+//! counters. A counter repeats a number after 32,768 other numbers. RFC 6864 requires 120 s between repetitions, which
+//! is fulfilled up to 273 non-atomic datagrams per second from one outside address to one destination. Above this rate,
+//! the gateway still sends datagrams, as hosts do.
 //!
-//! Numbers follow the order in which the datagrams of all flows arrive: a capture that is replayed frame by frame gets the same
-//! numbers on any number of workers.
+//! Numbers are assigned in the order of arrival over all flows. If a capture is replayed frame by frame, the numbers
+//! are therefore independent of the number of workers.
 //!
-//! Datagrams from outside keep their IP ID. The sender of datagrams from outside has numbered all datagrams to one outside
-//! address, so those to one inside host differ, too. An ICMP error keeps the IP ID of the packet that it quotes, which is
-//! the one seen outside: hosts match errors by addresses and ports, and the gateway doesn't store earlier IP IDs.
+//! Datagrams from outside keep their IP ID. Their sender has numbered all datagrams to one outside address, so the IP
+//! IDs of datagrams to one inside host are also different. An ICMP error quotes the IP ID that the gateway sent, not
+//! the IP ID that the inside host sent: hosts match errors by addresses and ports, and the gateway doesn't store
+//! earlier IP IDs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -33,19 +35,20 @@ use sluice_wire::{FlowKey4, Tuple4};
 
 use crate::packet::time::{Now, TICKS_PER_SECOND};
 
-/// The first of the numbers for fragmented datagrams.
+/// First number for fragmented datagrams.
 pub const FRAGMENTS: u16 = 1 << 15;
 
 /// Number of counters, a power of two.
 const COUNTERS: usize = 2048;
 
-/// Number of IP IDs in a range that a shard draws at a time.
+/// Number of IP IDs that a shard allocates at a time.
 const RUN: u16 = 32;
 
-/// Number of ticks after which the rest of a range is discarded. After this time, other ranges may contain the same numbers.
+/// Number of ticks after which the unused numbers of a range are discarded. After this time, other ranges may contain
+/// the same numbers.
 const STALE: u32 = 30 * TICKS_PER_SECOND as u32;
 
-/// Counters that all shards share. Each shard draws ranges of numbers from the shared counters.
+/// Counters that all shards share. Each shard allocates ranges of numbers from these counters.
 #[derive(Debug)]
 pub struct IpIdCounters(Box<[AtomicU16]>);
 
@@ -55,12 +58,12 @@ impl Default for IpIdCounters {
     }
 }
 
-/// The unused rest of a range of IP IDs.
+/// The unused numbers of a range of IP IDs.
 #[derive(Clone, Copy, Debug, Default)]
 struct IpIdRange {
     next: u16,
     left: u16,
-    /// Stamp of the tick in which the range was drawn.
+    /// Tick at which the range was allocated.
     drawn: u32,
 }
 
@@ -72,7 +75,7 @@ pub struct IpIds {
 }
 
 impl IpIds {
-    /// Creates the IP IDs of a shard that draws from the shared counters `drawn`.
+    /// Creates the IP IDs of a shard. The shard allocates ranges from the shared counters `drawn`.
     pub fn new(drawn: Arc<IpIdCounters>) -> Self {
         let runs = vec![IpIdRange::default(); drawn.0.len()].into();
         Self { drawn, runs }
@@ -84,8 +87,8 @@ impl IpIds {
         let Some(run) = self.runs.get_mut(place) else { return 0 };
         if run.left == 0 || now.since(run.drawn) > STALE {
             let next = self.drawn.0.get(place).map_or(0, |counter| {
-                // Relaxed ordering is sufficient: two shards must not draw the same range, but the order of the draws is
-                // irrelevant.
+                // Relaxed ordering is sufficient: two shards must not allocate one range twice, but the order of the
+                // allocations is irrelevant.
                 counter.fetch_add(RUN, Ordering::Relaxed)
             });
             *run = IpIdRange {
@@ -165,7 +168,7 @@ mod tests {
         let drawn = Arc::new(IpIdCounters::default());
         let mut shards: Vec<_> = (0..16).map(|_| IpIds::new(drawn.clone())).collect();
         let (mut seen, mut turn) = (BTreeSet::new(), 1u64);
-        // All numbers of one cycle, except for those that may be left in the ranges of shards.
+        // All numbers of one cycle, except numbers that may be left in the ranges of shards.
         for _ in 0..usize::from(FRAGMENTS) - 16 * usize::from(RUN) {
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let number = shards[(turn >> 60) as usize].next(77, Now::at(1));

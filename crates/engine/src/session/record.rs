@@ -1,8 +1,8 @@
 //! The session record and its memory layout.
 //!
-//! A record has two cache lines for IPv4 and three for IPv6. The first line is written by the slow path. The first line contains
-//! the keys of both directions, which are also the translated tuples, and all decisions. The last line contains the state that
-//! is updated by packets.
+//! A record has two cache lines for IPv4 and three for IPv6. The slow path writes the first line, which contains the
+//! keys of both directions (also used as translated tuples) and all decisions. The last line contains the state that
+//! packets update.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_nat::{Decision, Tracking};
@@ -28,11 +28,11 @@ pub struct Track {
     pub links: Links,
 }
 
-/// The decisions that the slow path has made. The layout is the same for both families: 32 bytes after the tuples.
+/// The decisions that the slow path has made. Both families have one layout: 32 bytes after the tuples.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Verdict {
-    /// How the session's packets are translated.
+    /// Translation of the session's packets.
     pub nat: Decision,
     /// Adjacency indexes by direction.
     pub adjacencies: [u32; 2],

@@ -17,15 +17,16 @@ use sluice_wire::ipv4::protocol;
 use crate::packet::counters::WorkerCounters;
 use crate::session::record::Track;
 
-/// Kinds of log records to write, except for alerts and transactions. [`sluice_inspect::inspector::Settings`] selects the
-/// transactions.
+/// Kinds of log records to write, in addition to alerts and transactions. [`sluice_inspect::inspector::Settings`]
+/// selects which transactions are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     /// Whether to write a record for each packet that inspection drops.
     pub drops: bool,
     /// Whether to write a record for each flow that ends.
     pub flows: bool,
-    /// Capacity of each worker's queue. Further records are counted as lost. If 0, there is no queue.
+    /// Capacity of each worker's queue. Records beyond the capacity are counted as lost. With capacity 0, there is no
+    /// queue.
     pub most: usize,
 }
 
@@ -34,12 +35,13 @@ pub struct Records {
 pub struct About {
     /// Time in nanoseconds since the start.
     pub at: u64,
-    /// Number of the flow. The number is unique and equal in all records of the flow; 0 if the packet belongs to no
+    /// Number of the flow. All records of a flow have its unique number. The number is 0 if the packet belongs to no
     /// flow.
     pub flow: u64,
-    /// Source and destination address of the packet, as inside hosts see them; for a flow, those of client and server.
+    /// Source and destination address of the packet, or client and server address of the flow, as inside hosts see
+    /// them.
     pub addresses: [IpAddr; 2],
-    /// Source and destination port of the packet; for a flow, those of client and server.
+    /// Source and destination port of the packet, or client and server port of the flow.
     pub ports: [u16; 2],
     /// IP protocol of the flow.
     pub protocol: u8,
@@ -91,13 +93,13 @@ impl About {
 pub struct Ended {
     /// Time of the first and of the last inspected packet, in nanoseconds.
     pub seen: [u64; 2],
-    /// Number of packets from the client, and number of those from the server.
+    /// Number of packets from the client, and number of packets from the server.
     pub packets: [u64; 2],
-    /// Number of bytes from the client, and number of those from the server.
+    /// Number of bytes from the client, and number of bytes from the server.
     pub bytes: [u64; 2],
     /// State of the flow at its end.
     pub state: FlowState,
-    /// Why the flow ended.
+    /// Reason for which the flow ended.
     pub why: EndReason,
     /// Whether a rule has raised an alert.
     pub alerted: bool,
@@ -108,29 +110,29 @@ pub struct Ended {
 /// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowState {
-    /// One side has sent packets.
+    /// One endpoint has sent packets.
     New,
-    /// Both sides have sent packets.
+    /// Both endpoints have sent packets.
     Established,
-    /// Both sides have closed the connection, or one has reset it.
+    /// Both endpoints have closed the connection, or one endpoint has reset it.
     Closed,
     /// The flow is no longer inspected.
     Bypassed,
 }
 
-/// Why a flow ended.
+/// Reason for which a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
     /// The session of the flow timed out.
     Timeout,
-    /// The session of the flow was ended by an operator or by a change of configuration.
+    /// An operator or a change of configuration ended the session of the flow.
     Forced,
-    /// The flow continues without inspection, because it is clean or because of a policy.
+    /// The flow continues without inspection, because inspection found it clean or because of a policy.
     Bypass,
 }
 
 impl Ended {
-    /// The end of a flow, described by the flow and its session.
+    /// Describes the end of a flow from the flow and its session.
     pub fn of(
         summary: &FlowSummary,
         protocol: u8,
@@ -169,7 +171,7 @@ pub enum RecordKind {
     Drop {
         /// Reason of the drop.
         reason: Reason,
-        /// Number of the rule that dropped the packet, if any.
+        /// Number of the rule that dropped the packet, if a rule did.
         rule: Option<RuleNumber>,
         /// Length of the packet's IP datagram in bytes; 0 if it is no longer known.
         length: u32,
@@ -189,10 +191,10 @@ pub struct Record {
     pub said: RecordKind,
 }
 
-/// The logger's end of a record queue.
+/// The logger's consumer of a record queue.
 pub type Taken = rtrb::Consumer<Record>;
 
-/// The worker's end of its record queue.
+/// The worker's producer of its record queue.
 #[derive(Debug, Default)]
 pub struct RecordQueue {
     queue: Option<RefCell<rtrb::Producer<Record>>>,
@@ -200,7 +202,7 @@ pub struct RecordQueue {
 }
 
 impl RecordQueue {
-    /// Creates a queue and its consumer. If `wanted` contains no capacity, there is no queue.
+    /// Creates a queue and its consumer. If the capacity in `wanted` is 0, there is no queue.
     pub fn new(wanted: Records) -> (Self, Option<Taken>) {
         if wanted.most == 0 {
             return Default::default();

@@ -1,27 +1,28 @@
-//! The channel by which new inspection rules get from the control thread to a shard or worker, and retired rules back.
+//! The channel that carries new inspection rules from the control thread to a shard or worker, and returns retired
+//! rules.
 
-/// Nanoseconds for which existing flows continue to use the rules with which they began.
+/// Nanoseconds for which existing flows continue to use the rules with which they started.
 pub const GRACE_PERIOD: u64 = 10_000_000_000;
 
 /// Maximum number of changes that can wait for a sleeping worker.
 const MAX_PENDING: usize = 4;
 
-/// The control thread's end of the channel.
+/// The control thread's sender of the channel.
 pub struct RuleSender<T> {
     fresh: rtrb::Producer<(u32, Box<T>)>,
     spent: rtrb::Consumer<Box<T>>,
 }
 
-/// The end of a shard or worker.
+/// The receiver of the channel, in a shard or worker.
 pub struct RuleReceiver<T> {
     fresh: rtrb::Consumer<(u32, Box<T>)>,
     spent: rtrb::Producer<Box<T>>,
 }
 
-/// Creates both ends of a channel.
+/// Creates the sender and the receiver of a channel.
 pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
     let (give, fresh) = rtrb::RingBuffer::new(MAX_PENDING);
-    // In addition to the pending rules, one set is in use and one is retired.
+    // In addition to the pending rules, the receiver has one rule set in use and one retired rule set.
     let (spent, back) = rtrb::RingBuffer::new(MAX_PENDING + 2);
     (
         RuleSender {
@@ -38,7 +39,7 @@ impl<T> RuleSender<T> {
         self.fresh.slots() > 0
     }
 
-    /// Sends the rules of a generation to the receiver. If the channel is full, they are dropped.
+    /// Sends the rules of a generation to the receiver. If the channel is full, the rules are dropped.
     pub fn send(&mut self, generation: u32, fresh: Box<T>) {
         let _ = self.fresh.push((generation, fresh));
     }
@@ -50,8 +51,8 @@ impl<T> RuleSender<T> {
 }
 
 impl<T> RuleReceiver<T> {
-    /// The next rules that were sent, if their generation is `generation` or an earlier one. Rules of later generations stay in
-    /// the channel.
+    /// The next sent rules, if their generation is at most `generation`. Rules of later generations stay in the
+    /// channel.
     pub fn take(&mut self, generation: u32) -> Option<Box<T>> {
         let &(next, _) = self.fresh.peek().ok()?;
         let is_due = generation.wrapping_sub(next).cast_signed() >= 0;
@@ -59,7 +60,7 @@ impl<T> RuleReceiver<T> {
         Some(taken)
     }
 
-    /// Returns rules that are no longer used. The channel has space for all rules that were sent and not freed.
+    /// Returns unused rules to the control thread. The channel has space for all rules that were sent and not freed.
     pub fn retire(&mut self, spent: Box<T>) {
         let _ = self.spent.push(spent);
     }

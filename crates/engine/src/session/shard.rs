@@ -1,4 +1,4 @@
-//! A shard: the sessions, timers and port allocations that only one worker at a time modifies.
+//! A shard: sessions, timers and port allocations. Only one worker at a time modifies a shard.
 
 use sluice_inspect::Inspector;
 use sluice_inspect::inspector::RulesetState;
@@ -36,7 +36,7 @@ pub struct Shard<'m> {
 }
 
 impl<'m> Shard<'m> {
-    /// Lets new flows be inspected with the rules of a generation.
+    /// Makes new flows use the inspection rules of a generation.
     #[inline(always)]
     pub fn follow_rules(&mut self, generation: u32, now: Now) {
         if let Some(inspector) = &mut self.inspector
@@ -58,7 +58,7 @@ impl<'m> Shard<'m> {
         }
     }
 
-    /// Retires earlier rules when no flow uses them any longer, or when their grace period is over.
+    /// Retires earlier rules when no flow uses these rules any longer, or when their grace period is over.
     pub fn retire_rules(&mut self, now: Now) {
         let (Some(inspector), Some(renewals)) = (&mut self.inspector, &mut self.renewals) else {
             return;

@@ -1,13 +1,14 @@
-//! Assistance: receiving workers take over whole shards from overloaded session workers, and return them later.
+//! Assistance: receiving workers borrow whole shards of overloaded session workers, and return them later.
 //!
-//! If receiving and parsing run on other workers (I/O workers) than the sessions, the session workers may become overloaded. In
-//! case of overload, an I/O worker requests a shard from a session worker and processes it; see [`controller`] for the
-//! conditions. The shard moves as described in [`owners`](crate::snapshot::shard_owners), but the workers make all steps
-//! themselves. The requester writes its request to a location that the other worker reads once a round, and round counters show
-//! when every worker has seen a change.
+//! In a pipeline, I/O workers receive and parse packets, and session workers process sessions. If a session worker is
+//! overloaded, an I/O worker requests a shard from it and processes the shard; see [`controller`] for the conditions.
+//! The shard moves as described in [`owners`](crate::snapshot::shard_owners), but the control thread takes no part in
+//! the move. The I/O worker writes its request to a memory location that the session worker reads once per round (one
+//! iteration of its main loop). Round counters show when every worker has seen a change.
 //!
-//! Operations of the control thread on all shards (a commit) or on one (a move) must not overlap with assistance: the control
-//! thread [`pause`](Assist::pause)s it, and no worker takes part in two moves.
+//! The control thread's operations on all shards (a commit) or on one shard (a move) must not overlap with assistance.
+//! The control thread therefore [`pause`](Assist::pause)s assistance. A worker is never involved in two moves
+//! simultaneously.
 
 pub mod controller;
 
@@ -20,8 +21,8 @@ use crate::packet::io::WorkerIndex;
 pub struct Settings {
     /// Number of packets in the ring from an I/O worker to a session worker above which the I/O worker takes over a shard.
     pub threshold: u32,
-    /// Number of cycles, according to the worker's cycle counter, that an I/O worker processes borrowed shards before it receives
-    /// again.
+    /// Length of the time slice, in cycles of the worker's cycle counter, for which an I/O worker processes borrowed
+    /// shards before it receives again.
     pub slice: u64,
 }
 
@@ -30,7 +31,7 @@ pub struct Settings {
 pub struct Assist {
     settings: Settings,
     posts: Box<[Post]>,
-    /// Number of requests to pause, and number of shards that are moving.
+    /// Number of active requests to pause, and number of shards that are moving.
     paused: AtomicU32,
     under_way: AtomicU32,
 }
@@ -39,9 +40,9 @@ pub struct Assist {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Post {
-    /// Number of rounds that the worker has begun.
+    /// Number of rounds that the worker has started.
     rounds: AtomicU64,
-    /// Request from another worker, or the answer to it; 0 if there is none.
+    /// Pending request from another worker, or the answer to that request; 0 if no request is pending.
     queried: AtomicU64,
 }
 
@@ -118,14 +119,14 @@ impl Assist {
         self.paused.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether no shard is moving.
+    /// Whether no shard is moving now.
     pub fn is_quiet(&self) -> bool {
         self.under_way.load(Ordering::SeqCst) == 0
     }
 
-    /// Records that a shard starts to move. Returns `false` if assistance is paused.
+    /// Records that a shard starts to move. Returns `false` if assistance is paused, so that the shard must not move.
     pub(crate) fn depart(&self) -> bool {
-        // Both sides write before they read, so that this call or a concurrent pause sees the other.
+        // This call and a concurrent pause both write before they read, so at least one of the two sees the write of the other.
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let may = self.paused.load(Ordering::SeqCst) == 0;
         if !may {
@@ -139,8 +140,8 @@ impl Assist {
         self.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Records that a worker begins a round. At this point, all packets that the worker has handed off are in the rings. From
-    /// now on, the worker uses all changes that other workers had published before they read its round counter.
+    /// Records that a worker starts a round. Packets that the worker handed off before are already in the rings. In
+    /// this round, the worker uses all changes that other workers published before they read its round counter.
     #[inline(always)]
     pub(crate) fn begin_round(&self, own: WorkerIndex) {
         if let Some(post) = self.posts.get(usize::from(own)) {
@@ -151,16 +152,16 @@ impl Assist {
         }
     }
 
-    /// Records the current round of each worker. Called after a change was published that all workers must see.
+    /// Records the current round of each worker. Called after the publication of a change that all workers must see.
     pub(crate) fn observe_rounds(&self, rounds: &mut [u64]) {
-        // If a round begins concurrently, either this thread sees it, or that round sees the published change.
+        // If a round starts concurrently, this thread reads the new round number, or that round sees the published change.
         fence(Ordering::SeqCst);
         for (post, rounds) in self.posts.iter().zip(rounds) {
             *rounds = post.rounds.load(Ordering::Acquire);
         }
     }
 
-    /// Whether every other worker has completed the round that was recorded in `rounds`.
+    /// Whether every other worker has completed its round recorded in `rounds`.
     pub(crate) fn have_ended(&self, own: WorkerIndex, rounds: &[u64]) -> bool {
         let mut all = self.posts.iter().zip(rounds).enumerate();
         all.all(|(worker, (post, then))| worker == usize::from(own) || post.rounds.load(Ordering::Acquire) != *then)
@@ -186,14 +187,14 @@ impl Assist {
         AssistRequest::unpack(self.posts.get(usize::from(own))?.queried.load(Ordering::Acquire))
     }
 
-    /// Answers the request to this worker.
+    /// Answers the pending request to this worker.
     pub(crate) fn answer(&self, own: WorkerIndex, yes: bool) {
         if let Some(post) = self.posts.get(usize::from(own)) {
             post.queried.store(if yes { YES } else { NO }, Ordering::Release);
         }
     }
 
-    /// The answer to a request, if it is available. When the answer was read, the worker accepts other requests.
+    /// The answer to a request, if it is available. Once the answer was read, the worker accepts other requests.
     pub(crate) fn answered(&self, whom: WorkerIndex) -> Option<bool> {
         let queried = &self.posts.get(usize::from(whom))?.queried;
         let yes = match queried.load(Ordering::Acquire) {

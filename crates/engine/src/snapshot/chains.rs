@@ -16,13 +16,13 @@ mod compile;
 
 pub use compile::{Action, ChainError, ChainText, ClassText};
 
-/// Name of the chain at which packets begin.
+/// Name of the chain that all packets enter first.
 pub const ENTRY: &str = "input";
 
 /// Maximum number of steps in all chains of a router.
 pub const MAX_STEPS: usize = 256;
 
-/// Index of a step in a router's array.
+/// Index of a step in a router's array of steps.
 pub type StepIndex = u16;
 
 /// Index of a tally of a router.
@@ -39,9 +39,9 @@ pub enum Step {
     Police {
         /// Index of the policer.
         policer: u16,
-        /// Tally of packets that exceed the rate.
+        /// Tally of packets that exceed the rate limit.
         tally: TallyIndex,
-        /// Step at which packets continue that exceed the rate; if `None`, they are dropped.
+        /// Step at which packets above the rate limit continue; if `None`, they are dropped.
         exceed: Option<StepIndex>,
     },
     /// Send copies of packets.
@@ -109,7 +109,7 @@ impl<A: Address> Finder<A> {
     }
 }
 
-/// Counts of one worker for a tally.
+/// Part of a tally that one worker writes.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct WorkerTally {
@@ -117,7 +117,8 @@ struct WorkerTally {
     bytes: Counter,
 }
 
-/// Counter of a step: packets, and bytes of their frames. Each worker writes a separate part of the counter.
+/// Tally: counter of a step's packets and of the bytes of their frames. Each worker writes a separate part of the
+/// counter.
 #[derive(Debug)]
 pub struct Tally(Box<[WorkerTally]>);
 
@@ -126,7 +127,7 @@ impl Tally {
         Self((0..workers).map(|_| WorkerTally::default()).collect())
     }
 
-    /// Adds to the part of worker `own`.
+    /// Adds to the part that worker `own` writes.
     #[inline]
     pub fn add(&self, own: WorkerIndex, packets: u64, bytes: u64) {
         if let Some(share) = self.0.get(usize::from(own)) {
@@ -151,11 +152,12 @@ pub enum PolicerRate {
     Bits(u64, u64),
 }
 
-/// A policer that all workers share. The state of a policer is one word, the time at which the bucket will be full.
+/// A policer that all workers share. The state of a policer is one word: the time at which its token bucket will be
+/// full.
 #[derive(Debug)]
 pub struct Policer {
     rate: PolicerRate,
-    /// Token bucket of packets or of bits.
+    /// Token bucket that counts packets or bits.
     bucket: SharedTokenBucket,
 }
 
@@ -189,18 +191,18 @@ pub struct ListedStep {
     pub chain: String,
     /// Text of the step in the configuration.
     pub text: String,
-    /// The chain at which all or some of the step's packets continue, if any.
+    /// The chain at which all packets or some packets of the step continue, if there is one.
     pub to: Option<String>,
     /// Tally of the step, if it has one.
     pub tally: Option<TallyIndex>,
 }
 
-/// Identity of a policer, by which its state is kept over commits.
+/// Identity of a policer. A commit keeps the state of policers with unchanged identities.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum PolicerName {
-    /// Position and text. The policer belongs to one step.
+    /// Position and text of the only step that uses the policer.
     Text(String),
-    /// A name. Steps of any router with this name share the policer.
+    /// Name of the policer. All steps with this name share the policer, in all routers.
     Name(String),
 }
 
@@ -212,14 +214,14 @@ pub struct NamedPolicers(HashMap<String, Arc<Policer>>);
 #[derive(Debug, Default)]
 pub struct Chains {
     steps: Vec<Step>,
-    /// Tallies, with the identities by which their counts are kept over commits.
+    /// Tallies with their identities. A commit keeps the counts of tallies with unchanged identities.
     tallies: Vec<(String, Arc<Tally>)>,
     policers: Vec<(PolicerName, Arc<Policer>)>,
     listed: Vec<ListedStep>,
 }
 
 impl Chains {
-    /// The steps. Packets begin at the first step.
+    /// The steps. Packets start at the first step.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -241,7 +243,7 @@ impl Chains {
         &self.listed
     }
 
-    /// Keeps the counts of tallies and the state of policers that the previous chains contain.
+    /// Keeps the counts of tallies and the state of policers that the previous chains already contain.
     pub fn adopt(&mut self, before: &Self) {
         let tallies: HashMap<_, _> = before.tallies.iter().map(|(key, tally)| (key, tally)).collect();
         for (key, tally) in &mut self.tallies {
@@ -266,7 +268,8 @@ impl Chains {
         }
     }
 
-    /// Replaces the named policers by those of the map. Adds policers that are missing there, or that have a new rate.
+    /// Replaces the named policers by those of the map. If the map has no policer with the name and the rate, adds the
+    /// policer to the map.
     pub fn share_named(&mut self, named: &mut NamedPolicers) {
         for (called, policer) in &mut self.policers {
             let PolicerName::Name(name) = called else { continue };
@@ -286,7 +289,7 @@ mod tests {
 
     #[test]
     fn policer_of_packets_admits_its_burst_then_its_rate() {
-        // The start times include some at which the policer's clock wraps around.
+        // The start times include times at which the policer's clock wraps around.
         for start in [0, 1_000, u64::MAX / 32 - SECOND / 2, 1_700_000_000 * SECOND] {
             let policer = Policer::new(PolicerRate::Packets(1_000, 20));
             let admitted = |from: u64, count: u64, step: u64| {
@@ -297,7 +300,7 @@ mod tests {
             assert_eq!(20, admitted(0, 100, 0), "{start}");
             // Packets arrive for a second at ten times the rate: one of ten packets is admitted.
             assert_eq!(1_000, admitted(SECOND / 10_000, 10_000, SECOND / 10_000), "{start}");
-            // The bucket holds at most the burst.
+            // The bucket holds at most the burst size.
             assert_eq!(20, admitted(9 * SECOND, 100, 0), "{start}");
         }
     }

@@ -1,4 +1,4 @@
-//! Forwarding state: routes and neighbours, as workers look them up.
+//! Forwarding state: routes and neighbours for lookups by workers.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub enum ForwardingDecision {
     Refused(Reason),
 }
 
-/// A worker's access to routes and neighbours, whose current state it always reads.
+/// A worker's access to the current routes and neighbours.
 #[derive(Clone, Debug)]
 pub struct ForwardingState {
     /// Access to the FIB.
@@ -52,7 +52,7 @@ impl ForwardingState {
         routes.lookup(router, F::number(address)).unwrap_or(NO_ROUTE)
     }
 
-    /// The values of the routes for several addresses, each in a router.
+    /// Looks up several addresses, each in a router, and returns the values of their routes.
     #[inline(always)]
     pub fn route_values<F: Family>(&self, routers: &[RouterIndex], addresses: &[F::Address], values: &mut [u32]) {
         let mut numbers = [F::Number::default(); BURST_BUFFERS];
@@ -76,7 +76,8 @@ impl ForwardingState {
         routes.find(|&route| route != NO_ROUTE).unwrap_or(NO_ROUTE)
     }
 
-    /// Looks up an address. If its route has several next hops, the hash of the flow or of its source selects one.
+    /// Looks up an address. If the route has several next hops, the hash of the flow or of its source address selects a
+    /// next hop.
     #[inline]
     pub fn find<F: Family>(
         &self,
@@ -93,7 +94,7 @@ impl ForwardingState {
         self.destination::<F>(route, address)
     }
 
-    /// Whether flows to an address use an adjacency, according to the current routes.
+    /// Whether an adjacency is among the next hops of the current route to an address.
     pub fn is_offered<F: Family>(&self, lookup: Lookup<'_>, address: F::Address, hop: AdjacencyIndex) -> bool {
         let route = self.route::<F>(lookup, address);
         self.next_hops
@@ -101,7 +102,8 @@ impl ForwardingState {
             .any(|member| self.destination::<F>(member, address) == ForwardingDecision::Hop(hop))
     }
 
-    /// Looks up an address, restricted to next hops on one interface; `None` if its route has no next hop there.
+    /// Looks up an address, restricted to next hops on one interface; `None` if the route has no next hop on that
+    /// interface.
     pub fn find_by_interface<F: Family>(
         &self,
         lookup: Lookup<'_>,
@@ -207,8 +209,8 @@ impl ForwardingState {
     }
 }
 
-/// For each direction: an adjacency, and the number of consecutive sessions with this adjacency that have not been added to the
-/// neighbour's reference count.
+/// For each direction: an adjacency, and the number of consecutive sessions with this adjacency. The neighbour's
+/// reference count does not include these sessions yet.
 type Counts = [(AdjacencyIndex, u32); 2];
 
 const NO_COUNTS: Counts = [(AdjacencyIndex::NONE, 0); 2];
@@ -225,8 +227,8 @@ impl Default for NeighbourReferences {
 }
 
 impl NeighbourReferences {
-    /// Adds references for the adjacencies of one more session. Returns `false`, without effect, if an entry was reused for
-    /// another neighbour.
+    /// Adds references for the adjacencies of one more session. If an entry was reused for another neighbour, returns
+    /// `false` without an effect.
     #[inline(always)]
     pub fn take(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2]) -> bool {
         for (place, hop) in hops.into_iter().enumerate() {
@@ -240,8 +242,8 @@ impl NeighbourReferences {
         true
     }
 
-    /// Starts counting for another adjacency. The first reference is written immediately, so that the neighbour can't be removed
-    /// before the others are written.
+    /// Starts counting for another adjacency. The first reference is written immediately, so that the neighbour can't
+    /// be removed before the remaining references are written.
     #[inline(never)]
     fn begin(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2], place: usize) -> bool {
         Self::write(forwarding, &mut self.0[place]);
@@ -273,7 +275,8 @@ impl NeighbourReferences {
     }
 }
 
-/// References to neighbours that ending sessions release. The releases are counted and written together.
+/// References to neighbours that ending sessions release. The releases are counted and written to the neighbour table
+/// together.
 #[derive(Debug)]
 pub struct NeighbourReleases(Counts);
 

@@ -1,4 +1,4 @@
-//! Limits of fragments that wait for the other fragments of their datagram.
+//! Limits of fragments that are parked until the other fragments of their datagram arrive.
 
 /// Limits of the table of fragmented datagrams in virtual reassembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct FragmentLimits {
 }
 
 impl Default for FragmentLimits {
-    /// The default time is that of RFC 6146 (FRAGMENT_MIN).
+    /// The default time is FRAGMENT_MIN of RFC 6146.
     fn default() -> Self {
         Self {
             datagrams: 4_096,
@@ -22,14 +22,14 @@ impl Default for FragmentLimits {
     }
 }
 
-/// Limits of the reassembly for inspection in one worker.
+/// Limits of datagram reassembly for inspection in one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReassemblyLimits {
     /// Maximum number of datagrams. Each datagram has a buffer of 64 KiB.
     pub datagrams: usize,
     /// Maximum number of bytes in the fragments of all datagrams together.
     pub bytes: usize,
-    /// Time for which the fragments of a datagram wait, in nanoseconds.
+    /// Time for which a parked fragment is kept, in nanoseconds.
     pub patience: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::packet::time::{Now, TICKS_PER_SECOND};
 
 /// Number of flows in a table.
 const FLOWS: usize = 32_768;
-/// Number of flows in a set. A new flow replaces the flow in its set that has had no packet for the longest time.
+/// Number of flows in a set. A new flow replaces the least recently used flow of its set.
 const WAYS: usize = 8;
 
 /// Known flows to and from the gateway itself.
@@ -18,7 +18,7 @@ pub struct GatewayFlows {
     pub begun: FlowSet,
     /// Flows that rules have accepted.
     pub admitted: FlowSet,
-    /// Fragmented datagrams whose first fragment has passed.
+    /// Fragmented datagrams after their first fragment has passed.
     pub datagrams: FlowSet,
 }
 
@@ -26,14 +26,14 @@ pub struct GatewayFlows {
 #[derive(Debug)]
 pub struct FlowSet(Box<[[Entry; WAYS]]>);
 
-/// The hash (0 if the entry is free), and a word with the time of the last packet in its high half and the generation of the
-/// snapshot in its low half. While the writer records a flow, a concurrent reader may see a wrong age for it, but never the data
-/// of another flow.
+/// Two words of a flow. The first word is the hash (0 if the entry is free). The second word contains the time of the
+/// last packet in its high 32 bits and the snapshot generation in its low 32 bits. A reader that runs concurrently with
+/// a writer may see a wrong age of the flow, but never the data of another flow.
 type Entry = [AtomicU64; 2];
 
 impl Default for FlowSet {
     fn default() -> Self {
-        // The memory is zeroed on demand, so that unused pages occupy no memory.
+        // The memory is zeroed on demand, so unused pages occupy no memory.
         Self(zeroed_slice_box(FLOWS / WAYS))
     }
 }
@@ -66,8 +66,8 @@ impl FlowSet {
         (u64::from(silent) <= u64::from(seconds) * TICKS_PER_SECOND).then_some(entry)
     }
 
-    /// Refreshes a flow whose last packet is at most `seconds` old. Returns the generation of the snapshot under which the flow
-    /// was recorded.
+    /// Refreshes a flow if its last packet is at most `seconds` old. Returns the generation of the snapshot under which
+    /// the flow was recorded.
     pub fn generation(&self, hash: u64, now: Now, seconds: u32) -> Option<u32> {
         let entry = self.find(hash, now, seconds)?;
         let (_, generation) = state(entry);
@@ -114,7 +114,7 @@ mod tests {
         flows.note(7, after(171), 4);
         assert_eq!(Some(4), flows.generation(7, after(171), 60));
         assert!(!flows.is_known(8, after(171), 60));
-        // A flow with the hash 0 is handled like any other.
+        // A flow with the hash 0 is handled like every other flow.
         assert!(!flows.is_known(0, after(171), 60));
         flows.note(0, after(171), 4);
         assert!(flows.is_known(0, after(171), 60));

@@ -1,5 +1,5 @@
-//! Networks of inside hosts, derived from the translation rules. If untranslated flows have sessions, both directions of a flow
-//! must belong to the same shard, independent of the interfaces on which they arrive.
+//! Networks of inside hosts, derived from the translation rules. If untranslated flows have sessions, both directions
+//! of a flow must belong to one shard, whichever interfaces they arrive on.
 
 use sluice_nat::Address;
 use sluice_nat::rule::{DestinationAction, Prefix};
@@ -8,8 +8,8 @@ use sluice_wire::Context;
 use crate::session::family::Family;
 use crate::snapshot::{Interface, Nat};
 
-/// Minimum prefix length with which a source rule describes networks of hosts. A rule with a shorter prefix applies to all
-/// sources.
+/// Minimum prefix length of a source rule that describes networks of inside hosts. A rule with a shorter prefix applies
+/// to all sources.
 const SHORTEST: u8 = 4;
 
 /// Disjoint address ranges of each virtual router, in ascending order.
@@ -30,8 +30,9 @@ impl<A: Address> InsideHosts<A> {
         Self(merged)
     }
 
-    /// The hosts whose addresses rules translate, and the targets of rules. If a rule for any source has certain outside
-    /// interfaces, the flag `all` includes all addresses; otherwise only those on links of inside interfaces are included.
+    /// Inside hosts: addresses that source rules translate, and the targets of destination rules. If a rule for any
+    /// source has specific outside interfaces, the flag `all` includes all addresses; otherwise only addresses on links
+    /// of inside interfaces are included.
     pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface], all: bool) -> Self {
         let mut ranges = Vec::new();
         let range = |context: Context, prefix: Prefix<A>| {
@@ -92,8 +93,8 @@ impl<A: Address> InsideHosts<A> {
         before.is_some_and(|range| range.0 == context && address <= range.2)
     }
 
-    /// The endpoints of a flow (address and port) in a defined order: the inside host first. The result does not depend on the
-    /// order of the arguments.
+    /// The endpoints of a flow (address and port) in a fixed order: the inside host first. The order of the arguments
+    /// doesn't change the result.
     #[inline(always)]
     pub fn ends<P: Ord>(&self, context: Context, one: (A, P), other: (A, P)) -> ((A, P), (A, P)) {
         let in_order = match (self.has(context, one.0), self.has(context, other.0)) {

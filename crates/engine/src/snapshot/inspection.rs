@@ -28,7 +28,7 @@ pub struct InspectionPolicy {
     pub alerts: usize,
     /// Log records to write in addition to alerts.
     pub records: Records,
-    /// For each interface: whether flows are inspected that enter or leave through it.
+    /// For each interface: whether inspection applies to flows that enter or leave through the interface.
     pub interfaces: Vec<bool>,
     /// Limits of datagram reassembly in each worker.
     pub fragments: ReassemblyLimits,
@@ -45,7 +45,7 @@ impl InspectionPolicy {
         self.interfaces.get(interface as usize).is_some_and(|&on| on)
     }
 
-    /// Whether a TCP segment may create a session for a connection whose beginning was not seen. The session is inspected
+    /// Whether a TCP segment may create a session for a connection that started earlier. The session is inspected
     /// midstream.
     pub fn accepts_midstream(&self, layers: &Layers) -> bool {
         let said = self.settings.policy(Exception::Midstream);
@@ -64,8 +64,8 @@ impl InspectionPolicy {
         )
     }
 
-    /// Whether packets with a wrong checksum are passed to inspection. If the policy is to drop such packets, they are
-    /// dropped before they reach inspection.
+    /// Whether packets with a wrong checksum are passed to inspection. If the policy is to drop these packets, they are
+    /// dropped before inspection.
     pub fn takes_wrong_checksums(&self, reason: Fault) -> bool {
         let said = self.settings.policies.of(Exception::BadChecksum);
         reason == Fault::BadTransportChecksum && said != Policy::DropPacket

@@ -1,4 +1,4 @@
-//! Interfaces: ports, VLANs on them, ends of inter-router links, tunnels.
+//! Interfaces: ports, VLANs on ports, interfaces of inter-router links, and tunnels.
 
 use sluice_route::{Address, RouterIndex, SourceValidation};
 use sluice_wire::vlan::{self, Tag};
@@ -7,13 +7,12 @@ use sluice_wire::{Context, Packet, validity};
 use crate::packet::io::PortIndex;
 use crate::snapshot::tunnels::Tunnel;
 
-/// An interface: a port or a VLAN on a port, an end of an inter-router link, or a tunnel.
+/// An interface: a port, a VLAN on a port, one interface of an inter-router link, or a tunnel.
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// Name of the interface in the configuration.
     pub name: String,
-    /// Port of the interface. The port is [`crate::packet::io::NO_PORT`] for an end of an inter-router link and for a
-    /// tunnel.
+    /// Port of the interface. The port is [`crate::packet::io::NO_PORT`] for an inter-router link and for a tunnel.
     pub port: PortIndex,
     /// Tags of the interface, outermost first; empty if untagged.
     pub tags: Vec<Tag>,
@@ -27,43 +26,45 @@ pub struct Interface {
     pub link: sluice_route::Interface,
     /// Virtual router to which the interface belongs.
     pub router: RouterIndex,
-    /// Context of the interface's flows, which separates them from flows of other routers.
+    /// Context of the interface's flows, which separates them from the flows of other routers.
     pub context: Context,
-    /// Whether packets that arrive here may need sessions, for IPv4 and for IPv6.
+    /// Whether packets that arrive on the interface may need sessions, for IPv4 and for IPv6.
     pub stateful: [bool; 2],
-    /// Whether packets to public addresses arrive here.
+    /// Whether packets to public addresses arrive on the interface.
     pub outside: bool,
     /// Validation of source addresses (BCP 38).
     pub validation: SourceValidation,
     /// Validity checks of headers.
     pub validity: validity::Policy,
-    /// Whether to complete checksums that a local sender left to checksum offload. If not, packets with such checksums
-    /// are dropped.
+    /// Whether to complete partial checksums of local senders with checksum offload. If the flag is not set, packets
+    /// with partial checksums are dropped.
     pub complete_checksums: bool,
     /// Settings of neighbour discovery.
     pub neighbours: NeighbourSettings,
     /// Router advertisements, if enabled.
     pub advertise: Option<Advertise>,
-    /// Maximum value in bytes of the MSS option in IPv4 SYNs that arrive or leave here. For IPv6 the maximum is 20 bytes lower,
-    /// because the header is longer.
+    /// Maximum value in bytes of the MSS option in IPv4 SYNs that arrive or leave through the interface. For IPv6 the
+    /// maximum is 20 bytes lower, because the header is longer.
     pub segment_size: Option<u16>,
-    /// The interface at the other end, if this is an end of an inter-router link.
+    /// The peer interface, if this is an interface of an inter-router link.
     pub peer: Option<u16>,
-    /// The tunnel, if the interface is one.
+    /// The tunnel, if the interface is a tunnel.
     pub tunnel: Option<Tunnel>,
-    /// Whether the router of the interface has a host, which receives packets to the router that Sluice doesn't answer.
+    /// Whether the router of the interface has a host, which receives packets to the router if Sluice doesn't answer
+    /// them itself.
     pub host: bool,
     /// The bridge, if this is one of the two interfaces of a bridge. The interface then belongs to no router.
     pub bridge: Option<Bridge>,
 }
 
-/// Settings of neighbour discovery, in addition to answering for the interface's own addresses.
+/// Settings of neighbour discovery. In any case, the gateway answers for the interface's own addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NeighbourSettings {
-    /// Whether to answer as a proxy for addresses that are reached through other interfaces, for IPv4 (proxy ARP, RFC 1027) and
-    /// for IPv6 (RFC 4861, 7.2.8).
+    /// Whether to answer as a proxy for addresses that have their route through another interface, for IPv4 (proxy ARP,
+    /// RFC 1027) and for IPv6 (RFC 4861, 7.2.8).
     pub proxy: [bool; 2],
-    /// Whether to announce own addresses when an address or the MAC changes, or the link comes up (RFC 5227, 2.3; RFC 4861,
+    /// Whether to announce the interface's addresses when an address or the MAC changes, or the link comes up (RFC
+    /// 5227, 2.3; RFC 4861,
     /// 7.2.6).
     pub announces: bool,
     /// Whether to send redirects to hosts (RFC 1812, 5.2.7.2; RFC 4861, 8.2).
@@ -81,7 +82,8 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// Mask of the bits in the first byte of a tag's control information that a sent frame keeps.
+    /// Mask of the bits in the first byte of a tag's control information that a sent frame keeps from the received
+    /// frame.
     #[inline]
     pub fn kept(self) -> u8 {
         match self {
@@ -90,7 +92,7 @@ impl Priority {
         }
     }
 
-    /// The tag with the priority for frames that arrived without tags.
+    /// The tag with its priority for frames that arrived without tags.
     pub fn of(self, tag: Tag) -> Tag {
         match self {
             Self::Keep => tag.with_priority(0),
@@ -99,26 +101,28 @@ impl Priority {
     }
 }
 
-/// The bridge of an interface. All frames received on the interface leave through the other one.
+/// The bridge of an interface. All frames received on the interface leave through the peer interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bridge {
     /// The other interface of the bridge.
     pub peer: u16,
-    /// Whether to drop invalid packets. If not, invalid packets are counted and forwarded.
+    /// Whether to drop invalid packets. If the flag is not set, invalid packets are counted and forwarded.
     pub drops_invalid: bool,
-    /// Whether to forward packets that should be inspected but can't be. If not, such packets are dropped.
+    /// Whether to forward packets that can't be inspected although inspection is configured. If the flag is not set,
+    /// these packets are dropped.
     pub fails_open: bool,
 }
 
 /// Flag in the contexts of bridges. The tags are part of the context, because flows of different VLANs are different.
 pub const BRIDGES: Context = 1 << 31;
 
-/// Flag in the context of frames that arrived on the second interface of a bridge. A flow starts on one side of the bridge.
-/// Packets with the same addresses from the other side belong to another flow: a host between the sides returns them, or their
+/// Flag in the context of frames that arrived on the second interface of a bridge. If packets with equal addresses
+/// arrive on both interfaces, they belong to different flows: a host behind the other interface returns them, or their
 /// source is forged.
 pub const LATER_SIDE: Context = 1 << 30;
 
-/// Maximum number of bridges. The number is limited because a context also contains tags and the side.
+/// Maximum number of bridges. The number is limited because a context also contains the tags and the flag of the second
+/// interface.
 pub const MOST_BRIDGES: usize = 1 << 6;
 
 /// The context of a bridge, given by its position in the configuration.
@@ -168,18 +172,18 @@ impl Interface {
         }
     }
 
-    /// Whether the interface is a point-to-point link, on which neighbours are not resolved.
+    /// Whether the interface is a point-to-point link, which needs no neighbour resolution.
     pub fn is_pair(&self) -> bool {
         self.tunnel.is_some_and(|tunnel| !tunnel.carries_frames())
     }
 
-    /// Pushes the interface's tags onto an untagged frame. Returns `false` if there is no space.
+    /// Pushes the interface's tags onto an untagged frame. Returns `false` if the headroom is too small.
     pub fn push_tags(&self, packet: &mut Packet<'_>) -> bool {
         self.push_tags_after(packet, None)
     }
 
-    /// Pushes the interface's tags onto an untagged frame; `before` is the outermost tag with which the frame arrived. Returns
-    /// `false` if there is no space.
+    /// Pushes the interface's tags onto an untagged frame; `before` is the outermost tag of the received frame. Returns
+    /// `false` if the headroom is too small.
     pub fn push_tags_after(&self, packet: &mut Packet<'_>, before: Option<Tag>) -> bool {
         let kept = before.map_or(0, |tag| tag.control & u16::from(self.priority.kept()) << 8);
         let mut tags = self.tags.iter().rev().map(|&tag| self.priority.of(tag));

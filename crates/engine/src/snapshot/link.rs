@@ -1,5 +1,5 @@
-//! The data of an interface that the fast path needs. The data takes half a cache line, because a gateway may have hundreds of
-//! VLANs.
+//! The data of an interface that the fast path needs. The data is limited to half a cache line per interface, because a
+//! gateway may have hundreds of VLANs.
 
 use sluice_route::{RouterIndex, SourceValidation};
 use sluice_wire::ethernet;
@@ -20,9 +20,9 @@ pub struct Link {
     pub tags: u8,
     /// Priority bits that frames keep; see [`super::Priority::kept`].
     pub keeps: u8,
-    /// Whether arriving plain IPv4 packets need only a route.
+    /// Whether arriving plain IPv4 packets (without options, not fragmented) need only a route lookup.
     pub passes: bool,
-    /// Whether arriving plain packets are routed, and no tunnel ends here.
+    /// Whether arriving plain packets are routed, and no tunnel endpoint belongs to the interface's router.
     pub places: bool,
     /// Whether arriving packets may need sessions, for IPv4 and for IPv6; see [`Interface::stateful`].
     pub stateful: [bool; 2],
@@ -32,16 +32,16 @@ pub struct Link {
     pub router: RouterIndex,
     /// Port of the interface.
     pub port: PortIndex,
-    /// Maximum length of an L3 datagram. For a tunnel it is an upper bound.
+    /// Maximum length of an L3 datagram. For a tunnel, this length is an upper bound.
     pub mtu: u16,
-    /// Whether the interface is a tunnel, whose path MTU may be lower than `mtu`.
+    /// Whether the interface is a tunnel. The path MTU of a tunnel may be lower than `mtu`.
     pub tunnel: bool,
     /// Whether each worker has its own transmit queue of the port.
     pub queued: bool,
 }
 
 impl Link {
-    /// An interface that the fast path doesn't support.
+    /// Entry for an interface that the fast path doesn't support.
     pub const NONE: Link = Link {
         head: [0; _],
         tags: 0,
@@ -57,7 +57,7 @@ impl Link {
         queued: false,
     };
 
-    /// Creates the fast path's data of an interface.
+    /// Creates the data of an interface for the fast path.
     pub(super) fn of(interface: &Interface, snapshot: &Snapshot) -> Self {
         let senders = snapshot.senders.get(usize::from(interface.port));
         let mut head = [0; _];
@@ -98,7 +98,8 @@ impl Link {
         self.head.first_chunk().unwrap_or(&[0; 6])
     }
 
-    /// The header of frames to `mac`, up to the EtherType. Only the bytes for the MACs and the actual tags are meaningful.
+    /// The header of frames to `mac`, up to the EtherType. Only the bytes of the MACs and of the interface's tags are
+    /// valid.
     #[inline(always)]
     pub fn head(&self, mac: Mac) -> [u8; HEAD] {
         let mut head = [0; HEAD];
@@ -108,7 +109,7 @@ impl Link {
     }
 }
 
-/// Length of the MAC addresses and the maximum number of tags, in bytes.
+/// Length in bytes of a header with the MAC addresses and the maximum number of tags.
 pub const HEAD: usize = ethernet::LENGTH - 2 + 4 * TAGS;
 
 const _: () = assert!(size_of::<Link>() <= 32);

@@ -1,5 +1,5 @@
-//! Marks and code points of sessions, if filter rules set any. Marks are not part of the session records, so that sessions
-//! without marks need no memory for marks.
+//! Marks and DSCPs of sessions, if filter rules set any. The session records don't contain marks, so that sessions
+//! without marks need no memory for them.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,7 +27,7 @@ impl Marks {
         let (own, records) = (start.sessions_per_shard(), shared_capacity::sessions_at_most(start));
         let shards = start.steering.shards().count() as usize;
         let marks = [0, 1].map(|family| {
-            // The marks of records in the shared capacity occupy no physical memory until a shard uses these records.
+            // Marks of records in the shared capacity occupy no physical memory until a shard uses these records.
             let marks: Box<[AtomicU32]> = zeroed_slice_box(records[family] * shards);
             for shard in marks.chunks(records[family].max(1)) {
                 let own = shard.iter().take(own[family]);
@@ -51,8 +51,8 @@ impl Marks {
             .map_or(0, |mark| mark.load(Ordering::Relaxed))
     }
 
-    /// Sets the mark of a session. The mark of a new session must be set even if it is 0, because the record may have belonged
-    /// to a session with a mark.
+    /// Sets the mark of a session. The mark of a new session must be set even if the mark is 0, because the record's
+    /// former session may have had a mark.
     pub fn set<F: Family>(&self, shard: u16, index: RecordIndex, mark: u32) {
         if let Some(of) = self.of::<F>(shard, index) {
             of.store(mark, Ordering::Relaxed);
@@ -60,21 +60,22 @@ impl Marks {
     }
 }
 
-/// Encodes a traffic class as the mask of the bits that the class sets, and the values of these bits; 0 if it sets no bits.
+/// Encodes a traffic class as a mask of the bits that the class sets, and the values of these bits. The result is 0 if
+/// the class sets no bits.
 pub fn of_class(class: TrafficClass) -> u32 {
     let (value, mask) = class.parts();
     u16::from_be_bytes([mask, value]).into()
 }
 
-/// Decode a traffic class.
+/// Decodes a traffic class.
 pub fn class_of(kept: u32) -> Option<TrafficClass> {
     let [mask, value] = (kept as u16).to_be_bytes();
     let class = TrafficClass::new(value, mask);
     (!class.is_any()).then_some(class)
 }
 
-/// Sets the traffic class of a packet. The IPv4 checksum is updated incrementally (RFC 1624), so that a wrong checksum stays
-/// wrong.
+/// Sets the traffic class of a packet. The IPv4 checksum is updated incrementally (RFC 1624), so that a wrong checksum
+/// of the received packet stays wrong.
 pub fn set_class<F: Family>(frame: &mut [u8], layers: &Layers, class: TrafficClass) {
     let header = frame.get_mut(usize::from(layers.l3)..).unwrap_or_default();
     let Some(first) = header.first_chunk_mut() else { return };

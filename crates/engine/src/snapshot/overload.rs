@@ -1,5 +1,5 @@
-//! Actions while a worker is overloaded. Overload actions depend on the class of traffic and are applied before work is done
-//! for a packet.
+//! Actions while a worker is overloaded. The action depends on the traffic class of a packet, and is applied before any
+//! other work for the packet.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ pub enum Shed {
     /// Inspect the packet.
     #[default]
     Inspect,
-    /// Inspect the packet, unless this number of bytes of its flow was already inspected.
+    /// Inspect the packet if fewer than this number of bytes of its flow were already inspected.
     Less(u64),
     /// Forward the packet without inspection. A TCP connection is never inspected again, because its stream is then incomplete.
     Bypass,
@@ -20,14 +20,14 @@ pub enum Shed {
     Drop,
 }
 
-/// A class of traffic. Conditions that are empty match all packets.
+/// A class of traffic. Empty conditions match all packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     /// IP protocol number.
     pub protocol: Option<u8>,
-    /// Port ranges, one of which must contain the port of either endpoint.
+    /// Port ranges. The port of one endpoint must be in one of the ranges.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Networks (address and prefix length), one of which must contain either endpoint, as inside hosts see it.
+    /// Networks (address and prefix length). The untranslated address of one endpoint must be in one of the networks.
     pub networks: Vec<(IpAddr, u8)>,
     /// Action for packets of the class.
     pub shed: Shed,
@@ -62,11 +62,12 @@ fn contains(network: &(IpAddr, u8), address: IpAddr) -> bool {
 /// Configuration of overload handling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overload {
-    /// Number of waiting packets from which on a worker is overloaded; 0 disables overload handling.
+    /// Number of waiting packets at which a worker becomes overloaded; 0 disables overload handling.
     pub begins: u64,
     /// Number of waiting packets below which a worker is no longer overloaded.
     pub ends: u64,
-    /// Classes of traffic. The first class that matches a packet determines the action; packets without a class are inspected.
+    /// Classes of traffic. The first class that matches a packet determines the action; packets that match no class are
+    /// inspected.
     pub classes: Vec<Class>,
 }
 

@@ -1,8 +1,8 @@
-//! Echo requests for health checks of uplinks. The requests are sent to the gateway of an uplink, independent of
+//! Echo requests for health checks of uplinks. The requests are sent to the gateway of an uplink, independently of
 //! routes.
 //!
-//! The control plane numbers the requests, and a worker records the times of the request and of its answer. A random number in
-//! the request authenticates the answer.
+//! The control plane numbers the requests, and a worker records the times of the request and of its answer. An answer
+//! is accepted only if it contains the random number of the request.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -33,7 +33,7 @@ struct Slot {
     /// The identifier of the request plus 1; 0 if the entry is free.
     identifier: AtomicU32,
     data: AtomicU64,
-    /// Time of the request, and time of the answer, in nanoseconds; 0 if it has not happened.
+    /// Time of the request, and time of the answer, in nanoseconds; 0 if the event has not occurred.
     sent: AtomicU64,
     answered: AtomicU64,
 }
@@ -56,7 +56,8 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// Prepares for the answer to a request that is about to be sent. Replaces the previous request with this index.
+    /// Registers a request before it is sent, so that its answer is accepted. Replaces the previous request with this
+    /// index.
     pub fn expect(&self, probe: &Probe) {
         let Some(slot) = self.slots.get(probe.number) else {
             return;
@@ -105,7 +106,7 @@ impl Probes {
         }
     }
 
-    /// Records the time of an answer. Returns `false` if no such request is pending.
+    /// Records the time of an answer. Returns `false` if no request for this answer is pending.
     pub fn answered(&self, echo: &Echo, now: u64) -> bool {
         let is_it = |slot: &&Slot| slot.data.load(Ordering::Relaxed) == echo.data;
         let found = self.waiting(echo.identifier).find(is_it);

@@ -17,7 +17,7 @@ use crate::session::record::{Session4, Session6};
 use crate::session::shard::Shard;
 use crate::snapshot::{Snapshot, StartParameters};
 
-/// Why a shard can't be created.
+/// Reason for which a shard can't be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// The memory is too small for the session tables.
@@ -34,7 +34,7 @@ pub enum ShardError {
     Search(#[from] sluice_inspect::bindings::vectorscan::Error),
 }
 
-/// Sizes of the memory of one shard, in lines of 64 bytes.
+/// Sizes of the memory of one shard, in 64-byte lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardMemory {
     /// Lines for IPv4 sessions.
@@ -66,7 +66,7 @@ impl ShardMemory {
         }
     }
 
-    /// Number of all lines.
+    /// Total number of lines.
     pub fn total(&self) -> usize {
         self.sessions4 + self.sessions6 + self.bindings4 + self.bindings6 + self.streams
     }

@@ -1,12 +1,13 @@
 //! The owner of each shard, and the protocol by which a shard moves to another worker.
 //!
-//! Only the owner can give a shard away. The owner publishes the new owner here. The owner then hands packets that it receives
-//! for the shard to the new owner, which holds them. When every worker has seen the change (after a full round of each) and the
-//! devices are steered accordingly, the old owner empties its device queues and rings. The old owner processes the packets of
-//! its rings itself, and waits until other workers have taken the packets that it handed to them: a worker reads one ring after
-//! another, and could otherwise take later packets of a flow first. After all of these packets are processed, the shard moves.
-//! The new owner first processes the packets from rings, and then those that it received itself. With this protocol no packet
-//! is lost, and flows keep their order.
+//! Only the owner can release a shard. The owner publishes the number of the new owner here. From then on, the old
+//! owner hands received packets of the shard to the new owner, which holds these packets. Every worker sees the change
+//! within one round of its main loop, and the devices are steered to the new owner. The old owner then empties its
+//! device queues and rings. It processes the packets of its rings itself, and waits until other workers have taken the
+//! packets that it handed to them. Without this wait, a worker, which reads one ring after another, could take later
+//! packets of a flow first. After all of these packets are processed, the shard moves. The new owner first processes
+//! the packets from rings, and then the packets that it received from devices. With this protocol no packet is lost,
+//! and flows keep their order.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -61,19 +62,22 @@ impl ShardOwners {
     }
 }
 
-/// A shard, and the worker for which it is stored. A worker whose move is being cancelled may still expect the shard.
+/// A stored shard with the number of its new worker. A worker of a move that is being cancelled may still expect the
+/// shard.
 type Place<'m> = Option<(WorkerIndex, Box<Shard<'m>>)>;
 
-/// One place for each moving shard. A lock is held only while a shard is stored or taken, never while a packet is processed.
+/// One entry for each moving shard. A lock is held only while a shard is stored or taken, never while a packet is
+/// processed.
 pub struct ShardExchange<'m> {
     places: Box<[Mutex<Place<'m>>]>,
-    /// Number of rings to one worker, and capacity of each ring.
+    /// Number of rings to one worker.
     rings: usize,
     pub(crate) ring: usize,
 }
 
 impl<'m> ShardExchange<'m> {
-    /// Creates places for a number of shards. `rings` is the number of rings to one worker, and `packets` their capacity.
+    /// Creates the entries for a number of shards. `rings` is the number of rings to one worker, and `packets` is the
+    /// capacity of each ring.
     pub fn new(shards: usize, rings: usize, packets: usize) -> Self {
         Self {
             places: (0..shards).map(|_| Mutex::new(None)).collect(),
@@ -82,15 +86,16 @@ impl<'m> ShardExchange<'m> {
         }
     }
 
-    /// Number of packets after which all earlier packets in the rings to one worker are processed, if all rings were full.
+    /// Number of packets that a worker takes from its rings until all earlier packets are processed, if all rings were
+    /// full.
     pub(crate) fn in_rings(&self) -> usize {
         self.of_waiting(self.ring)
     }
 
-    /// Number of packets after which all earlier packets in the rings to one worker are processed, if no ring held more than
-    /// `packets` packets.
+    /// Number of packets that a worker takes from its rings until all earlier packets are processed, if no ring
+    /// contained more than `packets` packets.
     pub(crate) fn of_waiting(&self, packets: usize) -> usize {
-        // Each ring is read for one burst in turn, and an incomplete burst takes a turn as well.
+        // The worker reads the rings round-robin, one burst from each ring, and an incomplete burst counts as a full burst.
         self.rings * packets.min(self.ring).next_multiple_of(BURST_SIZE)
     }
 
@@ -115,7 +120,7 @@ mod tests {
 
     #[test]
     fn rings_of_no_whole_batches_are_through_after_as_many_turns_as_begun_batches() {
-        // After 700 packets, or 11 turns, only four of the seven rings would have had the two turns that each needs.
+        // Seven rings with 100 packets each need 14 bursts. After 700 packets, or 11 bursts, only four rings have been read twice.
         assert_eq!(7 * 2 * BURST_SIZE, ShardExchange::new(1, 7, 100).in_rings());
         assert_eq!(3 * 1024, ShardExchange::new(1, 3, 1024).in_rings());
         assert_eq!(3 * BURST_SIZE, ShardExchange::new(1, 3, 1024).of_waiting(1));

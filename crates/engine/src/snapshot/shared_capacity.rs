@@ -1,5 +1,5 @@
-//! Table capacity that all shards share. A shard whose own tables are full takes further parts, so that one host can have far
-//! more sessions than an even share of the capacity.
+//! Table capacity that all shards share. A shard with full tables takes parts of the shared capacity. One host can
+//! therefore have far more sessions than an even share of the capacity.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::session::record::{Session4, Session6};
 use crate::session::shard::Shard;
 use crate::snapshot::{Snapshot, StartParameters};
 
-/// Maximum number of parts into which the table would be divided, so that a part has at least a sixteenth of the capacity. With
-/// more than 16 shards, a part is therefore larger than the share of a shard, so that a lookup searches few parts.
+/// Maximum number of parts of the whole table, so that a part has at least a sixteenth of the capacity. With more than
+/// 16 shards, a part is therefore larger than a shard's own share, which keeps the number of parts per lookup low.
 const PARTS: usize = 16;
 
 /// Division of the shared capacity of a family into parts.
@@ -29,7 +29,7 @@ struct Division {
 }
 
 impl Division {
-    /// Computes the division. The shared capacity is what one shard needs in addition to its own share to store half of all
+    /// Computes the division. With the shared capacity in addition to its own share, one shard can store half of all
     /// sessions.
     fn new(all: usize, share: usize, mappings: usize) -> Self {
         let sessions = all.div_ceil(PARTS).max(share);
@@ -46,7 +46,7 @@ impl Division {
             0 => 0,
             mappings => Bindings::<A>::lines_of_part(mappings),
         };
-        // Each part begins at an even line number, as shards do.
+        // Each part starts at an even line number, like the memory of a shard.
         [sessions, mappings].map(|lines| lines.next_multiple_of(2))
     }
 
@@ -74,14 +74,14 @@ pub fn sessions_at_most(start: &StartParameters) -> [usize; 2] {
     })
 }
 
-/// Number of memory lines for the shared capacity. The number is 0 for one or two shards, because each has at least half of
-/// the table.
+/// Number of memory lines for the shared capacity. The number is 0 for one or two shards, because each shard has at
+/// least half of the table.
 pub fn lines(start: &StartParameters, snapshot: &Snapshot) -> usize {
     let [four, six] = divisions(start, snapshot);
     four.total::<Session4, u32>() + six.total::<Session6, [u64; 2]>()
 }
 
-/// Parts of one family that no shard uses at the moment.
+/// Parts of one family that no shard uses now.
 #[derive(Debug)]
 struct Parts<'m, R, A: Address> {
     sessions: Option<Arc<Reserve<Part<'m, R>>>>,
@@ -120,7 +120,7 @@ impl<'m, R: Record, A: Address> Parts<'m, R, A> {
     }
 }
 
-/// Parts that no shard uses at the moment.
+/// Parts that no shard uses now.
 #[derive(Debug)]
 pub struct SharedCapacity<'m> {
     four: Parts<'m, Session4, u32>,
@@ -128,7 +128,7 @@ pub struct SharedCapacity<'m> {
 }
 
 impl<'m> SharedCapacity<'m> {
-    /// Creates all parts in `memory`, which has [`lines`] lines.
+    /// Creates all parts in `memory`, which must have [`lines`] lines.
     ///
     /// # Errors
     /// The memory is too small.
@@ -144,7 +144,7 @@ impl<'m> SharedCapacity<'m> {
         })
     }
 
-    /// Lets a shard take parts when its tables are full.
+    /// Permits a shard to take parts when its tables are full.
     pub fn share(&self, shard: &mut Shard<'m>) {
         self.four.share(&mut shard.sessions4, &mut shard.bindings4);
         self.six.share(&mut shard.sessions6, &mut shard.bindings6);

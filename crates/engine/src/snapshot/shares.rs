@@ -1,8 +1,8 @@
-//! Fair division of capacity: of a worker's capacity among virtual routers, and of a link's rate among the interfaces that use
-//! it.
+//! Fair division of capacity: a worker's capacity is divided among virtual routers, and a link's rate among the
+//! interfaces of the link.
 //!
-//! A router has a weight, which applies while a worker is overloaded, and may have a rate, which always applies. An interface has
-//! a weight and may have a rate on its link, and may also have a guaranteed rate there.
+//! A router has a weight, which applies while a worker is overloaded, and may have a rate limit, which always applies.
+//! An interface has a weight on its link, and may have a rate limit and a guaranteed rate on its link.
 
 pub mod burst_limit;
 pub mod deficit;
@@ -24,18 +24,18 @@ use recent_demands::RecentDemands;
 /// Default weight of routers and interfaces.
 pub const WEIGHT: u8 = 10;
 
-/// Number that means that an interface has no entry.
+/// Entry number of an interface without an entry.
 const NONE: u16 = u16::MAX;
 
-/// Rates of packets and bits over all workers together. Frames are counted from their Ethernet header to the end of their
-/// payload.
+/// Rate limits in packets and bits, for all workers together. Frames are counted from their Ethernet header to the end
+/// of their payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
     /// Maximum number of packets per second.
     pub packets: Option<u64>,
     /// Maximum number of bits per second.
     pub bits: Option<u64>,
-    /// Burst size, as the number of nanoseconds in which the rate fills it.
+    /// Burst size, as the time in nanoseconds in which the rate fills the bucket.
     pub burst: u64,
 }
 
@@ -55,11 +55,12 @@ pub struct LinkShare {
     pub weight: Option<u8>,
     /// Guaranteed rate in bits per second, which the interface can always use.
     pub guarantee: Option<u64>,
-    /// Rate limit in bits per second: of the link with all its VLANs, or of a single VLAN or inter-router link.
+    /// Rate limit in bits per second, which applies to the link with all its VLANs, to a single VLAN, or to an
+    /// inter-router link.
     pub rate: Option<u64>,
 }
 
-/// Token buckets of a router, which all workers share for its interfaces on all ports.
+/// Token buckets of a router. All workers share the buckets for all ports of the router.
 #[derive(Debug)]
 struct RouterBuckets {
     given: Rate,
@@ -83,7 +84,7 @@ pub struct PortShares {
     pub shared: bool,
     /// Whether any router has a rate limit.
     pub limited: bool,
-    /// The router, if only one receives on the port.
+    /// The router, if only one router receives on the port.
     pub own: Option<RouterIndex>,
     /// Sum of the weights of the port's routers.
     pub weight: u64,
@@ -120,10 +121,10 @@ pub struct Shares {
     links: Vec<Link>,
 }
 
-/// Burst size of a link's rate, in nanoseconds. For most rates, a NIC's queue can't hold more.
+/// Burst size of a link's rate, in nanoseconds. For most link rates, the queue of a NIC is not larger than this burst.
 const LINK_BURST: u64 = 10_000_000;
 
-/// Minimum burst size of a token bucket in bits: two frames of maximum length.
+/// Minimum burst size of a token bucket in bits: two frames of the maximum length.
 const LEAST_BITS: u64 = 2 * 8 * 9_234;
 
 /// Creates a full bucket. The burst of the bucket is the number of tokens in `burst` nanoseconds, at least `min`.
@@ -136,8 +137,8 @@ fn bits(rate: u64, burst: u64) -> Arc<SharedTokenBucket> {
 }
 
 impl Shares {
-    /// Creates the division for routers and interfaces, by number, on a number of ports. `None` if nothing is configured. Routers
-    /// and interfaces beyond the ends of the lists have no configuration.
+    /// Creates the division for routers and interfaces, by number, on a number of ports. `None` if nothing is
+    /// configured. Routers and interfaces with numbers beyond the ends of the lists have no configuration.
     pub fn new(
         routers: Vec<RouterShare>,
         links: Vec<LinkShare>,
@@ -181,8 +182,8 @@ impl Shares {
     /// Creates the entries of a port's routers.
     fn receive(&mut self, port: usize, interfaces: &[Interface]) {
         let is_here = |interface: &Interface| usize::from(interface.port) == port;
-        // All frames of a bridged port belong to the bridge, tagged or not. If only VLANs of the port are bridged, only the
-        // frames of these VLANs do.
+        // All frames of a bridged port belong to the bridge, tagged or not. If only VLANs of the port are bridged, only
+        // frames of these VLANs belong to the bridge.
         let bridged = |one: &Interface| is_here(one) && one.bridge.is_some() && one.tags.is_empty();
         if interfaces.iter().any(bridged) {
             return;
@@ -234,8 +235,8 @@ impl Shares {
         }
     }
 
-    /// Keeps the token buckets of the previous snapshot whose configuration is unchanged. Routers and interfaces keep their
-    /// numbers as long as they exist.
+    /// Keeps token buckets of the previous snapshot if their configuration is unchanged. Routers and interfaces keep
+    /// their numbers as long as they exist.
     pub fn adopt(&mut self, before: &Self) {
         for (own, old) in self.routers.iter_mut().zip(&before.routers) {
             if let (Some(one), Some(other)) = (&own, old)
@@ -296,8 +297,8 @@ impl Shares {
         }
     }
 
-    /// Whether a frame of this many bytes may cross an inter-router link from the end `from` to a router at the other end. A
-    /// frame that may cross is charged to the rate limits.
+    /// Whether the rate limits permit a frame of this many bytes to cross an inter-router link from interface `from` to
+    /// the router of the peer interface. A permitted frame is charged to the rate limits.
     pub fn may_cross(&self, from: u16, router: RouterIndex, bytes: u64, now: u64) -> bool {
         let link = self
             .leaving

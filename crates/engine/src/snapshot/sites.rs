@@ -13,7 +13,8 @@ pub const SERVER: u16 = 67;
 /// UDP port of DHCP clients.
 pub const CLIENT: u16 = 68;
 
-/// Number of index values for outer tags: the VLANs of 802.1ad tags, and one value for frames without an 802.1ad tag.
+/// Number of index values for outer tags: the VLAN identifiers of 802.1ad tags, and one value for frames without an
+/// 802.1ad tag.
 const OUTER: usize = (1 << 12) + 1;
 
 /// Index value, in place of an outer tag, for frames with a single 802.1Q tag.
@@ -44,7 +45,7 @@ pub enum SiteKey {
 }
 
 impl SiteKey {
-    /// A context of each kind of site behind the interface.
+    /// One context per kind of site behind the interface.
     pub fn contexts(&self) -> Vec<Context> {
         match self {
             Self::Tags(rows) => rows.iter().map(|row| row.context).collect(),
@@ -70,7 +71,7 @@ pub struct TagRanges {
     firsts: Box<[First; OUTER]>,
 }
 
-/// An access interface, behind which terminals of sites are.
+/// An access interface, to which the terminals of sites are connected.
 #[derive(Clone, Debug)]
 pub enum AccessInterface {
     /// Sites have different tags.
@@ -82,7 +83,7 @@ pub enum AccessInterface {
 }
 
 impl AccessInterface {
-    /// The context of the site from which a packet comes; `None` if it comes from no site.
+    /// The context of the site that sent a packet; `None` if no site sent it.
     #[inline(always)]
     pub fn context(&self, layers: &Layers, frame: &[u8]) -> Option<Context> {
         match self {
@@ -107,7 +108,7 @@ struct Side {
 /// Settings of sites.
 #[derive(Clone, Debug)]
 pub struct SiteSettings {
-    /// Access interfaces, behind which terminals are.
+    /// Access interfaces, to which terminals are connected.
     pub doors: Vec<(u16, SiteKey)>,
     /// Public interfaces, on which sites have public addresses.
     pub publics: Vec<u16>,
@@ -177,7 +178,7 @@ impl SiteClassifier {
         self.table.recipient(router, address).is_some()
     }
 
-    /// The context of the site from which a packet on an access interface comes; `None` if it comes from no site.
+    /// The context of the site that sent a packet on an access interface; `None` if no site sent it.
     #[inline(always)]
     pub fn context(&self, interface: u16, layers: &Layers, frame: &[u8]) -> Option<Context> {
         self.access_interface(interface)?.context(layers, frame)
@@ -189,8 +190,8 @@ impl SiteClassifier {
         self.side(interface)?.access.as_ref()
     }
 
-    /// The context of the site of a DHCP client. A client without an address can't be assigned to a site by its address, so it is
-    /// assigned to the first site of the interface.
+    /// The context of the site of a DHCP client. The address of a client without a lease can't determine the site, so
+    /// this client is assigned to the first site of the interface.
     pub fn dhcp_client(&self, interface: u16, layers: &Layers, frame: &[u8]) -> Option<Context> {
         match self.side(interface)?.access.as_ref()? {
             AccessInterface::Prefixes(prefixes) if layers.tags == 0 => self
@@ -200,7 +201,7 @@ impl SiteClassifier {
         }
     }
 
-    /// The context of the site from which an ARP message comes, by its sender address.
+    /// The context of the site that sent an ARP message, determined by the sender address of the message.
     pub fn context_of_sender(&self, interface: u16, layers: &Layers, frame: &[u8], sender: u32) -> Option<Context> {
         match self.side(interface)?.access.as_ref()? {
             AccessInterface::Prefixes(prefixes) if layers.tags == 0 => by_prefix(prefixes, sender),
@@ -208,7 +209,8 @@ impl SiteClassifier {
         }
     }
 
-    /// Whether a packet is DHCP for the control plane: from terminals, to an address of the relay, or to DHCP clients of sites.
+    /// Whether a packet is a DHCP message for the control plane: a message from a terminal, to an address of the relay,
+    /// or to a DHCP client of a site.
     #[inline(always)]
     pub fn takes(&self, interface: u16, router: Context, layers: &Layers, frame: &[u8]) -> bool {
         let is_dhcp = layers.protocol == UDP
@@ -237,7 +239,7 @@ impl SiteClassifier {
     }
 }
 
-/// Whether a MAC is unicast and locally administered, as virtual MACs are.
+/// Whether a MAC is unicast and locally administered, like a virtual MAC.
 #[inline(always)]
 pub fn is_local(mac: &[u8; 6]) -> bool {
     mac[0] & 3 == 2

@@ -1,23 +1,25 @@
-//! Stages: the workers of each part of packet processing, and what a worker therefore passes to other workers.
+//! Stages: assigns the parts of packet processing to workers, and determines which packets a worker passes to other
+//! workers.
 //!
-//! If all workers have all parts, packets run to completion. If workers have different parts, a packet is handed over when its
-//! worker doesn't have the next part. The rings are those of other hand-offs. State has a single writer: sessions belong to the
-//! owner of their shard, and a device's queue belongs to one worker.
+//! If all workers have all parts, packets run to completion. If workers have different parts, a packet is handed over
+//! when its worker doesn't have the next part. Hand-offs for other reasons use the same rings. Each state has a single
+//! writer: sessions belong to the owner of their shard, and a device's queue belongs to one worker.
 
 use crate::packet::io::WorkerIndex;
 use crate::placement::{Core, Part, Placement};
 
-/// The workers of each part; empty if all workers have the part.
+/// The workers of each part. An empty list means that all workers have the part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stages([Box<[WorkerIndex]>; 4]);
 
 impl Stages {
-    /// Creates stages from the workers of each part, in the order of [`Part::ALL`]; empty if all workers have the part.
+    /// Creates stages from the workers of each part, in the order of [`Part::ALL`]. An empty list means that all
+    /// workers have the part.
     pub fn new(workers: [Vec<WorkerIndex>; 4]) -> Self {
         Self(workers.map(Into::into))
     }
 
-    /// The stages of a placement; the workers run on `cores` in this order.
+    /// The stages of a placement. Worker `k` runs on `cores[k]`.
     pub fn of(placement: &Placement, cores: &[Core]) -> Self {
         if !placement.is_pipeline() && placement.workers().len() == cores.len() {
             return Self::default();
@@ -31,7 +33,7 @@ impl Stages {
         Self::new(Part::ALL.map(|part| placement.of(part).iter().filter_map(worker).collect()))
     }
 
-    /// The workers that have a part; empty if all have it.
+    /// The workers that have a part; empty if all workers have the part.
     pub fn workers(&self, part: Part) -> &[WorkerIndex] {
         &self.0[part as usize]
     }
@@ -50,8 +52,8 @@ impl Stages {
         }
     }
 
-    /// The transmitting workers; `workers` is the total number of workers. The result includes the workers with the transmit
-    /// part and, with assistance, those that borrow shards from transmitting session workers.
+    /// The transmitting workers; `workers` is the total number of workers. The result includes the workers with the
+    /// transmit part and, with assistance, the workers that borrow shards from transmitting session workers.
     pub fn senders(&self, workers: usize, assists: bool) -> Vec<WorkerIndex> {
         let mut senders = self.all(Part::Transmit, workers);
         if assists {
@@ -73,7 +75,7 @@ impl Stages {
         Part::ALL.iter().all(|&part| self.workers(part).is_empty())
     }
 
-    /// The role of a worker: what it passes to other workers.
+    /// The role of a worker: which packets it passes to other workers.
     pub fn role(&self, own: WorkerIndex) -> Role {
         let elsewhere = |part: Part| -> Box<[WorkerIndex]> {
             match self.does(own, part) {
@@ -81,7 +83,7 @@ impl Stages {
                 false => self.workers(part).into(),
             }
         };
-        // The workers of the first part after `part` that this worker doesn't have.
+        // The workers of the first part after `part` that the worker `own` doesn't have.
         let after = |part: Part| {
             Part::ALL[part as usize..]
                 .iter()
@@ -102,7 +104,7 @@ impl Stages {
         }
     }
 
-    /// Whether a worker gets packets for a part from workers that have the preceding part but not this one.
+    /// Whether a worker gets packets for a part from workers with the preceding part but without this part.
     fn is_given(&self, own: WorkerIndex, part: Part) -> bool {
         let Some(&before) = Part::ALL[..part as usize].last() else {
             return false;
@@ -112,27 +114,27 @@ impl Stages {
         self.does(own, part) && !self.workers(part).is_empty() && some_lack
     }
 
-    /// Whether the parts of a worker are consecutive. If packets return to a worker, the worker must not wait for free capacity
-    /// of other workers, because the other workers may wait for it. All other workers wait only for workers whose last part is
-    /// later than their own, so that a deadlock is impossible.
+    /// Whether the parts of a worker are consecutive. If packets return to a worker, the worker must not wait for free
+    /// capacity of other workers, because the other workers may wait for it. Every other worker waits only for workers
+    /// with a later last part, so a deadlock is impossible.
     fn is_contiguous(&self, own: WorkerIndex) -> bool {
         let done = Part::ALL.map(|part| self.does(own, part));
         done.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(done[0]) + usize::from(done[3]) <= 2
     }
 }
 
-/// The role of a worker: what it passes to other workers.
+/// The role of a worker: which packets it passes to other workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Role {
-    /// Workers that parse the packets that this worker receives; empty if it parses them itself.
+    /// Workers that parse the packets received by this worker; empty if this worker parses them itself.
     pub parsers: Box<[WorkerIndex]>,
-    /// Workers that have the sessions of the packets that this worker parses; empty if it has them itself.
+    /// Workers that process the sessions of packets parsed by this worker; empty if this worker processes them itself.
     pub sessions: Box<[WorkerIndex]>,
-    /// Next workers for packets that this worker receives. If the rings to these workers have no space, packets are dropped
-    /// before any work is done for them.
+    /// Next workers for packets that this worker receives. If the rings to these workers are full, received packets are
+    /// dropped before any other work.
     pub beyond: Box<[WorkerIndex]>,
-    /// Next workers for packets that this worker takes from others. The worker takes no packets from others while the
-    /// rings to the next workers have no space.
+    /// Next workers for packets that this worker takes from other workers. While the rings to the next workers are
+    /// full, this worker takes no packets from other workers.
     pub ahead: Box<[WorkerIndex]>,
 }
 
@@ -178,13 +180,13 @@ mod tests {
 
     #[test]
     fn worker_at_both_ends_never_waits_for_itself() {
-        // Worker 0 receives and transmits, and worker 1 has the sessions. If each waited for free capacity of the other, there
-        // would be a deadlock.
+        // Worker 0 receives and transmits, and worker 1 has the sessions. If each worker waited for free capacity of
+        // the other, both would wait forever.
         let stages = stages([&[0], &[0], &[1], &[0]]);
         assert_eq!([1], *stages.role(0).beyond);
         assert!(stages.role(0).ahead.is_empty());
         assert_eq!([0], *stages.role(1).ahead);
-        // Worker 0 parses and transmits. The packets of worker 0 for both parts are in the same rings.
+        // Worker 0 parses and transmits. Worker 0 gets packets for both parts through the same rings.
         let stages = self::stages([&[1], &[0], &[1], &[0]]);
         assert!(stages.role(0).ahead.is_empty());
         assert!(stages.role(1).ahead.is_empty());

@@ -1,6 +1,6 @@
-//! Assignment of packets to shards, with the Toeplitz hash by which NICs select queues (RSS). If the NIC supports it, a packet
-//! arrives in the queue of the worker that owns its shard. If the NIC doesn't support the hash, the receiving worker computes
-//! it and hands the packet off.
+//! Assignment of packets to shards, with the Toeplitz hash by which NICs select queues (RSS). If the NIC supports this
+//! hash, a packet arrives in the queue of the worker that owns the packet's shard. If the NIC doesn't support the hash,
+//! the receiving worker computes the hash and hands the packet off.
 
 use std::sync::Arc;
 
@@ -15,15 +15,16 @@ use crate::session::family::Family;
 use crate::snapshot::Nat;
 use crate::snapshot::translation_targets::TranslationTargets;
 
-/// What belongs to the same shard.
+/// Flows that belong to one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Affinity {
     /// All flows of an inside host. NICs hash the source address on inside interfaces, and the destination address and port on
     /// outside interfaces.
     #[default]
     Hosts,
-    /// The two directions of a flow, for NICs that can only hash all addresses and ports. Outside ports are selected so that
-    /// answers arrive at the shard of their flow. Pools then can't have mappings, subscribers or computed ports.
+    /// The two directions of a flow, for NICs that can only hash all addresses and ports. Outside ports are selected so
+    /// that the NIC delivers answers to the shard of their flow. Therefore pools can't have mappings, subscribers or
+    /// computed ports.
     Flows,
 }
 
@@ -42,12 +43,12 @@ pub enum HashFields {
 pub struct SteeringSettings {
     /// The fields that NICs hash.
     pub hashed: HashFields,
-    /// What belongs to the same shard.
+    /// Flows that belong to one shard.
     pub together: Affinity,
     /// Length of the inside prefix that counts as one subscriber, for IPv4 and for IPv6.
     pub prefix: [u8; 2],
-    /// Number of consecutive outside ports that belong to the same shard: those of a port block, or all ports if pools preserve
-    /// ports.
+    /// Number of consecutive outside ports that belong to one shard: the ports of a port block, or all ports if pools
+    /// preserve ports.
     pub ports: u32,
 }
 
@@ -62,8 +63,7 @@ impl Default for SteeringSettings {
     }
 }
 
-/// The function that assigns packets to shards. The function is the same for all workers for the lifetime of the
-/// process.
+/// The function that assigns packets to shards. All workers use one function for the lifetime of the process.
 #[derive(Clone, Debug)]
 pub struct Steering {
     shards: Shards,
@@ -74,7 +74,8 @@ pub struct Steering {
     flows: Key,
     hosts4: ByteTables,
     hosts6: ParityRows<2>,
-    /// Lookup tables of the hash for outside IPv4 addresses, and for the numbers of port units.
+    /// Lookup tables of the hash for outside IPv4 addresses, and for the numbers of port units (groups of consecutive
+    /// ports).
     outside4: ByteTables,
     units: Box<[u16]>,
     flows4: ParityRows<2>,
@@ -91,7 +92,7 @@ pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
 }
 
 impl Steering {
-    /// Draws random keys for a number of shards; `None` unless the number is a power of two from 1 to 1,024.
+    /// Generates random keys for a number of shards. `None` if the number is not a power of two from 1 to 1,024.
     pub fn draw(shards: u32, wanted: &SteeringSettings, mut random: impl FnMut() -> u64) -> Option<Self> {
         let bits = Shards::new(shards)?.bits();
         let hosts = toeplitz::Hosts {
@@ -148,7 +149,7 @@ impl Steering {
         self.hashed
     }
 
-    /// What belongs to the same shard.
+    /// Flows that belong to one shard.
     pub fn affinity(&self) -> Affinity {
         self.together
     }
@@ -163,7 +164,8 @@ impl Steering {
         &self.flows
     }
 
-    /// The outside ports with which answers arrive at the shard of their flow; `None` if ports are not selected for that.
+    /// The outside ports with which answers arrive at the shard of their flow; `None` if ports are not selected by RSS
+    /// hash.
     pub fn fitting(&self) -> Option<&Arc<RssPorts>> {
         self.fitting.as_ref()
     }
@@ -174,8 +176,8 @@ impl Steering {
         self.together == Affinity::Hosts || nat.spread.is_none() && nat.pools.iter().all(|(_, pool)| spreads(pool))
     }
 
-    /// The shard of an inside host. The shard depends on the subscriber prefix, because the key ignores the bits after
-    /// it.
+    /// The shard of an inside host. All hosts of a subscriber prefix have one shard, because the key ignores the bits
+    /// after the prefix.
     #[inline(always)]
     pub fn of_host<F: Family>(&self, host: F::Address) -> u16 {
         let [high, low] = F::words(host);
@@ -186,8 +188,8 @@ impl Steering {
         }
     }
 
-    /// The shard of a port unit of an outside address. The result equals [`Shards::shard_of_unit`] but is computed with lookup
-    /// tables.
+    /// The shard of a port unit (consecutive ports) of an outside address. The result equals [`Shards::shard_of_unit`]
+    /// but is computed with lookup tables.
     #[inline(always)]
     fn of_unit<F: Family>(&self, address: F::Address, unit: u32) -> u16 {
         if F::IS_V6 {
@@ -210,7 +212,7 @@ impl Steering {
         }
     }
 
-    /// The shard of a bridged flow. The shard is the same for both directions.
+    /// The shard of a bridged flow. Both directions of the flow have one shard.
     #[inline]
     pub fn of_bridged<F: Family>(&self, key: &F::Key) -> u16 {
         let tuple = F::tuple(key);
@@ -224,7 +226,7 @@ impl Steering {
         }
     }
 
-    /// Whether answers arrive at the shard of their flow; `None` if ports are not selected for that.
+    /// Whether answers arrive at the shard of their flow; `None` if ports are not selected by RSS hash.
     #[inline]
     pub fn fits<F: Family>(&self, shard: u16, answer: &F::Tuple, class: Option<PortClass>) -> Option<bool> {
         let hashed = self.together == Affinity::Flows && matches!(class, Some(PortClass::Tcp | PortClass::Udp));
@@ -234,18 +236,18 @@ impl Steering {
         })
     }
 
-    /// The shard of the session of a packet that arrived on an interface. Flows of inside hosts are assigned by the address or
-    /// subscriber prefix of the host. Packets to public addresses are assigned by the port block. Flows to forwarded ports are
-    /// assigned by the target host, or by the client if there are several targets. Flows of protocols without ports are assigned
-    /// by the untranslated remote address. Both directions of a session have the same shard. If untranslated flows have
-    /// sessions, both of their directions have the same shard, too.
+    /// The shard of the session of a packet that arrived on an interface. Flows of inside hosts are assigned by the
+    /// address or subscriber prefix of the host. Packets to public addresses are assigned by the port block. Flows to
+    /// forwarded ports are assigned by the target host, or by the client if there are several targets. Flows of
+    /// protocols without ports are assigned by the untranslated remote address. Both directions of a session have one
+    /// shard, including sessions of untranslated flows.
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)
     }
 
-    /// Like [`Steering::shard_of`], with the [`TranslationTargets`] of the rules as an argument, so that a caller that knows that
-    /// there are none need not load them.
+    /// Like [`Steering::shard_of`], with the [`TranslationTargets`] of the rules as an argument. If a caller has
+    /// already checked that no targets exist, it does not have to load the targets.
     #[inline(always)]
     pub fn shard_by<F: Family>(
         &self,
@@ -264,7 +266,7 @@ impl Steering {
             (tuple.source(), tuple.source_port()),
             (tuple.destination(), tuple.destination_port()),
         );
-        // The flow, as in packets from the inside host.
+        // The endpoints of the flow, in the direction of packets from the inside host.
         let ends = |host, other| match &nat.hosts {
             Some(hosts) => hosts.ends(tuple.context(), host, other),
             None => (host, other),
@@ -278,11 +280,11 @@ impl Steering {
                 Some(Home::Unit(unit)) => return self.of_unit::<F>(destination.0, unit),
                 Some(Home::Shard(shard)) => return shard as u16,
                 Some(Home::Inside(inside)) => (host, other) = ends((inside, destination.1), source),
-                // A port that a pool allocates is never forwarded by a rule.
+                // Rules never forward a port that a pool allocates.
                 None => match forwarded::<F>(nat, key, interface) {
                     Some(ForwardTarget::Host(target)) => (host, other) = ends(target, source),
                     Some(ForwardTarget::Among) => return self.of_host::<F>(source.0),
-                    // The shard of a flow from outside to an inside host's own address is that of the host.
+                    // A flow from outside to an inside host's own address belongs to the shard of the host.
                     None if nat.begins_outside(tuple.context(), source.0, destination.0) => {
                         (host, other) = (destination, source);
                     }
@@ -291,8 +293,8 @@ impl Steering {
             }
         }
         if let Some(spread) = spread {
-            // The shard of the flow is that of its client. The destination is still untranslated here, and differs from the
-            // source of the answers.
+            // The flow belongs to the shard of its client. The destination of this packet is still untranslated, and
+            // differs from the source of the answers.
             if !outside && nat.hosts.is_some() && forwarded::<F>(nat, key, interface).is_some() {
                 return self.of_host::<F>(source.0);
             }
@@ -308,8 +310,8 @@ impl Steering {
 }
 
 impl Steering {
-    /// The shard of the session of a packet that the router's host sends. If a rule translates the flow to the host, it is that
-    /// of the client; otherwise it depends on the host's own address.
+    /// The session shard of a packet from the router's host. If a rule translates the flow to the host, the client's
+    /// address determines the shard; otherwise the host's own address does.
     #[cold]
     pub fn of_host_flow<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
         let tuple = F::tuple(key);
@@ -322,7 +324,7 @@ impl Steering {
         self.of_host::<F>(client.unwrap_or(own.0))
     }
 
-    /// Like [`Steering::shard_of`], if there are subscribers' sites.
+    /// Like [`Steering::shard_of`], for configurations with subscribers' sites.
     #[inline(always)]
     pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         let tuple = F::tuple(key);
@@ -344,7 +346,7 @@ impl Steering {
     }
 }
 
-/// The remote address of a flow without ports. Interfaces that both inside and outside hosts use count as outside.
+/// The remote address of a flow without ports. An interface with both inside and outside hosts counts as outside.
 #[cold]
 fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> F::Address {
     let tuple = F::tuple(key);
@@ -372,7 +374,7 @@ fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> 
 enum ForwardTarget<A> {
     /// An inside host and port.
     Host((A, u16)),
-    /// One of several hosts. Only the session determines which one.
+    /// One of several hosts. Only the session record contains the selected host.
     Among,
 }
 

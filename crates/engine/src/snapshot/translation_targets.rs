@@ -1,6 +1,7 @@
-//! Inside addresses and ports whose flows belong to the shards of their clients instead of their own. The targets are the hosts
-//! of rules that distribute flows, because the host of a flow is unknown before its session exists; the router's own addresses;
-//! and the targets of rules for inside clients, which keep their shard.
+//! Inside addresses and ports with flows that belong to the shards of the clients. There are three kinds of targets. If
+//! a rule distributes flows to several hosts, these hosts are targets, because the host of a flow is unknown before its
+//! session exists. The router's own addresses are targets. The targets of rules for inside clients are included,
+//! because inside clients keep their shard.
 
 use std::collections::HashSet;
 
@@ -21,12 +22,12 @@ type End<A> = (A, u16);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranslationTargets<A> {
     ranges: Vec<Range<A>>,
-    /// Routers for whose hosts' packets sessions may exist.
+    /// Routers with hosts that send packets for which sessions may exist.
     hosted: Vec<Context>,
 }
 
 impl<A: Address> TranslationTargets<A> {
-    /// The targets that the rules define; `None` if there are none.
+    /// The targets that the rules define; `None` if the rules define no targets.
     pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface]) -> Option<Self> {
         let mut spread = Self {
             ranges: Vec::new(),
@@ -93,8 +94,8 @@ impl<A: Address> TranslationTargets<A> {
             .any(|range| (range.2..=range.3).contains(&end.1))
     }
 
-    /// The endpoint whose address determines the shard of a flow, if the other endpoint is a translation target. The result does
-    /// not depend on the order of the arguments.
+    /// The endpoint that determines the shard of a flow, if the other endpoint is a translation target. The order of
+    /// the arguments doesn't change the result.
     #[inline]
     pub fn client(&self, context: Context, one: End<A>, other: End<A>) -> Option<A> {
         match (self.has(context, one), self.has(context, other)) {

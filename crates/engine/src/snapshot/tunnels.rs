@@ -1,4 +1,4 @@
-//! Tunnels over other networks: their ends, the packets that belong to them, and their path MTUs.
+//! Tunnels over other networks: their endpoints, the packets that belong to them, and their path MTUs.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,25 +27,25 @@ pub enum TunnelKind {
     Ipip,
 }
 
-/// A tunnel: an interface whose link leads across another network to a single remote end.
+/// A tunnel: an interface with a link to a single remote endpoint across another network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Encapsulation of the tunnel.
     pub kind: TunnelKind,
-    /// The local end, which is an address of the interface `underlay`.
+    /// The local endpoint, which is an address of the interface `underlay`.
     pub local: Address,
-    /// The remote end. The remote end belongs to the same family as the local end.
+    /// The remote endpoint, which belongs to the address family of the local endpoint.
     pub remote: Address,
-    /// The VXLAN network identifier, or the GRE key if there is one.
+    /// The VXLAN network identifier, or the GRE key if the tunnel has a key.
     pub id: Option<u32>,
     /// TTL or hop limit of outer packets.
     pub ttl: u8,
-    /// The interface that has the address `local`. Outer packets are routed in its router.
+    /// The interface with the address `local`. Outer packets are routed in the router of this interface.
     pub underlay: u16,
 }
 
 impl Tunnel {
-    /// Whether the tunnel carries Ethernet frames. If not, the tunnel carries only IP.
+    /// Whether the tunnel carries Ethernet frames. Otherwise it carries only IP packets.
     #[inline]
     pub fn carries_frames(&self) -> bool {
         matches!(self.kind, TunnelKind::Vxlan(_))
@@ -62,7 +62,7 @@ impl Tunnel {
         }
     }
 
-    /// Number of bytes by which an outer IP packet is longer than the inner one.
+    /// Number of bytes by which an outer IP packet is longer than the inner IP packet.
     #[inline]
     pub fn overhead(&self) -> usize {
         let outer = match self.local {
@@ -80,16 +80,16 @@ pub struct TunnelTag {
     pub router: RouterIndex,
     /// Encapsulation of the outer packet.
     pub kind: TunnelKind,
-    /// Address of the local end.
+    /// Address of the local endpoint.
     pub local: Address,
-    /// Address of the remote end.
+    /// Address of the remote endpoint.
     pub remote: Address,
     /// VXLAN network identifier or GRE key.
     pub id: Option<u32>,
 }
 
-/// A hash without a secret is sufficient, because only the operator chooses the keys, so that nobody can provoke collisions. Each
-/// outer packet needs two lookups.
+/// A hash without a secret is sufficient, because only the operator chooses the keys, and an attacker can't provoke
+/// collisions. Each outer packet needs two lookups, so the hash must be fast.
 type Keys = FxBuildHasher;
 
 /// The tunnels of a snapshot.
@@ -97,13 +97,13 @@ type Keys = FxBuildHasher;
 pub struct Tunnels {
     /// The interface of a tunnel, by the fields of its outer packets.
     by_mark: HashMap<TunnelTag, u16, Keys>,
-    /// Local ends, independent of the remote ends.
+    /// Local endpoints, independent of the remote endpoints.
     ends: HashSet<(RouterIndex, TunnelKind, Address), Keys>,
-    /// For each router: whether tunnels end in it.
+    /// For each router: whether it has local tunnel endpoints.
     routers: Vec<bool>,
     /// UDP ports of tunnels.
     ports: Vec<u16>,
-    /// Path MTUs, by router, local end and remote end.
+    /// Path MTUs, by router, local endpoint and remote endpoint.
     forwarding: HashMap<Path, Arc<PathMtu>, Keys>,
     /// For each interface: the path MTU of the tunnel, and the number of bytes that encapsulation adds.
     of_interface: Vec<Option<(Arc<PathMtu>, u16)>>,
@@ -116,10 +116,12 @@ type Path = (RouterIndex, Address, Address);
 /// Seconds for which a lowered path MTU is used (RFC 1191, 6.3; RFC 8201, 4).
 const REMEMBERED: u64 = 600;
 
-/// Rate limit of answers to keepalives of a tunnel, per second, and burst size. Routers send at most one keepalive per second.
+/// Rate limit of answers to keepalives of a tunnel, per second, and burst size. A router sends at most one keepalive
+/// per second.
 const KEEPALIVES: TokenRate = TokenRate::new(10, 10);
 
-/// Path MTU of outer packets. The lowest 16 bits are the length; the other bits are the time in seconds until which it is valid.
+/// Path MTU of outer packets. The lowest 16 bits are the length; the other bits are the time in seconds until which
+/// this length is valid.
 #[derive(Debug)]
 struct PathMtu(AtomicU64);
 
@@ -196,7 +198,7 @@ impl Tunnels {
         }
     }
 
-    /// Whether tunnels end in a router.
+    /// Whether a router has local tunnel endpoints.
     #[inline(always)]
     pub fn end_in(&self, router: RouterIndex) -> bool {
         self.routers.get(usize::from(router)).is_some_and(|end| *end)
@@ -222,8 +224,8 @@ impl Tunnels {
         }
     }
 
-    /// Whether a packet is addressed to a tunnel end in a router where tunnels end, or is an ICMP error for an outer packet sent
-    /// from such an end.
+    /// Whether a packet is addressed to a local tunnel endpoint of a router, or is an ICMP error for an outer packet
+    /// sent from such an endpoint.
     #[inline]
     pub fn take(&self, router: RouterIndex, layers: &Layers, frame: &[u8]) -> bool {
         match self.kind(layers) {
@@ -233,14 +235,14 @@ impl Tunnels {
         }
     }
 
-    /// The encapsulation, local end and remote end of an outer packet, as classified by [`Tunnels::take`].
+    /// The encapsulation, local endpoint and remote endpoint of an outer packet that [`Tunnels::take`] has classified.
     #[inline]
     pub fn outer(&self, layers: &Layers, frame: &[u8]) -> Option<(TunnelKind, Address, Address)> {
         let (remote, local) = addresses(layers, frame);
         Some((self.kind(layers)?, local, remote))
     }
 
-    /// The tunnel ends of the outer packet that an ICMP error quotes, if that packet may have been sent from here.
+    /// The tunnel endpoints of the outer packet that an ICMP error quotes, if the gateway may have sent that packet.
     pub fn quoted_ends(&self, router: RouterIndex, layers: &Layers, frame: &[u8]) -> Option<(Address, Address)> {
         let quote = quoted(frame, layers).ok()?.layers;
         let (local, remote) = addresses(&quote, frame);
@@ -252,8 +254,8 @@ impl Tunnels {
         is_ours.then_some((local, remote))
     }
 
-    /// Lowers the path MTU to `mtu`. Returns `false` if nothing changes. The path MTU is never lowered below the minimum of
-    /// the protocol (RFC 791, RFC 8200), so that a forged error does little harm.
+    /// Lowers the path MTU to `mtu`. Returns `false` if the path MTU does not change. The path MTU is never lowered
+    /// below the minimum of the protocol (RFC 791, RFC 8200), so that a forged error does little harm.
     pub fn lower(&self, router: RouterIndex, (local, remote): (Address, Address), mtu: u16, now: Now) -> bool {
         let least = match local {
             Address::V4(_) => 576,
@@ -270,14 +272,13 @@ impl Tunnels {
         is_news
     }
 
-    /// Whether a keepalive that arrived through a tunnel's interface may be answered at the moment.
+    /// Whether the rate limit permits an answer to a keepalive that arrived through a tunnel's interface.
     pub fn admits_keepalive(&self, number: u16, now: Now) -> bool {
         let bucket = self.keepalives.get(usize::from(number));
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The MTU of an interface whose configured MTU is `mtu`. The result is lower than `mtu` for a tunnel whose path
-    /// MTU requires that.
+    /// The MTU of an interface with the configured MTU `mtu`. For a tunnel, the path MTU may require a lower result.
     #[inline]
     pub fn mtu(&self, number: u16, mtu: u16, now: Now) -> u16 {
         match self.of_interface.get(usize::from(number)) {

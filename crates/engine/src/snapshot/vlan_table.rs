@@ -5,7 +5,7 @@ use sluice_wire::vlan::Tag;
 use crate::packet::io::PortIndex;
 use crate::snapshot::Interface;
 
-/// Number that means that a tag has no interface.
+/// Entry of a tag that belongs to no interface.
 const NONE: u16 = u16::MAX;
 
 /// Number of VLAN identifiers.
@@ -24,7 +24,7 @@ pub struct VlanTable {
     others: Vec<(PortIndex, u64, u16)>,
 }
 
-/// Tags as a word; `None` if there are more than two.
+/// Encodes tags as a word; `None` if there are more than two tags.
 fn word(tags: impl Iterator<Item = Tag>) -> Option<u64> {
     let mut word = 0;
     for (place, tag) in tags.enumerate() {
@@ -85,15 +85,15 @@ impl VlanTable {
         self.bridged.get(usize::from(port)).copied().unwrap_or(false)
     }
 
-    /// The interface to which a port's frames with these tags belong. Tags with VLAN 0 are ignored.
+    /// The interface that receives a port's frames with these tags. Tags with VLAN 0 are ignored.
     #[inline]
     pub fn find(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         let vlans = tags.iter().flatten().filter(|tag| !tag.is_priority());
         self.find_word(port, word(vlans.copied())?)
     }
 
-    /// The interface to which a port's frames belong, with their tags as a word: 32 bits for the TPID and the VLAN of each tag,
-    /// the innermost tag in the lowest bits.
+    /// The interface that receives a port's frames with these tags. The tags are encoded as a word: 32 bits for the
+    /// TPID and the VLAN of each tag, the innermost tag in the lowest bits.
     #[inline]
     pub fn find_word(&self, port: PortIndex, word: u64) -> Option<u16> {
         if let Some(id) = single(word) {

@@ -1,4 +1,4 @@
-//! Packets that don't come from a device: they were handed over by another worker, or were parked.
+//! Packets that don't come from a device: packets that another worker handed over, and parked packets.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::packet::lists::Lists;
 use crate::packet::reason::{Own, Reason};
 use crate::snapshot::Interface;
 
-/// Ranges of slots whose packets have not been parsed, each with the port from which they came.
+/// Ranges of slots with unparsed packets, each with the port that received the packets.
 pub type Runs = ArrayVec<(PortIndex, Range<usize>), BURST_SIZE>;
 
 /// Puts packets from other workers on the lists that their notes specify. Packets that must be parsed are added to `runs`.
@@ -36,7 +36,7 @@ pub fn from_workers(
         let packet = &mut batch.packets[slot];
         let place = slot as BufferIndex;
         let note = HandOffNote::unpack(words);
-        // Fast path for plain IPv4 packets whose session this worker owns.
+        // Fast path for plain IPv4 packets of sessions that this worker owns.
         if let Some(note) = &note
             && note.stage == EntryPoint::Session
             && let Some(layers) = packet
@@ -198,7 +198,7 @@ pub fn from_parking(
     }
 }
 
-/// Puts a fragment that inspection had parked back on the list of its session.
+/// Puts a parked fragment of inspection back on the list of its session.
 fn fragment(
     place: BufferIndex,
     told: FragmentNote,

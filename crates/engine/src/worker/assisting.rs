@@ -1,6 +1,6 @@
-//! Assistance: an I/O worker processes sessions of other workers. Packets of the shards that it has borrowed wait in a queue. The
-//! worker processes queued packets for a time slice and then receives again. This file also contains the handling of the workers'
-//! requests for shards; see [`crate::snapshot::assist`].
+//! Assistance: an I/O worker processes sessions of other workers. Packets of borrowed shards wait in a queue. The I/O
+//! worker processes queued packets for a time slice and then receives again. This file also handles the requests for
+//! shards between workers; see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::snapshot::StartParameters;
 use crate::snapshot::assist::controller::{Action, Controller, Load};
 use crate::snapshot::assist::{Assist, AssistRequest, ShardMove};
 
-/// Maximum number of bursts that an assisting worker receives from a port in one round, as long as bursts are full and there is
-/// space.
+/// Maximum number of bursts that an assisting worker receives from a port in one round, if all bursts are full and the
+/// queue has space.
 const RECEIVES: usize = 8;
 
 /// State of an I/O worker that can assist.
@@ -42,7 +42,8 @@ pub(super) struct Assisting {
 }
 
 impl Assisting {
-    /// Creates the state, if the worker has no sessions itself and distributes packets to session workers.
+    /// Creates the state if the worker has no sessions itself and distributes packets to session workers; otherwise
+    /// `None`.
     pub(super) fn of(start: &StartParameters, own: WorkerIndex) -> Option<Box<Self>> {
         let shared = start.assist.clone()?;
         let does = |part| start.stages.does(own, part);
@@ -67,7 +68,7 @@ impl Assisting {
     /// Enables moves of shards. `ring` is the capacity of the rings.
     pub(super) fn join(&mut self, ring: usize) {
         (self.ring, self.limit) = (ring, ring.min(MAX_HELD));
-        // Packets that were held for a shard that moves to this worker are appended to the queue.
+        // Packets held for a shard that moves to this worker are appended to the queue.
         self.queue = VecDeque::with_capacity(self.limit + 3 * MAX_HELD);
     }
 
@@ -76,7 +77,7 @@ impl Assisting {
         !self.queue.is_empty() || !self.judge.borrowed().is_empty()
     }
 
-    /// Whether rounds without packets still have work.
+    /// Whether the worker has work even if no packets arrive.
     pub(super) fn is_answering(&self) -> bool {
         self.queried.is_some() || self.is_at_work()
     }
@@ -178,7 +179,7 @@ impl<'m> Worker<'m> {
         packets
     }
 
-    /// End of a round: answers requests of other workers, and continues this worker's request.
+    /// Called at the end of a round: answers requests of other workers, and continues this worker's request.
     pub(super) fn deal(&mut self, now: Now) {
         let Some(shared) = &self.parts.start.assist else {
             return;
@@ -190,7 +191,7 @@ impl<'m> Worker<'m> {
         self.parts.counters.assist_waiting.set(work.queue.len() as u64);
         match work.queried {
             Some((ask, whom)) if !work.is_answered => self.handle_request(ask, whom, now),
-            // The session worker already expects the shard, so it is returned as soon as no other move is in progress.
+            // The session worker already expects the shard, so the shard is returned when no other move is in progress.
             Some((ask, whom)) if ask.what == ShardMove::TakeBack && !self.is_moving() => {
                 self.give_by_itself(ask.shard, whom);
             }
@@ -214,13 +215,14 @@ impl<'m> Worker<'m> {
         shared.answer(self.parts.own, yes);
     }
 
-    /// Whether pool migration is complete for the newest snapshot. A moving shard would miss the migration.
+    /// Whether pool migration is complete for the newest snapshot. If not, no shard moves, because a moving shard would
+    /// miss the migration.
     fn is_settled(&mut self) -> bool {
         let generation = self.snapshot.load().leases.generation;
         !self.parts.migrating.is_under_way() && self.parts.migrating.generation() == generation
     }
 
-    /// Continues after a request was answered.
+    /// Continues this worker's request after the other worker has answered.
     #[cold]
     fn handle_request(&mut self, ask: AssistRequest, whom: WorkerIndex, now: Now) {
         let Some(work) = self.assisting.as_deref_mut() else {
@@ -278,7 +280,7 @@ impl<'m> Worker<'m> {
         if !is_settled || !work.shared.depart() {
             return work.judge.is_refused(now.nanoseconds);
         }
-        // The snapshot may have changed in the meantime, so check again. The snapshot can't change during the move.
+        // The snapshot may have changed since the request, so the migration is checked again. The snapshot can't change during the move.
         let ask = AssistRequest { what, shard, by: own };
         let shared = work.shared.clone();
         (work.queried, work.is_answered) = (Some((ask, whom)), false);
@@ -299,7 +301,7 @@ impl<'m> Worker<'m> {
         shared.arrive();
     }
 
-    /// Takes over a shard that has arrived. Packets that were held for it are appended to the queue.
+    /// Takes over a shard that has arrived. Packets that were held for the shard are appended to the queue.
     pub(super) fn take_over_shard(&mut self, shard: u16) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
@@ -332,8 +334,8 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Number of packets that fit in the rest of a time slice, according to the cost of the last packets. At least one packet per
-/// round is processed, so that no packet waits forever.
+/// Number of packets that fit in the remaining time slice, according to the cost per packet of the last burst. At least
+/// one packet per round is processed, so that every queued packet is eventually processed.
 fn portion(left: u64, cost: u64, is_first: bool) -> usize {
     let fitting = match left.checked_div(cost) {
         Some(fitting) => usize::try_from(fitting).unwrap_or(BURST_SIZE),

@@ -1,4 +1,4 @@
-//! Copies of frames for a capture file. The requester provides the memory, whose size is fixed.
+//! Copies of frames for a capture file. The requester provides memory of a fixed size.
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ pub struct CapturedFrame {
     pub seen: CapturePoint,
     /// Length of the frame.
     pub length: u16,
-    /// Offset and number of its bytes in the capture memory.
+    /// Offset and number of the frame's bytes in the capture memory.
     start: usize,
     kept: u16,
 }
@@ -55,7 +55,7 @@ pub struct Tap {
     frames: Vec<CapturedFrame>,
     /// Maximum number of bytes that are kept of each frame.
     snap: u16,
-    /// Number of frames for which no memory was left.
+    /// Number of frames that were not captured because the memory was full.
     pub missed: u64,
 }
 
@@ -118,7 +118,8 @@ impl Tap {
         }
     }
 
-    /// Captures frames that cross inter-router links, once as sent at one end and once as received at the other end.
+    /// Captures frames that cross inter-router links, once as sent on the first interface and once as received on the
+    /// peer interface.
     pub(crate) fn crossing(&mut self, batch: &Batch<'_, '_>, slots: &[BufferIndex], snapshot: &Snapshot, now: Now) {
         for &slot in slots {
             let egress = batch.meta(slot).egress;

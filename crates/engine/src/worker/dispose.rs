@@ -1,4 +1,4 @@
-//! End of a burst: disposes of every slot and its buffer according to the decisions of the nodes.
+//! Runs at the end of a burst: disposes of every slot and its buffer according to the decisions of the nodes.
 
 use super::{ResumeReason, Worker};
 use crate::features::context::WaitingPacket;
@@ -73,7 +73,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Parks packets, and drops packets that they displace.
+    /// Parks packets. If the limits are reached, parked packets are displaced and dropped.
     fn park(&mut self, now: Now) {
         self.park_syns();
         self.park_inspected();
@@ -140,7 +140,7 @@ impl Worker<'_> {
             });
             let passed = work.parked_packets.park(ticket, waiting);
             if !is_parked {
-                // Inspection has already counted packets that passed it.
+                // Inspection has already counted a packet that it passed before the packet was parked.
                 let reason = match passed {
                     true if !may_wait => Own::BufferQuota.into(),
                     true => Own::ParkingFull.into(),
@@ -210,7 +210,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Moves unparked packets back to the burst buffers, as far as there is space. Returns their number.
+    /// Moves unparked packets back to the burst buffers, up to the free space. Returns their number.
     pub(super) fn unpark(&mut self) -> usize {
         let mut count = 0;
         for (waiting, _) in &mut self.resumed {
@@ -237,7 +237,7 @@ impl Worker<'_> {
         give_up(&mut *self.io, &self.parts.counters, waiting, reason);
     }
 
-    /// Processes a parked packet again, or drops it if too many packets are unparked at the same time.
+    /// Processes a parked packet again. If too many packets are unparked in one burst, drops the packet.
     pub(super) fn resume(&mut self, waiting: WaitingPacket, resume: ResumeReason) {
         if let Err(error) = self.resumed.try_push((waiting, resume)) {
             let (waiting, _) = error.element();

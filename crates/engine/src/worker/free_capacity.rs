@@ -1,5 +1,5 @@
-//! Free capacity of the rings to the next pipeline stage. If the capacity is exhausted, packets are shed where they enter the
-//! pipeline, and wait elsewhere.
+//! Free capacity of the rings to the next pipeline stage. If the rings are full, received packets are dropped, and
+//! packets from other workers wait.
 
 use super::Worker;
 use crate::packet::io::BURST_SIZE;
@@ -11,7 +11,8 @@ impl Worker<'_> {
         ahead.iter().all(|&next| self.io.free_entries(next) >= BURST_SIZE)
     }
 
-    /// Determines the capacity for received packets. Returns how many of `count` packets must be shed.
+    /// Determines the capacity for received packets. Returns how many of `count` packets must be dropped for lack of
+    /// capacity.
     #[inline(always)]
     pub(super) fn observe_next_stage(&mut self, count: usize) -> usize {
         if self.parts.role.beyond.is_empty() {

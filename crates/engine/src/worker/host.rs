@@ -1,4 +1,4 @@
-//! Frames from hosts and from the subscriber service. The owner processes these frames.
+//! Frames from routers' hosts and from the subscriber service. The owner worker processes these frames.
 
 use sluice_wire::layers::{self, Class};
 
@@ -10,11 +10,11 @@ use crate::packet::lists::Lists;
 use crate::packet::punt::PuntReceiver;
 use crate::packet::reason::Own;
 
-/// Maximum number of frames in one round.
+/// Maximum number of frames that the worker takes in one round.
 const PORTION: usize = 32;
 
 impl Worker<'_> {
-    /// Whether hosts may send packets through this worker, so that it must not sleep for long.
+    /// Whether hosts may send packets through this worker, so that the worker must not sleep for long.
     pub fn serves_hosts(&self) -> bool {
         self.serves_hosts
     }
@@ -57,7 +57,7 @@ fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut Sta
         && let Some((interface, length)) = queue.head()
         && let Some(packet) = allocated.get_mut(count)
     {
-        // A frame that doesn't fit in a buffer becomes an empty packet, and is counted as an empty packet.
+        // A frame that doesn't fit in a buffer becomes an empty packet, and is dropped and counted as an empty packet.
         let fits = packet.set_len(length);
         queue.pop(if fits { packet.bytes_mut() } else { &mut [] });
         state.meta[count % BURST_BUFFERS] = Meta {

@@ -1,17 +1,17 @@
-//! The end of application identification for a shard that leaves its worker.
+//! Ends application identification for a shard that leaves its worker.
 
 use super::Worker;
+use crate::features::application_filter::{ApplicationCheck, follow_application};
 use crate::features::session_end::SessionTools;
 use crate::nodes::identify::set;
-use crate::nodes::revalidate::{ApplicationCheck, follow_application};
 use crate::packet::counters::IdentificationOutcome;
 use crate::packet::time::Now;
 use crate::session::application::Application;
 use crate::session::family::{V4, V6};
 
 impl Worker<'_> {
-    /// Before a shard leaves, the application of each session that is being identified is stored as known so far, because the
-    /// state of identification is in this worker's pool.
+    /// Before a shard leaves, stores the applications of all sessions that are being identified, as identified so far.
+    /// The state of identification is in this worker's pool and can't move.
     pub(super) fn give_up_applications(&mut self, number: u16, now: Now) {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;

@@ -1,23 +1,25 @@
-//! Fair division of a link that several interfaces use. While the link is congested, each interface gets its share.
+//! Fair division of a link among several interfaces. While the link is congested, each interface gets its share.
 
 use arrayvec::ArrayVec;
 use sluice_table::token_bucket::SharedTokenBucket;
 
-use super::Worker;
+use super::{State, Worker};
 use crate::packet::batch::{BufferIndices, put};
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Packets, PortIndex};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, Packets, PortIndex};
 use crate::packet::reason::{Own, Reason};
 use crate::snapshot::shares::Shares;
-use crate::snapshot::shares::deficit::Demand;
+use crate::snapshot::shares::deficit::{Deficits, Demand, Distribution};
+use crate::snapshot::shares::recent_demands::RecentDemands;
 
-/// Maximum number of unused bits of its share that an interface may accumulate: a burst of frames of maximum length.
+/// Maximum number of bits that an interface may save from unused parts of its share: a burst of frames of the maximum
+/// length.
 const SAVED_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;
 
-/// Maximum number of unused packets of its share that an interface may accumulate, if the link has no configured rate, so that
-/// the device limits it.
+/// Maximum number of packets that an interface may save from unused parts of its share. This limit applies if the link
+/// has no configured rate and only the device limits it.
 const SAVED: u64 = 2 * BURST_SIZE as u64;
 
-/// An interface's part of the packets to be sent.
+/// The packets of one interface in a burst to be sent.
 struct Part<'s> {
     interface: u16,
     weight: u64,
@@ -31,8 +33,8 @@ struct Part<'s> {
 }
 
 impl Worker<'_> {
-    /// Drops packets that exceed the shares of interfaces on a port's link, if it has any, and keeps the others in `slots`.
-    /// Returns whether the device's capacity was divided.
+    /// Drops packets that exceed an interface's share of the port's link, and keeps the remaining packets in `slots`.
+    /// Returns whether shares are configured, so that the device's capacity was divided.
     #[inline(never)]
     pub(super) fn share_link(&mut self, port: PortIndex, slots: &mut BufferIndices, now: u64) -> bool {
         let snapshot = self.snapshot.load();
@@ -42,13 +44,7 @@ impl Worker<'_> {
         let Some(gate) = self.sending.gates.get_mut(usize::from(port)) else {
             return false;
         };
-        let mut lengths = [0u64; BURST_BUFFERS];
-        {
-            let mut allocated = Packets::new();
-            self.io.packets(&mut allocated);
-            let all = lengths.iter_mut().zip(&allocated);
-            all.for_each(|(length, packet)| *length = packet.len() as u64);
-        }
+        let lengths = lengths(&mut *self.io);
         let state = &mut self.parts;
         let (link, mut parts) = (
             shares.link(usize::from(port)),
@@ -61,30 +57,21 @@ impl Worker<'_> {
             None => 1,
         };
         slots.retain(|slot| {
-            let (place, length) = (
-                *slot as usize % BURST_BUFFERS,
-                lengths[*slot as usize % BURST_BUFFERS] * 8,
-            );
-            let interface = state.meta[place].egress;
-            let number = number_of(&mut parts, shares, interface, now);
+            let place = *slot as usize % BURST_BUFFERS;
+            let number = number_of(&mut parts, shares, state.meta[place].egress, now);
             part_of[place] = number as u8;
             let Some(part) = parts.get_mut(number) else { return true };
             // Packets of the gateway itself are always sent, because they keep links up.
+            let length = lengths[place] * 8;
             let fits = length <= part.left || state.meta[place].is_from_gateway();
-            if fits {
-                part.left = part.left.saturating_sub(length);
-                part.rate.into_iter().for_each(|rate| rate.charge(length, now));
-                part.wants += cost(*slot);
-            } else {
-                put(&mut refused, (*slot, Own::RateLimited));
+            match fits {
+                true => part.admit(length, cost(*slot), now),
+                false => put(&mut refused, (*slot, Own::RateLimited)),
             }
             fits
         });
-        for part in &mut parts {
-            if let Some(guarantee) = part.guarantee.filter(|_| link.is_some()) {
-                part.guaranteed = part.wants.min(guarantee.tokens(now));
-                guarantee.charge(part.guaranteed, now);
-            }
+        if link.is_some() {
+            parts.iter_mut().for_each(|part| part.use_guarantee(now));
         }
         let all: u64 = parts.iter().map(|part| part.wants).sum();
         let budget = match link {
@@ -93,20 +80,15 @@ impl Worker<'_> {
         };
         let mut sent = all;
         if all > budget {
-            let guaranteed: u64 = parts.iter().map(|part| part.guaranteed).sum();
-            let claim = |part: &Part<'_>| Demand {
-                number: part.interface,
-                weight: part.weight,
-                wants: part.wants - part.guaranteed,
-            };
-            let claims: ArrayVec<Demand, BURST_BUFFERS> = parts.iter().map(claim).collect();
-            let mut all: ArrayVec<Demand, { 2 * BURST_BUFFERS }> = claims.iter().copied().collect();
-            if let Some(recent) = self.sending.recent.get_mut(usize::from(port)) {
-                recent.observe(&claims, |absent| put(&mut all, absent));
-            }
             let saved = if link.is_some() { SAVED_BITS } else { SAVED };
-            let rest = budget.saturating_sub(guaranteed);
-            self.sending.credits.distribute(&all, rest, &mut gate.dealt, saved);
+            let recent = self.sending.recent.get_mut(usize::from(port));
+            distribute(
+                &parts,
+                budget,
+                recent,
+                (&mut self.sending.credits, &mut gate.dealt),
+                saved,
+            );
             sent = 0;
             slots.retain(|slot| {
                 let place = *slot as usize % BURST_BUFFERS;
@@ -128,12 +110,7 @@ impl Worker<'_> {
         }
         link.into_iter().for_each(|link| link.charge(sent, now));
         for (slot, reason) in refused {
-            let egress = state.meta[slot as usize % BURST_BUFFERS].egress;
-            if let Some(counters) = state.counters.interfaces.get(egress as usize) {
-                counters.sent.remove(1);
-                counters.sent_bytes.remove(lengths[slot as usize % BURST_BUFFERS]);
-            }
-            state.lists.drop_packet(slot, Reason::from(reason));
+            state.take_back(slot, lengths[slot as usize % BURST_BUFFERS], reason);
         }
         link.is_none() && all > budget
     }
@@ -149,8 +126,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Refunds the packets that the device did not accept. Without the refund, the interface whose packets are last in each burst
-    /// would pay for all of them.
+    /// Refunds the packets that the device did not accept. Without the refund, these packets would be charged only to
+    /// the interface with the last packets of each burst.
     #[cold]
     fn refund(&mut self, slots: &[BufferIndex]) {
         for slot in slots {
@@ -162,7 +139,73 @@ impl Worker<'_> {
     }
 }
 
-/// Index of an interface's part, which is created if necessary.
+impl Part<'_> {
+    /// Counts a packet that the interface's rate limit admits. `cost` is its part of the demand.
+    #[inline(always)]
+    fn admit(&mut self, bits: u64, cost: u64, now: u64) {
+        self.left = self.left.saturating_sub(bits);
+        self.rate.into_iter().for_each(|rate| rate.charge(bits, now));
+        self.wants += cost;
+    }
+
+    /// Charges the demand to the interface's guarantee, as far as it suffices.
+    #[inline(always)]
+    fn use_guarantee(&mut self, now: u64) {
+        if let Some(guarantee) = self.guarantee {
+            self.guaranteed = self.wants.min(guarantee.tokens(now));
+            guarantee.charge(self.guaranteed, now);
+        }
+    }
+}
+
+impl State<'_> {
+    /// Drops a packet of this length that was already counted as sent.
+    fn take_back(&mut self, slot: BufferIndex, length: u64, reason: Own) {
+        let egress = self.meta[slot as usize % BURST_BUFFERS].egress;
+        if let Some(counters) = self.counters.interfaces.get(egress as usize) {
+            counters.sent.remove(1);
+            counters.sent_bytes.remove(length);
+        }
+        self.lists.drop_packet(slot, Reason::from(reason));
+    }
+}
+
+/// Lengths of all packets, by slot.
+#[inline(always)]
+fn lengths(io: &mut dyn Handover) -> [u64; BURST_BUFFERS] {
+    let mut lengths = [0u64; BURST_BUFFERS];
+    let mut allocated = Packets::new();
+    io.packets(&mut allocated);
+    let all = lengths.iter_mut().zip(&allocated);
+    all.for_each(|(length, packet)| *length = packet.len() as u64);
+    lengths
+}
+
+/// Distributes the part of the budget that is not guaranteed, in bits or packets, among the interfaces.
+#[inline(always)]
+fn distribute(
+    parts: &ArrayVec<Part<'_>, BURST_BUFFERS>,
+    budget: u64,
+    recent: Option<&mut RecentDemands>,
+    (credits, dealt): (&mut Deficits, &mut Distribution),
+    saved: u64,
+) {
+    let guaranteed: u64 = parts.iter().map(|part| part.guaranteed).sum();
+    let claim = |part: &Part<'_>| Demand {
+        number: part.interface,
+        weight: part.weight,
+        wants: part.wants - part.guaranteed,
+    };
+    let claims: ArrayVec<Demand, BURST_BUFFERS> = parts.iter().map(claim).collect();
+    let mut all: ArrayVec<Demand, { 2 * BURST_BUFFERS }> = claims.iter().copied().collect();
+    if let Some(recent) = recent {
+        recent.observe(&claims, |absent| put(&mut all, absent));
+    }
+    let rest = budget.saturating_sub(guaranteed);
+    credits.distribute(&all, rest, dealt, saved);
+}
+
+/// Index of an interface's [`Part`], which is created if it does not exist.
 fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, BURST_BUFFERS>, shares: &'s Shares, interface: u16, now: u64) -> usize {
     if let Some(known) = parts.iter().position(|part| part.interface == interface) {
         return known;

@@ -9,8 +9,8 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
 use crate::packet::reason::Own;
 
 impl Worker<'_> {
-    /// Passes on packets that were made at the end of a burst and leave through a link without a device. The packets are
-    /// processed in the next burst.
+    /// Forwards packets that were made at the end of a burst and leave through a link without a device. The next burst
+    /// processes these packets.
     pub(super) fn cross_later(&mut self) {
         let slots = std::mem::take(&mut self.parts.lists.inter_router_link);
         if slots.is_empty() {
@@ -41,7 +41,7 @@ impl Worker<'_> {
                 continue;
             };
             let resume = match tunnel {
-                // The packet is encapsulated later, and is counted as sent then.
+                // The packet is encapsulated in the next burst, and counted as sent at that time.
                 Some(_) => {
                     counters.sent.remove(1);
                     counters.sent_bytes.remove(length);

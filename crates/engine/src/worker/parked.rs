@@ -1,4 +1,4 @@
-//! Fragments that inspection has parked: their further processing and their expiry.
+//! Fragments that inspection has parked: processing after their release, and expiry.
 
 use sluice_inspect::Reason;
 
@@ -12,7 +12,7 @@ use crate::packet::time::Now;
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
-    /// Whether any released packets wait for further processing.
+    /// Whether any released packets have not been processed again.
     pub(super) fn has_resumed(&mut self) -> bool {
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
             while !self.resumed.is_full()
@@ -24,8 +24,8 @@ impl Worker<'_> {
         !self.resumed.is_empty()
     }
 
-    /// Updates the overload state from the number of packets that wait in rings and, as a lower bound, in devices that have
-    /// delivered full bursts.
+    /// Updates the overload state from the number of packets that wait in rings and in devices. For devices that
+    /// deliver full bursts, the number is a lower bound.
     pub(super) fn see_load(&mut self, full: usize, waiting: u64) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
@@ -78,8 +78,8 @@ impl Worker<'_> {
         self.gone = gone;
     }
 
-    /// Lets this worker, even if it has no shards, and one of its shards take over new inspection rules, even if no packets
-    /// arrive.
+    /// Makes this worker and one of its shards load new inspection rules even if no packets arrive, or if the worker
+    /// has no shards.
     pub(super) fn look_after_rules(&mut self, place: Option<usize>, now: Now) {
         let generation = self.snapshot.load().inspected;
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
@@ -100,7 +100,7 @@ impl Worker<'_> {
         let Some(shard) = self.parts.shards.get_mut(place).and_then(Option::as_deref_mut) else {
             return;
         };
-        // The new worker inspects the fragment and counts it.
+        // The new worker inspects and counts the fragment, so this worker removes it from its counter.
         let counters = &self.parts.counters;
         work.assemblies.give_up(shard.number, |ticket| {
             if matches!(work.parked_packets.release(ticket), Released::Later) {

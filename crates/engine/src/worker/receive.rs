@@ -5,8 +5,8 @@ use crate::packet::io::BURST_SIZE;
 use crate::packet::time::Now;
 
 impl Worker<'_> {
-    /// Receives a burst from each port, and the same number of bursts from other workers. Returns the number of packets, and
-    /// whether a port may have more.
+    /// Receives a burst from each port, and the same number of bursts from other workers. Returns the number of
+    /// packets, and whether a port may have more packets.
     #[inline(always)]
     pub(super) fn receive(&mut self, now: Now) -> (usize, bool) {
         let (mut packets, mut full) = (0, 0);
@@ -23,8 +23,8 @@ impl Worker<'_> {
         let waiting = self.io.waiting() as u64;
         self.parts.counters.waiting.set(waiting);
         self.see_load(full, waiting);
-        // The number of bursts from other workers is that from devices, so that a worker that hands over all of its bursts can't
-        // overload this one.
+        // The worker takes as many bursts from other workers as from devices. A worker that hands over all of its
+        // bursts therefore can't overload this worker.
         for _ in 0..self.receives.len().max(1) {
             if !self.next_stage_has_capacity() {
                 break;

@@ -1,6 +1,6 @@
-//! Requests of the control thread, which the worker answers between two bursts: lists, clearing, traces, captures.
+//! Requests of the control thread: lists, clearing, traces, captures. The worker answers requests between two bursts.
 //!
-//! The requester provides the memory for the answer, so that the worker allocates none.
+//! The requester provides the memory for the answer, so that the worker allocates no memory.
 
 mod bindings;
 mod server;
@@ -23,11 +23,11 @@ use crate::worker::trace::Tracer;
 /// Maximum number of records that one round visits.
 pub const RECORDS_PER_ROUND: u32 = 64;
 
-/// Number of packets in a full round, for each visited record.
+/// Number of packets per visited record in a full round.
 const PACKETS_PER_RECORD: usize = 16;
 
-/// Number of records that a round with this number of packets visits. The number is small if packets take up the time, and
-/// large if the worker is idle.
+/// Number of records that a round with this number of packets visits. A full round visits one record per
+/// [`PACKETS_PER_RECORD`] packets; an idle round visits [`RECORDS_PER_ROUND`] records.
 pub fn portion(packets: usize) -> u32 {
     let spare = (RECORDS_PER_ROUND as usize).saturating_sub(packets);
     spare.max(packets / PACKETS_PER_RECORD).min(RECORDS_PER_ROUND as usize) as u32
@@ -36,9 +36,9 @@ pub fn portion(packets: usize) -> u32 {
 /// Condition on the address and port of one endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Prefix that must contain the address; `None` matches any.
+    /// Prefix that must contain the address; `None` matches any address.
     pub net: Option<Prefix>,
-    /// Port or ICMP identifier; `None` matches any.
+    /// Port or ICMP identifier; `None` matches any port.
     pub port: Option<u16>,
 }
 
@@ -53,7 +53,7 @@ impl Endpoint {
     }
 }
 
-/// A filter for sessions. All conditions that are given must match.
+/// A filter for sessions. A session must match all given conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Context of the session: number of the virtual router, or context of the subscriber's site.
@@ -80,7 +80,7 @@ pub struct Filter {
     pub interface: Option<u16>,
     /// Prefix that must contain an address of the session, in either direction.
     pub address: Option<Prefix>,
-    /// Port that either endpoint must have, in either direction.
+    /// Port that one of the endpoints must have, in either direction.
     pub port: Option<u16>,
     /// Condition on the inside host, before translation.
     pub inside: Option<Endpoint>,
@@ -88,7 +88,7 @@ pub struct Filter {
     pub outside: Option<Endpoint>,
     /// Condition on the remote host.
     pub remote: Option<Endpoint>,
-    /// Interface towards either of the two hosts.
+    /// Interface towards the inside host or the remote host.
     pub either: Option<u16>,
     /// The pool of the session's outside address.
     pub pool: Option<PoolIndex>,
@@ -96,7 +96,7 @@ pub struct Filter {
     pub subscriber: Option<Prefix>,
     /// The application of the session.
     pub application: Option<ApplicationSelector>,
-    /// Whether to match only sessions whose outside address is from a pool.
+    /// Whether to match only sessions with an outside address from a pool.
     pub translated: bool,
 }
 
@@ -151,7 +151,7 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// Address and port of the inside host, of its outside address, and of the remote host.
+    /// Address and port of the inside host, of its translation, and of the remote host.
     fn sides(&self) -> [(IpAddr, u16); 3] {
         let [from, to] = [&self.forward, &self.reverse].map(|flow| {
             let source = (flow.source, flow.source_port);
@@ -226,7 +226,7 @@ impl Cursor {
         u64::from(self.shard) << 33 | u64::from(self.six) << 32 | u64::from(self.record)
     }
 
-    /// Decodes a word. If the word is not an encoded cursor, the list is empty or begins at an arbitrary record.
+    /// Decodes a word. If the word is not an encoded cursor, the list is empty or starts at an arbitrary record.
     pub fn unpack(word: u64) -> Self {
         Self {
             shard: (word >> 33) as u16,
@@ -295,22 +295,23 @@ pub enum Request {
     EndTrace,
     /// Start a capture. The reply contains the previous capture.
     Capture(Box<Tap>),
-    /// End the capture. The reply contains it.
+    /// End the capture. The reply contains the capture.
     EndCapture,
     /// Hold packets of a shard that another worker will release.
     Expect {
         /// The shard that will arrive.
         shard: u16,
     },
-    /// Start to release a shard to a worker that expects it. From now on, packets from devices go to that worker.
+    /// Start to release a shard to a worker that expects it. From this request on, packets of the shard from devices go
+    /// to that worker.
     Give {
         /// The shard to release.
         shard: u16,
         /// The worker that expects the shard.
         to: WorkerIndex,
     },
-    /// Complete the release of a shard. All workers must have made two rounds since [`Request::Give`] was answered, and the
-    /// devices must be steered. If the worker expects a shard, the move is cancelled.
+    /// Complete the release of a shard. All workers must have made two rounds since [`Request::Give`] was answered, and
+    /// the devices must be steered. If this worker expects a shard instead, the request cancels the move.
     Release,
     /// Remove learned neighbours.
     ClearNeighbours {
@@ -330,10 +331,11 @@ pub enum Request {
         /// MAC address of the neighbour.
         mac: [u8; 6],
     },
-    /// Send an echo request. The request is refused if the gateway's neighbour is not resolved, which starts the resolution, and
-    /// by workers other than the owner of neighbours.
+    /// Send an echo request. If the gateway's neighbour is not resolved, the worker refuses the request and starts the
+    /// resolution. Workers other than the owner worker refuse the request.
     Probe(Probe),
-    /// Reopen a port whose device was attached or detached, and start or stop receiving from it. Refused while a shard moves.
+    /// Reopen a port after its device was attached or detached, and start or stop receiving from the port. The worker
+    /// refuses the request while a shard moves.
     RenewPort {
         /// The port to reopen.
         port: PortIndex,
@@ -347,14 +349,14 @@ pub enum Request {
 pub enum Reply {
     /// A part of a list of sessions, and the position at which the list continues.
     Listed {
-        /// Position at which the list continues; `None` at its end.
+        /// Position at which the list continues; `None` at the end of the list.
         next: Option<Cursor>,
         /// The sessions in this part of the list.
         sessions: Vec<SessionInfo>,
     },
     /// A part of a list of mappings, subscribers or blocks.
     ListedBindings {
-        /// Position at which the list continues; `None` at its end.
+        /// Position at which the list continues; `None` at the end of the list.
         next: Option<Cursor>,
         /// The items in this part of the list.
         into: BindingList,
@@ -369,7 +371,7 @@ pub enum Reply {
     Captured(Option<Box<Tap>>),
     /// The request was executed.
     Done,
-    /// The request is not possible: a table is full, or this worker is not responsible.
+    /// The request is not possible, because a table is full, or because another worker is responsible.
     Refused,
 }
 

@@ -5,7 +5,8 @@ use sluice_inspect::bindings::vectorscan::ScanLog;
 use super::Worker;
 
 impl Worker<'_> {
-    /// Starts to record the searches for measurements, which allocates memory. [`Self::take_scans`] returns the records.
+    /// Starts to record the searches for measurements. Recording allocates memory. [`Self::take_scans`] returns the
+    /// records.
     pub fn record_scans(&mut self) {
         let streams = self.parts.start.inspection.as_ref().map(|plan| plan.streams.windows);
         let (Some(work), Some(streams)) = (&mut self.parts.inspecting, streams) else {
@@ -18,7 +19,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Stops recording, and returns the records.
+    /// Stops recording, and returns the recorded searches.
     pub fn take_scans(&mut self) -> Option<Box<ScanLog>> {
         self.parts.inspecting.as_mut()?.tools.take_scan_log()
     }

@@ -1,5 +1,5 @@
-//! Order in which the ports of several routers are served while the worker is overloaded. The order depends on the weights and
-//! on the cycles that each router has used.
+//! Order in which an overloaded worker serves the ports of several routers. The order depends on the weights and on the
+//! cycles that each router has used.
 
 use super::{Source, Worker};
 use crate::packet::io::{BURST_SIZE, PortIndex};
@@ -10,8 +10,8 @@ use crate::snapshot::Snapshot;
 /// 0.1 %.
 const FINE: u64 = 1 << 20;
 
-/// Maximum credit of an account, in bursts below its share. With credit, a group of packets doesn't wait behind a
-/// flood.
+/// Maximum credit of an account that has used less than its share, in bursts. With this credit, a group of packets
+/// doesn't wait behind a flood.
 const IN_HAND: u64 = 8;
 
 /// Schedule of a worker's ports.
@@ -28,7 +28,7 @@ pub(super) struct Schedule {
     burst: u64,
 }
 
-/// Cycles used by the queues of one router, or by a queue that several routers share.
+/// Account of a router: cycles used by the queues of one router, or by one queue that several routers share.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     /// Weighted cost of one cycle.
@@ -37,7 +37,7 @@ struct Account {
     spent: u64,
     /// Whether more packets of the account may be waiting.
     waits: bool,
-    /// Whether the account may be served in this round.
+    /// Whether the worker may serve the account in this round.
     may: bool,
 }
 
@@ -53,7 +53,7 @@ impl Schedule {
         }
     }
 
-    /// Forces the schedule to be rebuilt, because the set of ports has changed.
+    /// Forces a rebuild of the schedule, because the set of ports has changed.
     pub fn forget(&mut self) {
         self.committed = None;
     }
@@ -95,8 +95,8 @@ impl Schedule {
         self.is_on = shares.is_some() && self.accounts.len() > 1;
     }
 
-    /// Starts a round. The round serves the accounts that are at most one burst above the lowest account with waiting
-    /// packets.
+    /// Starts a round. The round serves every account that has used at most one burst more than the lowest account with
+    /// waiting packets.
     fn begin(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let least = waiting.map(|account| account.spent).min();
@@ -124,8 +124,8 @@ impl Schedule {
         }
     }
 
-    /// Ends a round. The credit of accounts below their share is limited to a number of bursts. If no packets wait, all credit is
-    /// removed.
+    /// Ends a round. The credit of accounts that used less than their share is limited to [`IN_HAND`] bursts. If no
+    /// packets wait, all credit is removed.
     fn end_round(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let Some(least) = waiting.map(|account| account.spent).min() else {
@@ -148,7 +148,7 @@ impl Worker<'_> {
     pub(super) fn receive_scheduled(&mut self, now: Now) -> (usize, usize) {
         self.turns.begin();
         let (mut packets, full, passed_over) = self.receive_ports(true, now);
-        // All served ports had less than a full burst, so there is time for the other ports.
+        // No served port delivered a full burst, so the worker has time for the skipped ports.
         let (more, full_too, _) = match passed_over > 0 && full == 0 {
             true => self.receive_ports(false, now),
             false => (0, 0, 0),
@@ -158,8 +158,8 @@ impl Worker<'_> {
         (packets, (full + full_too).max(passed_over))
     }
 
-    /// Receives a burst from each port that may be served, or from each other port. Also returns the number of ports that were
-    /// skipped.
+    /// Receives a burst from each port that may be served, or, if `whose_turn` is `false`, from each port that may not
+    /// be served. Also returns the number of skipped ports.
     fn receive_ports(&mut self, whose_turn: bool, now: Now) -> (usize, usize, usize) {
         let (mut packets, mut full, mut passed_over) = (0, 0, 0);
         for place in 0..self.receives.len() {

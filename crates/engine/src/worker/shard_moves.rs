@@ -1,5 +1,5 @@
-//! Moves of a shard from one worker to another; see [`crate::snapshot::shard_owners`]. Either the control thread controls the
-//! steps, or the two workers do so themselves if one assists the other; see [`crate::snapshot::assist`].
+//! Moves of a shard from one worker to another; see [`crate::snapshot::shard_owners`]. The control thread controls the
+//! steps of a move. In assistance, the two workers control the steps themselves; see [`crate::snapshot::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use crate::snapshot::shard_owners::ShardExchange;
 use crate::snapshot::shared_capacity::SharedCapacity;
 use crate::worker::request::Reply;
 
-/// Maximum number of packets that a worker holds for a moving shard, separately for devices and for rings.
+/// Maximum number of packets that a worker holds for a moving shard. The limit applies separately to packets from
+/// devices and to packets from rings.
 pub const MAX_HELD: usize = 4096;
 
-/// Number of frames after which a device queue contains none of its earlier frames. The number exceeds the number of
-/// descriptors of any queue.
+/// Number of received frames after which a device queue contains none of its earlier frames. The number exceeds the
+/// number of descriptors of every queue.
 const IN_QUEUE: usize = 16_384;
 
 /// Number of bursts of held packets that one round processes.
@@ -30,25 +31,28 @@ pub(super) struct Moving<'m> {
     exchange: Option<Arc<ShardExchange<'m>>>,
     giving: Option<Giving<'m>>,
     expected: Option<Expected<'m>>,
-    /// Packets that are held for the expected shard, from rings and from devices.
+    /// Packets that are held for the expected shard: packets from rings, and packets from devices.
     held: [VecDeque<Held>; 2],
-    /// For each worker: its round at the last change that all workers must see.
+    /// For each worker: its round when the last change was published that all workers must see.
     rounds: Box<[u64]>,
 }
 
 struct Giving<'m> {
     shard: u16,
     to: WorkerIndex,
-    /// The shard, while packets from devices are processed. The shard is removed from the worker because these packets go to the other worker.
+    /// The shard, while packets from devices are processed. These packets belong to the other worker, so this worker
+    /// must not find the shard.
     lifted: Option<Box<Shard<'m>>>,
-    /// Number of packets that must still be received from each port, and from the rings, until all packets from before the change
-    /// are processed. `None` until every worker has seen the change.
+    /// Number of packets that must still be received from each port, and from the rings, before all packets of the time
+    /// before the change are processed. `None` until every worker has seen the change.
     left: Option<(Vec<usize>, usize)>,
-    /// The shard, after these packets were processed. The resulting packets may still be in rings to other workers.
+    /// The shard, after these packets were processed. Rings to other workers may still contain packets that the shard
+    /// has produced.
     leaving: Option<Box<Shard<'m>>>,
     /// Whether the workers move the shard without the control thread.
     by_itself: bool,
-    /// Number of packets that are left in this worker's queue since it stopped receiving packets of the shard.
+    /// Number of remaining packets in this worker's own queue, counted down since the worker stopped receiving packets
+    /// of the shard.
     queued: Option<usize>,
     /// Whether other workers have taken all packets that were handed to them.
     is_taken: bool,
@@ -56,13 +60,14 @@ struct Giving<'m> {
 
 struct Expected<'m> {
     shard: u16,
-    /// The shard, after it has arrived; and the number of packets from rings that are processed before packets from devices.
+    /// The shard after its arrival, and the number of packets from rings that are processed before packets from
+    /// devices.
     come: Option<(Box<Shard<'m>>, usize)>,
     /// Whether the shard is borrowed or is being returned.
     is_lent: bool,
 }
 
-/// A packet that waits for its shard, or in the queue of a borrowed shard.
+/// A packet that is held for an expected shard, or queued for a borrowed shard.
 pub(super) struct Held {
     pub(super) parked: Parked,
     pub(super) interface: u16,
@@ -79,7 +84,7 @@ impl Moving<'_> {
         self.expected = None;
     }
 
-    /// Packets that wait for a shard: those from rings, and those from devices.
+    /// Held packets of the expected shard: packets from rings, and packets from devices.
     pub(super) fn held(&mut self) -> &mut [VecDeque<Held>; 2] {
         &mut self.held
     }
@@ -109,7 +114,7 @@ impl<'m> Worker<'m> {
         self.moving.held = [(); 2].map(|()| VecDeque::with_capacity(MAX_HELD));
     }
 
-    /// Lets the initial shards take shared capacity when their tables are full.
+    /// Permits the initial shards to take shared capacity when their tables are full.
     pub fn share(&mut self, reserves: &SharedCapacity<'m>) {
         for shard in self.parts.shards.iter_mut().flatten() {
             reserves.share(shard);
@@ -138,7 +143,8 @@ impl<'m> Worker<'m> {
         can
     }
 
-    /// Starts to release a shard. From now on, its packets from devices go to the other worker.
+    /// Starts to release a shard. From then on, this worker hands packets of the shard from devices to the other
+    /// worker.
     pub(super) fn give(&mut self, shard: u16, to: WorkerIndex) -> Reply {
         match self.give_for(shard, to, false) {
             true => Reply::Done,
@@ -179,14 +185,14 @@ impl<'m> Worker<'m> {
         self.moving.exchange.is_some()
     }
 
-    /// Whether every other worker has completed the round that was recorded.
+    /// Whether every other worker has completed its recorded round.
     fn have_ended(&self) -> bool {
         let assist = self.parts.start.assist.as_ref();
         assist.is_none_or(|assist| assist.have_ended(self.parts.own, &self.moving.rounds))
     }
 
-    /// Continues a release after every worker and device has seen the change: the shard moves as soon as earlier packets are
-    /// processed. If the worker expects a shard instead, the move is cancelled.
+    /// Continues a release after every worker and device has seen the change: the shard moves when all earlier packets
+    /// are processed. If this worker expects a shard instead, the move is cancelled.
     pub(super) fn release(&mut self) -> Reply {
         let ports = self.receives.len();
         let rings = self.in_rings();
@@ -213,7 +219,7 @@ impl<'m> Worker<'m> {
         self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings())
     }
 
-    /// Number of packets that are in the rings now, if that number is exact.
+    /// Number of packets in the rings now, if the exact number is known.
     fn in_rings_now(&self) -> usize {
         let waiting = self.io.waiting();
         self.moving
@@ -228,7 +234,8 @@ impl<'m> Worker<'m> {
         self.moving.giving.is_some() || self.moving.expected.is_some()
     }
 
-    /// Removes the moving shard before a burst from a device is processed, because these packets belong to the other worker.
+    /// Removes the moving shard from this worker before a burst from a device is processed, because packets from
+    /// devices belong to the other worker.
     pub(super) fn lift(&mut self) {
         if let Some(giving) = &mut self.moving.giving
             && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
@@ -237,7 +244,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Restores the moving shard after a burst from a device.
+    /// Restores the moving shard after a burst from a device was processed.
     pub(super) fn put_back(&mut self) {
         if let Some(giving) = &mut self.moving.giving
             && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
@@ -247,7 +254,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Records packets that were received from the port at a position, or from the rings.
+    /// Records packets that were received from the port with this position, or from the rings.
     pub(super) fn came(&mut self, port: Option<usize>, count: usize) {
         let giving = self.moving.giving.as_mut().and_then(|giving| giving.left.as_mut());
         match (giving, port) {
@@ -269,8 +276,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// End of a round: releases the shard whose packets are all processed, and takes the shard that has arrived. Returns the
-    /// number of held packets that were processed.
+    /// Called at the end of a round: releases the shard after all its packets were processed, and takes the shard that
+    /// has arrived. Returns the number of held packets that were processed.
     pub(super) fn move_on(&mut self, now: Now) -> usize {
         let Some(exchange) = self.moving.exchange.clone() else {
             return 0;
@@ -282,7 +289,7 @@ impl<'m> Worker<'m> {
         }) = self.moving.giving
             && self.have_ended()
         {
-            // The devices were not steered: packets of the shard still arrive at this worker, which hands them over.
+            // The devices were not steered, so packets of the shard still arrive at this worker, which hands them over.
             let left = Some((Vec::new(), self.in_rings_now()));
             if let Some(giving) = &mut self.moving.giving {
                 giving.left = left;
@@ -316,15 +323,15 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether all packets that waited here before the release are processed.
+    /// Whether all packets of the shard that waited in this worker before the release are processed.
     fn is_worked_off(&mut self) -> bool {
         let queued = self.assisting.as_ref().map_or(0, |work| work.queue.len());
         let giving = self.moving.giving.as_mut();
         giving.is_none_or(|giving| *giving.queued.get_or_insert(queued) == 0)
     }
 
-    /// Whether other workers have taken the packets that were handed to them and, if the new worker may use other transmitting
-    /// workers, have sent them.
+    /// Whether other workers have taken the packets that this worker handed to them. If the new worker may use other
+    /// transmitting workers, the handed packets must also have been sent.
     fn is_taken(&mut self) -> bool {
         let Some(giving) = &mut self.moving.giving else {
             return false;
@@ -341,7 +348,7 @@ impl<'m> Worker<'m> {
         self.have_ended()
     }
 
-    /// Removes the shard, after which this worker processes no packets of it.
+    /// Removes the shard from this worker. After this, the worker processes no packets of the shard.
     fn leave(&mut self, now: Now) {
         if let Some(giving) = &self.moving.giving
             && giving.leaving.is_none()
@@ -378,8 +385,8 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Processes held packets, a few bursts per round, while further packets are held behind them. The move is complete when the
-    /// last held packet is processed.
+    /// Processes held packets, a few bursts per round, while later packets of the shard are held behind them. The move
+    /// is complete when the last held packet is processed.
     fn take_in(&mut self, now: Now) -> usize {
         let Some(Expected {
             shard,
@@ -429,7 +436,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Moves held packets back to the burst buffers, those from rings first. Returns their number.
+    /// Moves held packets back to the burst buffers, packets from rings first. Returns their number.
     pub(super) fn unhold(&mut self) -> usize {
         self.carried.clear();
         let [rings, devices] = &mut self.moving.held;
@@ -450,7 +457,7 @@ impl<'m> Worker<'m> {
         self.carried.len()
     }
 
-    /// Holds packets whose shard has not arrived.
+    /// Holds packets of a shard that has not arrived.
     pub(super) fn hold(&mut self, source: Source) {
         let expects = self.moving.expected.is_some();
         for slot in std::mem::take(&mut self.parts.lists.hold) {
@@ -474,7 +481,7 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Subtracts packets from the number that is left in rings. A burst that is not full has emptied the rings.
+/// Subtracts packets from the remaining number in rings. A burst that is not full has emptied the rings.
 fn count_down(left: &mut usize, count: usize) {
     *left = if count < BURST_SIZE {
         0

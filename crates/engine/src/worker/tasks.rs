@@ -5,8 +5,9 @@ use sluice_route::neighbour::{Action, NeighbourIndex};
 use sluice_wire::ethernet::{Link, multicast6};
 use sluice_wire::{Packet, arp, ndp};
 
+use super::state::BurstState;
 use super::{ResumeReason, Worker};
-use crate::features::context::{NodeContext, Revalidations};
+use crate::features::context::NodeContext;
 use crate::nodes::fragmentation;
 use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::copies::Copies;
@@ -26,37 +27,19 @@ impl Worker<'_> {
             return;
         }
         let tasks = std::mem::take(&mut self.parts.lists.tasks);
-        // The memory of the copies is put back afterwards.
+        // The memory of the copies is reused, so it is put back after the copies were sent.
         let mut copies = std::mem::replace(&mut self.parts.lists.copies, Copies::NONE);
-        let state = &mut self.parts;
         let snapshot = self.snapshot.load();
-        let mut ctx = NodeContext {
-            now,
-            own: state.own,
-            start: &state.start,
-            role: &state.role,
-            snapshot,
-            forwarding: &state.forwarding,
-            hasher: &state.hasher,
-            shards: &mut state.shards,
-            counters: &state.counters,
-            events: &state.events,
-            records: &state.records,
-            punts: &state.punts,
-            subscribers: &state.subscribers,
-            recognition: &state.recognition,
-            owner: state.owner.as_deref_mut(),
-            revisions: Revalidations::default(),
-            defers: false,
-            seen: &mut [],
-        };
+        let BurstState {
+            mut ctx, lists, meta, ..
+        } = self.parts.for_burst(snapshot, now);
         let mut wanted = 0;
         let mut allocated = Packets::new();
         self.io.packets(&mut allocated);
         let first = allocated.len();
         let batch = Batch {
             packets: &mut allocated,
-            meta: &mut state.meta,
+            meta: &mut *meta,
         };
         for task in &tasks {
             wanted += match *task {
@@ -71,33 +54,12 @@ impl Worker<'_> {
         self.io.packets(&mut allocated);
         let mut batch = Batch {
             packets: &mut allocated,
-            meta: &mut state.meta,
+            meta,
         };
-        let lists = &mut *state.lists;
         let mut next = first;
         let end = first + made;
         for task in tasks {
-            match task {
-                Task::Cut(slot, hop) => next += fragmentation::fragment(&mut batch, lists, &mut ctx, (slot, hop), next),
-                Task::Ask { neighbour, probe } if next < end => {
-                    next += usize::from(solicit_neighbour(&mut batch, lists, &mut ctx, neighbour, probe, next));
-                }
-                Task::Advertise(interface) if next < end => {
-                    next += usize::from(advertise(&mut batch, lists, &mut ctx, interface, next));
-                }
-                Task::Announce { interface, place } if next < end => {
-                    next += usize::from(announce(&mut batch, lists, &mut ctx, (interface, place), next));
-                }
-                Task::Probe if next < end => {
-                    next += usize::from(probe(&mut batch, lists, &mut ctx, next));
-                }
-                // A probe that can't be sent is treated as lost.
-                Task::Probe => _ = ctx.owner.as_deref_mut().map(|owner| owner.probe.take()),
-                // Each announcement is made twice, so one may be lost.
-                Task::Announce { .. } => {}
-                // A request is repeated later, and an advertisement is sent at its next interval.
-                Task::Ask { .. } | Task::Advertise(_) => {}
-            }
+            next += execute(task, &mut batch, lists, &mut ctx, next, next < end);
         }
         for (interface, frame) in copies.iter() {
             if next < end && copy(&mut batch, lists, &ctx, interface, frame, next) {
@@ -157,6 +119,34 @@ impl Worker<'_> {
     }
 }
 
+/// Executes a task with the buffers from slot `next` on. `is_left`: there is such a buffer. Returns the number of used buffers.
+fn execute(
+    task: Task,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    next: usize,
+    is_left: bool,
+) -> usize {
+    let made = match task {
+        Task::Cut(slot, hop) => return fragmentation::fragment(batch, lists, ctx, (slot, hop), next),
+        Task::Ask { neighbour, probe } if is_left => solicit_neighbour(batch, lists, ctx, neighbour, probe, next),
+        Task::Advertise(interface) if is_left => advertise(batch, lists, ctx, interface, next),
+        Task::Announce { interface, place } if is_left => announce(batch, lists, ctx, (interface, place), next),
+        Task::Probe if is_left => probe(batch, lists, ctx, next),
+        // A probe that can't be sent is treated as lost.
+        Task::Probe => {
+            _ = ctx.owner.as_deref_mut().map(|owner| owner.probe.take());
+            false
+        }
+        // Each announcement is sent twice, so one announcement may be lost.
+        Task::Announce { .. } => false,
+        // The request is repeated later, and the advertisement is sent again at the next interval.
+        Task::Ask { .. } | Task::Advertise(_) => false,
+    };
+    usize::from(made)
+}
+
 /// Sends the packet that was made in slot `place` through `interface`.
 fn send(
     batch: &mut Batch<'_, '_>,
@@ -210,7 +200,7 @@ fn copy(
 /// Length of an Ethernet header with the maximum number of tags.
 const LINK_HEADER: usize = 14 + 8;
 
-/// Sends a neighbour request, or a probe of reachability. Returns whether the buffer was used.
+/// Sends a neighbour request or a reachability probe. Returns whether the buffer was used.
 fn solicit_neighbour(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -262,7 +252,7 @@ fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Op
     ndp::emit_solicitation(packet, link, source, to, target)
 }
 
-/// Sends an echo request to a host beyond a gateway. Returns whether the buffer was used.
+/// Sends an echo request to a host that is reached through a gateway. Returns whether the buffer was used.
 fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, place: usize) -> bool {
     let snapshot = ctx.snapshot;
     let taken = ctx.owner.as_deref_mut().and_then(|owner| owner.probe.take());
@@ -282,7 +272,7 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
     let made = match (probe.target, source) {
         (Address::V4(target), Some(Address::V4(source))) => probe.echo.emit4(packet, link, source, target),
         (Address::V6(target), _) => {
-            // The source must suit the target. For a link-local gateway it would be link-local.
+            // The source must suit the target. A source selected for a link-local gateway would be link-local.
             let source = interface.link.source_towards(probe.target);
             matches!(source, Some(Address::V6(source)) if probe.echo.emit6(packet, link, source, target))
         }

@@ -1,4 +1,4 @@
-//! Traces: the path of packets through the nodes, for the first packets that match a filter.
+//! Traces: the paths of packets through the nodes. The first packets that match a filter are traced.
 
 use arrayvec::ArrayVec;
 use sluice_wire::layers::{self, Class};
@@ -21,7 +21,7 @@ pub const BYTES: usize = 128;
 pub struct TraceStep {
     /// Name of the node.
     pub node: &'static str,
-    /// Where the node sent the packet: the next node, `transmit`, or the name of a drop reason.
+    /// Next location of the packet: the next node, `transmit`, or the name of a drop reason.
     pub exit: &'static str,
 }
 
@@ -60,7 +60,8 @@ fn name_of(location: Location) -> &'static str {
 }
 
 impl Tracer {
-    /// Creates a trace of the first `count` packets that match. Conditions that don't apply to single packets are ignored.
+    /// Creates a trace of the first `count` packets that match `filter`. Filter conditions that don't apply to single
+    /// packets are ignored.
     pub fn new(filter: Filter, count: usize) -> Self {
         Self {
             filter,
@@ -110,7 +111,7 @@ impl Tracer {
         self.after(node, lists);
     }
 
-    /// Records where a node has sent the traced packets.
+    /// Records the next location of the traced packets after a node has run.
     pub(crate) fn after(&mut self, node: &'static str, lists: &Lists) {
         for &(slot, way) in &self.live {
             let Some(exit) = lists.location(slot).map(name_of) else {

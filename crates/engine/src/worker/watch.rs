@@ -9,7 +9,7 @@ use crate::packet::time::Now;
 use crate::worker::capture::Tap;
 use crate::worker::trace::Tracer;
 
-/// The tracer and the capture of a worker, for the duration of a burst.
+/// The tracer and the capture of a worker. The observer exists for the duration of a burst.
 pub struct Watch<'w> {
     tracer: Option<&'w mut Tracer>,
     tap: Option<&'w mut Tap>,
@@ -21,7 +21,7 @@ impl<'w> Watch<'w> {
         (tracer.is_some() || tap.is_some()).then_some(Self { tracer, tap })
     }
 
-    /// Starts to observe a burst whose packets `node` has put on their first lists.
+    /// Starts to observe a burst. `node` has put the packets of the burst on their first lists.
     pub fn begin(&mut self, node: &'static str, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
         if let Some(tracer) = &mut self.tracer {
             tracer.begin(node, batch, lists, now);

@@ -1,4 +1,4 @@
-//! Shared code of the application tests: sessions of real captures that are sent through a gateway.
+//! Shared code of the application tests: sends sessions of real captures through a gateway.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 #[path = "../../../inspect/tests/captured/mod.rs"]
@@ -19,7 +19,7 @@ use sluice_wire::{Checksums, Class, Direction, layers};
 
 use crate::rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, v4};
 
-/// The capacity suffices for every session of a capture.
+/// Identification capacity for every session of a capture.
 pub const CAPACITY: ApplicationCapacity = ApplicationCapacity {
     flows: 256,
     memory: 4 << 20,
@@ -56,8 +56,8 @@ pub fn capture(name: &str) -> Option<Vec<Packet>> {
     Some(captured::packets(&path))
 }
 
-/// The sessions of a capture that a gateway accepts: IPv4, complete from their first packet on, and between two unicast hosts.
-/// The sessions are in the order of their first packets.
+/// The sessions of a capture that a gateway accepts: IPv4, with their first packet, and between two unicast hosts. The
+/// sessions are sorted by the times of their first packets.
 pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
     let mut keys: Vec<&Key> = Vec::new();
     for packet in packets {
@@ -84,7 +84,7 @@ pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
     keys.into_iter().map(of).filter(fits).collect()
 }
 
-/// The result of nDPI for a session without the gateway.
+/// The result of nDPI for a session that does not pass the gateway.
 pub fn by_itself(session: &[&Packet]) -> ProtocolPair {
     let mut applications = ApplicationDetector::new(CAPACITY).unwrap();
     let state = applications.allocate().unwrap();
@@ -129,7 +129,7 @@ impl Played {
         }
     }
 
-    /// Sends a packet to worker `worker`. Returns the number of frames that left.
+    /// Sends a packet to worker `worker`. Returns the number of frames that leave.
     pub fn send(&mut self, rig: &mut Rig, worker: usize, packet: &Packet) -> usize {
         let (interface, macs, from, to) = match packet.direction {
             Direction::Forward => (INSIDE, [INSIDE_MAC, HOST_MAC], self.host, self.remote),
@@ -150,7 +150,7 @@ impl Played {
         sent.len()
     }
 
-    /// Sends all packets of a session. Returns the number of frames that left.
+    /// Sends all packets of a session. Returns the number of frames that leave.
     pub fn play(&mut self, rig: &mut Rig, session: &[&Packet]) -> usize {
         session.iter().map(|packet| self.send(rig, 0, packet)).sum()
     }

@@ -66,14 +66,14 @@ pub fn change(snapshot: &mut Snapshot, change: impl FnOnce(&mut InspectionPolicy
     snapshot.inspection = Some(Arc::new(inspection));
 }
 
-/// Changes the policy for an exception.
+/// Changes the inspection policy for an exception.
 pub fn say(snapshot: &mut Snapshot, exception: Exception, said: stream::Policy) {
     change(snapshot, |on| {
         on.settings.policies = on.settings.policies.with(exception, said)
     });
 }
 
-/// A gateway with space for the inspection of only a few flows.
+/// A gateway with memory for the inspection of only a few flows.
 pub fn plan() -> Plan {
     let streams = stream::StreamCapacity::of(8);
     let protocols = ParserCapacity {
@@ -93,7 +93,7 @@ pub fn plan() -> Plan {
     }
 }
 
-/// A connection of the host, as both ends see it.
+/// A connection of the host, with the addresses that both endpoints use.
 pub struct Talk {
     pub host: SocketAddrV4,
     pub remote: SocketAddrV4,
@@ -122,21 +122,21 @@ impl Talk {
         talk
     }
 
-    /// A segment of the host with data at an offset of its stream.
+    /// A segment of the host, with data at an offset of its stream.
     pub fn data(&self, place: u32, data: &[u8]) -> Frame {
         let frame = packet::tcp4(self.host, self.remote).flags(flag::ACK | flag::PSH);
         frame.numbers(FIRST[0] + 1 + place, FIRST[1] + 1).payload(data)
     }
 
-    /// A segment of the remote host with data at an offset of its stream.
+    /// A segment of the remote host, with data at an offset of its stream.
     pub fn answer(&self, place: u32, data: &[u8]) -> Frame {
         let frame = packet::tcp4(self.remote, self.public).flags(flag::ACK | flag::PSH);
         frame.numbers(FIRST[1] + 1 + place, FIRST[0] + 1).payload(data)
     }
 }
 
-/// The host sends, the remote host answers, and the host sends again, so that the flow is not evicted. Returns `false` if the
-/// last packet doesn't pass.
+/// Exchanges packets so that the flow is protected from eviction: the host sends, the remote host answers, and the host
+/// sends again. Returns `false` if the last packet doesn't pass.
 pub fn assured(rig: &mut Rig, host: &str, port: u16) -> bool {
     let ask = packet::udp4(SocketAddrV4::new(host.parse().unwrap(), port), "198.51.100.7:9");
     let sent = rig.host_sends(&ask);
@@ -169,7 +169,7 @@ pub struct Ledger {
     pub waiting: u64,
 }
 
-/// The sums of all workers' counters. Asserts that they are consistent.
+/// The sums of all workers' counters. Asserts that the sums are consistent.
 #[track_caller]
 pub fn ledger(rig: &mut Rig) -> Ledger {
     rig.round();
@@ -198,7 +198,8 @@ pub fn bypassed(rig: &Rig, why: Skipped) -> u64 {
         .sum()
 }
 
-/// The fragments of a frame. Each element of `cuts` is the end of a fragment, in units of 8 bytes after the IP header.
+/// The fragments of a frame. Each element of `cuts` is the end offset of a fragment, in units of 8 bytes after the IP
+/// header.
 pub fn pieces(whole: &Frame, cuts: &[usize], identification: u32) -> Vec<Frame> {
     let network = match whole.network {
         Network::V4(_) => 34,

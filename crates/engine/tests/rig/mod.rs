@@ -1,4 +1,4 @@
-//! A gateway in memory. The gateway has an inside network, an outside network, a pool, and a router outside.
+//! A gateway in memory, with an inside network, an outside network, a pool, and a router on the outside network.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod inspected;
@@ -71,7 +71,8 @@ pub fn flow(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
     )
 }
 
-/// Whether every checksum of a frame is correct according to the crate `wire`. Other tests compare bytes with an independent library.
+/// Whether every checksum of a frame is correct according to the crate `wire`. (Other tests compare frames with an
+/// independent library.)
 pub fn is_valid(frame: &[u8]) -> bool {
     let lenient = validity::Policy {
         martians: false,
@@ -101,22 +102,22 @@ pub struct Plan {
     /// Function that changes the pool.
     pub change_pool: fn(&mut Pool<u32>),
     pub subscriber_prefix: u8,
-    /// Fields that NICs hash, and what belongs to the same shard.
+    /// Fields that NICs hash, and flows that belong to one shard.
     pub hashed: HashFields,
     pub together: Affinity,
-    /// Number of consecutive outside ports that belong to the same shard.
+    /// Number of consecutive outside ports that belong to one shard.
     pub ports_together: u32,
     pub events: sluice_engine::snapshot::EventSettings,
     pub spare_addresses: u32,
-    /// Source rules in addition to that of the pool.
+    /// Source rules in addition to the source rule of the pool.
     pub sources: Vec<SourceRule<u32>>,
     pub forwards: Vec<DestinationRule<u32>>,
     pub known_neighbours: bool,
     pub outside_mtu: u16,
     pub limits: NeighbourLimits,
-    /// The workers that have transmit queues of both ports; empty if all workers have.
+    /// The workers that have transmit queues of both ports; empty if all workers have transmit queues.
     pub senders: Vec<u16>,
-    /// The workers of each part; empty if all workers have the part.
+    /// The workers of each part. An empty list means that all workers have the part.
     pub stages: [Vec<u16>; 4],
     /// Settings of assistance.
     pub assist: Option<sluice_engine::snapshot::assist::Settings>,
@@ -192,7 +193,7 @@ pub struct Rig {
     pub workers: Vec<Worker<'static>>,
     pub wires: Vec<Wires>,
     pub desks: Vec<WorkerHandle>,
-    /// The worker that is the owner.
+    /// Number of the owner worker.
     pub owner: usize,
     pub now: Now,
     /// Writer of the site table, if there are sites.
@@ -201,7 +202,8 @@ pub struct Rig {
     _memory: Memory,
 }
 
-/// Memory of the workers. The memory is freed on drop, because one program runs all tests, and some tests create thousands of gateways.
+/// Memory of the workers, which is freed on drop. One program runs all tests, and some tests create thousands of
+/// gateways.
 #[derive(Default)]
 pub struct Memory(Vec<*mut [Line]>);
 
@@ -217,8 +219,8 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         for given in self.0.drain(..) {
-            // SAFETY: the pointer is from `Box::leak`, and its users have been dropped, because gateways have this as their
-            // last field.
+            // SAFETY: the pointer is from `Box::leak`, and its users have been dropped before, because gateways have
+            // this value as their last field.
             drop(unsafe { Box::from_raw(given) });
         }
     }
@@ -321,7 +323,7 @@ pub fn snapshot(plan: &Plan) -> (Snapshot, RouteSet) {
         )
     };
     let mut routes = vec![default("0.0.0.0", "203.0.113.254"), default("::", "2001:db8:2::fe")];
-    // A route of the plan replaces the default route with its prefix.
+    // If a route of the plan has the prefix of a default route, it replaces the default route.
     routes.retain(|route| plan.routes.iter().all(|other| other.prefix != route.prefix));
     routes.extend(&plan.routes);
     (snapshot, RouteSet::new(&links, &routes).unwrap())
@@ -418,7 +420,7 @@ impl Rig {
         rig
     }
 
-    /// Configures a neighbour.
+    /// Configures a static neighbour.
     pub fn know(&mut self, interface: u16, address: Address, mac: [u8; 6]) {
         assert!(matches!(
             self.ask(
@@ -518,7 +520,7 @@ impl Rig {
         self.send(OUTSIDE, &frame.clone().macs(ROUTER_MAC, OUTSIDE_MAC).build())
     }
 
-    /// Sends a frame of the inside host that is translated. Returns its public source.
+    /// Sends a frame of the inside host, which must be translated. Returns its public source.
     #[track_caller]
     pub fn public(&mut self, frame: &packet::Frame) -> SocketAddrV4 {
         let sent = self.host_sends(frame);
@@ -527,7 +529,7 @@ impl Rig {
         flow(&sent[0].frame).0
     }
 
-    /// Lets seconds pass, one by one.
+    /// Advances the clock by seconds, one by one.
     pub fn seconds(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now = Now::at(self.now.nanoseconds + 1_000_000_000);
@@ -554,7 +556,7 @@ impl Rig {
         self.wires.iter().flat_map(|wires| wires.take_sent()).collect()
     }
 
-    /// Lets time pass, in steps of 100 ms.
+    /// Advances the clock in steps of 100 ms.
     pub fn pass(&mut self, milliseconds: u64) {
         let end = self.now.nanoseconds + milliseconds * 1_000_000;
         while self.now.nanoseconds < end {

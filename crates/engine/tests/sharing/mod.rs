@@ -1,5 +1,5 @@
-//! Virtual routers with equal addresses. Each router forwards the packets of a host from its inside interface to its outside
-//! interface.
+//! Virtual routers with overlapping addresses. Each router forwards the packets of a host from its inside interface to
+//! its outside interface.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::cell::Cell;
@@ -29,7 +29,7 @@ pub const OUT: PortIndex = 0;
 
 thread_local! { static CYCLES: Cell<u64> = const { Cell::new(0) }; }
 
-/// A cycle counter that advances with each reading, so that all bursts take the same time.
+/// A cycle counter that advances by a fixed amount with each reading, so that all bursts have equal costs.
 pub fn cycles() -> u64 {
     CYCLES.with(|cycles| {
         cycles.set(cycles.get() + 1_000);
@@ -204,7 +204,7 @@ impl Gateway {
         snapshot
     }
 
-    /// Commits the same configuration with other weights and rates.
+    /// Commits the configuration with changed weights and rates.
     pub fn commit(&mut self, share: impl Fn(&mut Snapshot)) {
         let ports = self.plane.start_parameters().ports;
         let snapshot = Self::snapshot(&self.interfaces, ports, self.inside.len(), share);
@@ -220,7 +220,7 @@ impl Gateway {
         self.ask(request);
     }
 
-    /// Sends a request to the worker. Packets that wait to be received are not lost.
+    /// Sends a request to the worker. Packets that wait in the device are not lost.
     pub fn ask(&mut self, request: Request) -> Reply {
         self.requests.requests.try_send(request).unwrap();
         loop {
@@ -253,12 +253,12 @@ impl Gateway {
         assert_eq!(0, counters.leaked.get());
     }
 
-    /// Lets nanoseconds pass.
+    /// Advances the clock by nanoseconds.
     pub fn pass(&mut self, nanoseconds: u64) {
         self.now = Now::at(self.now.nanoseconds + nanoseconds);
     }
 
-    /// Number of packets of each router that have left since the last call.
+    /// Number of packets of each router that were sent since the last call.
     pub fn sent(&mut self) -> Vec<u64> {
         let mut sent = vec![0; self.inside.len()];
         for frame in self.wires.take_sent() {

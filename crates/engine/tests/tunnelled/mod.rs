@@ -23,7 +23,7 @@ thread_local! {
     static PLANNED: Cell<Option<(Tunnel, u16)>> = const { Cell::new(None) };
 }
 
-/// A tunnel between the default ends of the tests.
+/// A tunnel between the default endpoints of the tests.
 pub fn tunnel(kind: TunnelKind, id: Option<u32>, six: bool) -> Tunnel {
     let (local, remote) = match six {
         false => ("203.0.113.1", "198.51.100.9"),
@@ -66,7 +66,7 @@ fn add(interfaces: &mut Vec<Interface>) {
     interfaces.push(interface);
 }
 
-/// A plan with a tunnel, and with routes for 10.77.0.0/16 and 2001:db8:77::/48 through it.
+/// A plan with a tunnel. Routes for 10.77.0.0/16 and 2001:db8:77::/48 use the tunnel.
 pub fn plan(tunnel: Tunnel) -> Plan {
     PLANNED.set(Some((tunnel, 1500 - tunnel.overhead() as u16)));
     let via = |address| Via::Gateway {
@@ -111,7 +111,8 @@ pub fn shim(tunnel: &Tunnel, six_inside: bool) -> Vec<u8> {
     }
 }
 
-/// The outer packet of a tunnel with this payload, between these addresses. `port` is the source port for VXLAN.
+/// The outer packet of a tunnel with this payload, between these addresses. `port` is the source port of a VXLAN
+/// packet.
 pub fn outer(tunnel: &Tunnel, ends: [sluice_route::Address; 2], six_inside: bool, port: u16, payload: &[u8]) -> Frame {
     let transport = match tunnel.kind {
         TunnelKind::Vxlan(to) => Transport::Udp(port, to),
@@ -138,7 +139,7 @@ pub fn inside(tunnel: &Tunnel, frame: &Frame) -> Vec<u8> {
     [shim(tunnel, six), carried.to_vec()].concat()
 }
 
-/// The outer packet with which the remote end sends a frame.
+/// The outer packet in which the remote endpoint sends a frame.
 pub fn arriving(tunnel: &Tunnel, frame: &Frame) -> Frame {
     let six = matches!(frame.network, Network::V6(..));
     let frame = frame.clone().macs(FAR_MAC, MAC);

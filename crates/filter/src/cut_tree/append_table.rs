@@ -11,7 +11,7 @@ use crate::RuleNumber;
 pub struct AppendTable<T> {
     values: Arena<(RuleNumber, T)>,
     /// Hash slots: 0 if free, otherwise the index of a value plus one. The hash of the rule number selects the first
-    /// slot, and linear probing the next ones. At least half of the slots are free.
+    /// slot, and linear probing selects the next slots. At least half of the slots are free.
     slots: Box<[AtomicU32]>,
 }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn values_are_found_by_number_until_there_is_no_room() {
         let added = AppendTable::new(100);
-        // Rule numbers with the distances that initial rules have, and adjacent rule numbers.
+        // Rule numbers at the distances of initial rules, and adjacent rule numbers.
         let numbers: Vec<u32> = (0..50).map(|at| at << 16).chain((1..51).map(|at| 77 - at)).collect();
         for (place, &number) in numbers.iter().enumerate() {
             assert_eq!(None, added.get(number).filter(|_| number != 0));

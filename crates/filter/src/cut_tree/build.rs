@@ -28,7 +28,7 @@ const MIN_SPARE: usize = 64;
 /// Minimum number of spare nodes and leaves beyond the contiguous arrays, in separate memory.
 const MIN_SPARE_FURTHER: usize = 1_024;
 
-/// Builds a tree: contains its new nodes and leaves.
+/// Builder of a tree, with the nodes and leaves that have been built.
 pub struct Builder<A: Address> {
     /// Number of existing nodes and of existing leaves.
     pub there: [usize; 2],
@@ -36,7 +36,7 @@ pub struct Builder<A: Address> {
     pub leaves: Vec<Leaf<A>>,
     /// Rules that are omitted from leaves, because an earlier rule covers them.
     pub hidden: Vec<CoveredRules<A>>,
-    /// Number of rule copies that the subtree may still create.
+    /// Number of rule copies that the builder may still create in the subtree.
     pub spare: usize,
 }
 
@@ -57,7 +57,8 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
     for entry in &entries {
         kinds[kind(&entry.rule)].push(entry);
     }
-    // If a group has few rules, searching a separate tree costs each packet more than a larger tree of the last group.
+    // For a group with few rules, the search of a separate tree costs each packet more than a larger tree of the last
+    // group.
     let mut group_of = [0, 1, KINDS - 1];
     for kind in 0..KINDS - 1 {
         if kinds[kind].len() <= entries.len() / MIN_GROUP {
@@ -109,7 +110,7 @@ fn with_capacity<T>(values: Vec<T>, room: impl Fn(usize) -> usize) -> Arena<T> {
     Arena::new(values, room, elsewhere)
 }
 
-/// Kind of a rule: narrow source range, narrow destination range, or neither.
+/// Kind of a rule: narrow source range, narrow destination range, or neither range narrow.
 pub fn kind<A: Address>(rule: &Rule<A>) -> usize {
     match (is_narrow(&rule.source), is_narrow(&rule.destination)) {
         (true, _) => 0,
@@ -124,7 +125,7 @@ fn is_narrow<A: Address>(range: &Range<A>) -> bool {
 }
 
 impl<A: Address> Builder<A> {
-    /// Creates a builder. The numbers of its new nodes and leaves follow those of the existing ones.
+    /// Creates a builder. The numbers of new nodes and leaves follow the numbers of the existing nodes and leaves.
     pub fn new(there: [usize; 2]) -> Self {
         Self {
             there,
@@ -214,8 +215,8 @@ impl<A: Address> Builder<A> {
         })
     }
 
-    /// Builds the subtree of each piece. The allowed number of copies is distributed over the pieces that must be
-    /// divided further.
+    /// Builds the subtree of each piece. Each piece that must be divided further gets a share of the allowed number of
+    /// copies.
     fn children(
         &mut self,
         entries: &[&Entry<A>],
@@ -279,7 +280,7 @@ impl Division {
         }
     }
 
-    /// Each piece with the rules that overlap it. `ranges` are the ranges of the rules in the divided word.
+    /// Each piece, with the rules that overlap the piece. `ranges` are the ranges of the rules in the divided word.
     fn pieces<'e, A>(&self, entries: &[&'e Entry<A>], ranges: &[Range<u32>]) -> Vec<(Range<u32>, Vec<&'e Entry<A>>)> {
         let Range { first, last } = self.within;
         let firsts = [first].into_iter().chain(self.cuts.iter().copied());

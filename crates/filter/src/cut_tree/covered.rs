@@ -17,9 +17,9 @@ pub struct CoveredRules<A> {
 /// All covered rules. Covered rules are restored to the leaves when their covering rule is removed.
 #[derive(Debug)]
 pub struct CoveredIndex<A> {
-    /// Covered rules by the number of the covering rule. The map is small.
+    /// Covered rules by the number of the covering rule.
     by: HashMap<RuleNumber, Vec<CoveredRules<A>>>,
-    /// Superset of the numbers of covered rules. The set is small.
+    /// Superset of the numbers of covered rules.
     numbers: HashSet<RuleNumber>,
 }
 

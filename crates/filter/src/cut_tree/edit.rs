@@ -20,7 +20,7 @@ use crate::{Address, Range, Rule, RuleNumber};
 
 /// The capacity for new rules is exhausted. The caller must rebuild the matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the filter is full")]
+#[error("the filter has no space for further rules")]
 pub struct CapacityError;
 
 /// Maximum number of additional leaves that a rule may create in each region that it overlaps.
@@ -32,14 +32,14 @@ const MAX_ADDED_LEAVES: usize = 64;
 /// New nodes and leaves, and the reference to the root of the new subtree.
 type Tree<A> = (Builder<A>, Child);
 
-/// The places that refer to a leaf, and the region of the leaf.
+/// All references to a leaf, and the region of the leaf.
 struct LeafParents<A> {
     from: Parent,
     part: Region<A>,
     depth: usize,
 }
 
-/// A place that refers to leaves: some pieces of a node, or of the group's root if `node` is `None`.
+/// References to leaves from one place: some pieces of a node, or of the group's root if `node` is `None`.
 struct Parent {
     node: Option<usize>,
     pieces: Places<usize>,
@@ -48,8 +48,9 @@ struct Parent {
 impl<A: Address> CutTree<A> {
     /// Inserts a rule with its number. A header matches the rule if it is within one of the hyperrectangles.
     ///
-    /// # Errors The capacity is exhausted. Some of the leaves that the rule overlaps may contain the rule, so it may
-    /// match a part of its packets.
+    /// # Errors
+    /// The capacity is exhausted. Some leaves may already contain the rule, so the rule may match a part of its
+    /// packets.
     pub fn insert(&self, number: RuleNumber, hyperrectangles: &[Rule<A>]) -> Result<(), CapacityError> {
         let mut hidden = self.hidden();
         let further: Vec<_> = hyperrectangles
@@ -65,8 +66,8 @@ impl<A: Address> CutTree<A> {
             .try_for_each(|rule| self.put(number, rule, rule, Some(&mut hidden)))
     }
 
-    /// Removes a rule. `boxes` must be all of its hyperrectangles. `rules` returns the hyperrectangles of another rule
-    /// by the number of that rule.
+    /// Removes a rule. `boxes` must be all of its hyperrectangles. Given the number of another rule, `rules` returns
+    /// the hyperrectangles of that rule.
     ///
     /// # Errors
     /// The capacity to restore the rules that the removed rule covered is exhausted. The removed rule is still present.
@@ -81,8 +82,8 @@ impl<A: Address> CutTree<A> {
             for &number in numbers {
                 for rule in rules(number) {
                     if let Some(within) = part.clipped(rule) {
-                        // Don't divide the leaf: the covering rule is still present, so that every header has a match,
-                        // and a new subtree would omit the restored rule as covered again.
+                        // Don't divide the leaf. The covering rule is still present, so every header has a match, and a
+                        // new subtree would omit the restored rule as covered again.
                         self.put(number, rule, &within, None)?;
                     }
                 }

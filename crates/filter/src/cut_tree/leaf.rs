@@ -23,8 +23,8 @@ pub struct Entry<A> {
     pub further: bool,
 }
 
-/// Rules as a structure of arrays, sorted by rule number. Each condition is stored as a first value and the distance
-/// from it to the last value.
+/// Rules as a structure of arrays, sorted by rule number. Each range is stored as a first value and the distance from
+/// the first to the last value.
 ///
 /// After construction only two modifications are possible: to remove a rule, and to replace the reference to the next
 /// leaf.
@@ -36,8 +36,8 @@ pub struct Leaf<A: WordAddress> {
     /// Source ports in the low 16 bits, destination ports in the high 16 bits.
     ports: [[u32; LEAF_RULES]; 2],
     protocol: [[u8; LEAF_RULES]; 2],
-    /// Four bit sets of rules: all rules, those without a source port condition, those without a destination port
-    /// condition, and those without either condition.
+    /// Four bit sets of rules: all rules, rules without a source port condition, rules without a destination port
+    /// condition, and rules without any port condition.
     used: [AtomicU16; 4],
     /// Bit set of the rules with conditions that leaves don't compare.
     further: u16,
@@ -175,7 +175,7 @@ impl<A: Address> Leaf<A> {
         self.next.store(next, Ordering::Release);
     }
 
-    /// Bit set of the rules whose conditions a header satisfies, as far as leaves compare them.
+    /// Bit set of the rules that match a header. Only the conditions that leaves compare are considered.
     #[inline(always)]
     pub fn matching<L: Lanes>(&self, header: &Header<A>, lanes: L) -> u16 {
         let (from, to) = (header.get(Field::SourcePort), header.get(Field::DestinationPort));

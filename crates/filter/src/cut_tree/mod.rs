@@ -4,8 +4,8 @@
 //! tree. A node of the tree cuts one field, the root into up to 256 pieces and other nodes into up to 16 pieces. A leaf
 //! has at most 16 rules, which are compared simultaneously. All rules of a group are narrow in the same field, so that
 //! cutting this field creates few copies: 1.0 to 1.3 for each rule, compared with up to 60 in a single tree of all
-//! rules (decision 0008). A lookup searches the trees of all groups; of the rules found, the one with the lowest number
-//! decides.
+//! rules (decision 0008). A lookup searches the trees of all groups; among the rules found, the rule with the lowest
+//! number decides.
 //!
 //! For any header, the cost of a lookup is bounded by the depths of the three trees and the numbers of rules in their
 //! largest leaves.
@@ -58,7 +58,7 @@ impl Child {
     /// A leaf without rules.
     const NOTHING: Self = Self(Self::LEAF);
     const LEAF: u32 = 1 << 31;
-    /// Position in a reference of the index of the header word that the node cuts.
+    /// Position of a bit field in a reference. The bit field is the index of the header word that the node cuts.
     const WORD: u32 = 27;
 
     fn leaf(number: usize) -> Self {
@@ -138,7 +138,7 @@ impl Node {
     }
 }
 
-/// The cuts of a node or root, without the unused entries, which the largest value marks.
+/// The cuts of a node or root, without the unused entries. Unused entries have the largest value.
 fn cuts(values: &[u32]) -> &[u32] {
     &values[..values.partition_point(|value| *value < u32::MAX)]
 }
@@ -149,7 +149,7 @@ struct Group {
     root: Box<Root>,
     /// A lower bound of the group's rule numbers.
     first: AtomicU32,
-    /// The addresses that the rules match, if all rules of the group are narrow.
+    /// The addresses that the rules match. Present if all rules of the group are narrow.
     reach: Option<Reach>,
     /// Which kinds of rules the group contains.
     kinds: [bool; KINDS],
@@ -200,12 +200,13 @@ impl<A: Address> CutTree<A> {
         build::build(rules)
     }
 
-    /// Selects an instruction set for the search, instead of the widest available one.
+    /// Selects an instruction set for the search, instead of the widest available instruction set.
     pub fn with_vectors(self, vectors: Vectors) -> Self {
         Self { vectors, ..self }
     }
 
-    /// Number of rule copies in all leaves. Divided by the number of rules, it shows how often a rule is copied.
+    /// Number of rule copies in all leaves. The quotient of this number and the number of rules shows how often a rule
+    /// is copied.
     pub fn entries(&self) -> usize {
         self.leaves.iter().map(Leaf::len).sum()
     }
@@ -225,7 +226,8 @@ impl<A: Address> CutTree<A> {
         leaf.number(held)
     }
 
-    /// Removes rules from the front of `held` until the first one satisfies the conditions that leaves don't compare.
+    /// Removes rules from the front of `held` until the first remaining rule satisfies the conditions that leaves don't
+    /// compare.
     #[cold]
     fn held_further(&self, leaf: &Leaf<A>, header: &Header<A>, mut held: u16) -> u16 {
         while held != 0 {

@@ -54,8 +54,8 @@ impl<A: Address> Region<A> {
         Some(Rule::compared(source, destination, [from, to, protocol]))
     }
 
-    /// Index of the header word that is cut in a dimension, and the range of this word in the region. For an address it
-    /// is the most significant word that has several values in the region.
+    /// Index of the header word that is cut in a dimension, and the range of this word in the region. For an address,
+    /// this is the most significant word that has several values in the region.
     pub fn word(&self, dimension: usize) -> (usize, Range<u32>) {
         let of = |range: Range<A>| {
             let at = (0..A::WORDS - 1).find(|&at| range.first.word(at) != range.last.word(at));

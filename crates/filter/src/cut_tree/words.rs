@@ -11,8 +11,8 @@ use crate::Range;
 /// Words of a header, which nodes may cut.
 pub type Words = [u32; 16];
 
-/// An address type whose headers consist of 32-bit words: first the source and the destination, most significant word
-/// first, then as many fields as fit.
+/// An address type with headers of 32-bit words: first the source and the destination, most significant word first,
+/// then as many fields as fit.
 pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
     /// Number of words of an address.
     const WORDS: usize;
@@ -39,7 +39,7 @@ pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
     fn held<L: Lanes>(words: &[u32], column: &Self::Column, lanes: L) -> u16;
 }
 
-/// Each range as a first value and the distance from it to the last value.
+/// Each range as a first value and the distance from the first to the last value.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct Spans {

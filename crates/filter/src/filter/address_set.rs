@@ -1,9 +1,10 @@
 //! Sets of addresses and networks that can change while rules refer to them. Workers look elements up and add elements without waiting for locks.
 //!
-//! An address is a network of full prefix length. A lookup tries each prefix length that occurs in the set for the address family; usually there are
-//! few. A keyed hash, which attackers can't predict, selects two buckets of [`SLOTS`] slots for a network, which may be stored in either. The set
-//! has two slots for each element of the maximum size, so that both buckets are rarely full. If both are full, the network cannot be added, as if
-//! the set were full.
+//! An address is a network of full prefix length. A lookup tries each prefix length that the set contains for the
+//! address family; usually the set contains few prefix lengths. A keyed hash, which attackers can't predict, selects
+//! two buckets of [`SLOTS`] slots for a network. The network may be stored in either bucket. The set has two slots for
+//! each element of the maximum size, so that both buckets are rarely full. If both buckets are full, the network can't
+//! be added, as if the set were full.
 
 use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -131,7 +132,7 @@ impl Default for PrefixLengths {
 }
 
 impl PrefixLengths {
-    /// Counts a network before it is stored, so that lookups try its prefix length.
+    /// Counts a network before it is stored, so that lookups try the prefix length of the network.
     fn add_length(&self, length: u8) {
         let (word, bit) = (usize::from(length / 64), 1 << (length % 64));
         if self.count[usize::from(length)].fetch_add(1, Ordering::Relaxed) == 0 {
@@ -168,7 +169,7 @@ pub struct AddressSet {
     buckets: Box<[[SetSlot; SLOTS]]>,
     hashes: RandomState,
     size: usize,
-    /// Default timeout of elements in nanoseconds; 0 if they don't expire.
+    /// Default timeout of elements in nanoseconds; 0 if elements don't expire.
     timeout: AtomicU64,
     /// Lock that all modifications hold.
     writer: Mutex<()>,
@@ -246,7 +247,8 @@ impl AddressSet {
         self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Adds an address, or updates its timeout. Without a timeout the element does not expire. Returns whether it is new.
+    /// Adds an address, or updates its timeout. Without a timeout the element does not expire. Returns whether the
+    /// address is new.
     ///
     /// # Errors
     /// The set is full.
@@ -254,7 +256,8 @@ impl AddressSet {
         self.add_network((address, full_length(address)), timeout, now)
     }
 
-    /// Adds a network, or updates its timeout. Without a timeout the element does not expire. Returns whether it is new.
+    /// Adds a network, or updates its timeout. Without a timeout the element does not expire. Returns whether the
+    /// network is new.
     ///
     /// # Errors
     /// The set is full.
@@ -289,14 +292,14 @@ impl AddressSet {
         }
     }
 
-    /// Adds a packet's address with the default timeout, or restarts its timeout. Never waits for the lock; counts
-    /// failures.
+    /// Adds a packet's address with the default timeout, or restarts its timeout. The function never waits for the
+    /// lock, and counts failures.
     pub(super) fn add_by_packet(&self, address: IpAddr, now: u64) {
         let key = key(address, full_length(address));
         let until = until(self.timeout.load(Ordering::Relaxed), now);
         if let Some(slot) = self.find(key) {
-            // The timeout of a permanent element does not change. If another element took the slot concurrently, its
-            // timeout does not change either.
+            // The timeout of a permanent element does not change. If another thread has put a different element into
+            // the slot, the timeout of that element does not change either.
             let old = slot.until.load(Ordering::Relaxed);
             if until != 0 && old != 0 {
                 let _ = slot
@@ -322,12 +325,12 @@ impl AddressSet {
         self.len.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Removes an address. Returns whether it was in the set.
+    /// Removes an address. Returns whether the address was in the set.
     pub fn remove(&self, address: IpAddr) -> bool {
         self.remove_network((address, full_length(address)))
     }
 
-    /// Removes a network. Networks that are contained in it, or that contain it, remain.
+    /// Removes a network. Other networks remain, even if they overlap the removed network.
     pub fn remove_network(&self, (address, length): (IpAddr, u8)) -> bool {
         let _writer = self.write();
         let slot = self.find(key(address, length.min(full_length(address))));
@@ -355,7 +358,7 @@ impl AddressSet {
         self.remove_where(|_| true)
     }
 
-    /// Removes expired elements. Call it periodically.
+    /// Removes expired elements. The function must be called periodically.
     pub fn expire(&self, now: u64) {
         if !self.is_empty() {
             self.remove_where(|until| until != 0 && until <= now);

@@ -1,8 +1,7 @@
 //! Conditions on the application of a session. The application is identified only after several packets of the session,
 //! so rules with such conditions are evaluated one by one, and only for sessions with an identified application.
 
-/// The identified application of a session. The numbers are those of the application identification library; 0 means
-/// none.
+/// The identified application of a session. The numbers are those of nDPI; 0 means that nothing was identified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionApplication {
     /// Number of the protocol that carries the application.

@@ -50,7 +50,7 @@ impl Counter {
         self.last.store(now.max(1), Ordering::Relaxed);
     }
 
-    /// Whether another packet conforms to a rate, and is therefore admitted.
+    /// Whether a further packet conforms to a rate, and is therefore admitted.
     fn admits(&self, rate: TokenRate, now: u64) -> bool {
         rate.take_shared(&self.full_at, now)
     }
@@ -162,7 +162,7 @@ impl Counters {
         }
     }
 
-    /// Counts the result of a packet. If a packet exceeded a rule's rate, that rule has already counted it.
+    /// Counts the result of a packet. If a packet exceeded a rule's rate, that rule has already counted the packet.
     #[inline]
     pub(super) fn count_result<A: Address>(&self, by: DecidedBy, header: &Header<A>, now: u64) {
         match by {

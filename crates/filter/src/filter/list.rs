@@ -1,8 +1,8 @@
 //! The editable list of a filter's rules.
 //!
-//! If a rule decides about packets, it is inserted into or removed from the active matcher within microseconds. For all
-//! other rules, and if the capacity is exhausted, the filter is rebuilt. To keep capacity free, a rebuild starts early
-//! on another thread; the list can change during that rebuild.
+//! A rule that decides about packets is inserted into the active matcher, or removed from it, within microseconds. For
+//! all other rules, and if the capacity is exhausted, the filter is rebuilt. To keep capacity free, a rebuild starts
+//! early on another thread; the list can change during that rebuild.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::CutTree;
 
-/// A rule with the editor's data for it.
+/// A rule with the editor's data.
 #[derive(Debug)]
 struct ListedRule<T> {
     written: CompiledRule,
@@ -25,7 +25,7 @@ struct ListedRule<T> {
 pub enum ChangeResult {
     /// The active filters were modified in place.
     InPlace,
-    /// [`RuleList::filters`] has been replaced. The caller must publish it.
+    /// [`RuleList::filters`] has been replaced. The caller must publish the new filters.
     Rebuilt,
 }
 
@@ -40,7 +40,7 @@ pub struct RuleList<T> {
     rules: Vec<Arc<ListedRule<T>>>,
     /// Modifications since the start of a rebuild; `None` if no rebuild is in progress.
     since: Option<Vec<ListChange>>,
-    /// In a rebuilt list: the old filters that it replaces when the rebuild is completed.
+    /// The old filters, which this list replaces when the rebuild is completed. Only in a rebuilt list.
     before: Option<Arc<Filters>>,
     sets: Arc<Sets>,
 }
@@ -48,7 +48,7 @@ pub struct RuleList<T> {
 /// Sets by name.
 pub type Sets = BTreeMap<String, Arc<ElementSet>>;
 
-/// A modification: a rule was inserted at an index, or removed from it.
+/// A modification: a rule was inserted at an index, or removed from an index.
 #[derive(Clone, Copy, Debug)]
 struct ListChange {
     index: usize,
@@ -371,8 +371,8 @@ impl<T> RuleList<T> {
     }
 
     /// Completes a rebuild: replaces the list by the rebuilt one, and repeats the modifications that were made since
-    /// the start. Returns true if [`RuleList::filters`] was replaced; false if the list was rebuilt by other means in
-    /// the meantime.
+    /// the start of the rebuild. Returns true if [`RuleList::filters`] was replaced. Returns false if a modification
+    /// has already rebuilt the list in the meantime.
     ///
     /// # Errors
     /// The filter had to be rebuilt again, but the matcher would be too large. The list is unchanged.

@@ -38,7 +38,7 @@ impl MacTable {
         }
     }
 
-    /// Whether no rule contains an address. If no rule contains an address, packets need no lookup of their MAC
+    /// Whether the rules contain no MAC addresses. Without MAC addresses in rules, packets need no lookup of their MAC
     /// addresses.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {

@@ -10,12 +10,12 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Whether another mark has the same bits under the mask.
+    /// Whether the session mark `mark` equals this mark under the mask.
     pub fn matches(self, mark: u32) -> bool {
         mark & self.mask == self.value
     }
 
-    /// Returns a mark with the bits under the mask replaced.
+    /// Returns the session mark `mark` with the bits under the mask replaced.
     pub fn set(self, mark: u32) -> u32 {
         mark & !self.mask | self.value
     }
@@ -68,7 +68,7 @@ impl TrafficClass {
         self.with(ecn, 3)
     }
 
-    /// Combines two traffic classes. The bits outside of this mask are those of `older`.
+    /// Combines two traffic classes. The bits outside of this mask are the bits of `older`.
     pub fn over(self, older: Self) -> Self {
         older.with(self.value, self.mask)
     }

@@ -1,8 +1,8 @@
-//! A filter: a list of rules with actions, compiled into a snapshot that permits only the modification of single rules.
-//! The filter determines the result for each packet.
+//! A filter: a list of rules with actions, which determines the result for each packet. The rules are compiled into a
+//! snapshot. Single rules of a snapshot can be inserted and removed.
 //!
-//! The matcher contains the rules that decide about packets. Rules that don't decide, and rules with conditions on
-//! applications, are few. Such rules are evaluated one by one, up to the deciding rule.
+//! The matcher contains the rules that decide about packets. Only a few rules don't decide or have conditions on
+//! applications. These rules are evaluated one by one, up to the deciding rule.
 
 mod address_set;
 mod application;
@@ -90,11 +90,11 @@ pub enum Action {
     SetEcn(u8),
 }
 
-/// Maximum number of logged packets per second for each rule. The maximum burst is the same number.
+/// Maximum number of logged packets per second for each rule. The maximum burst equals this number.
 pub const LOGGED: u32 = 10;
 
 /// Position of a rule in the operator's list, counted from 0. A rule that is inserted singly gets a position after all
-/// existing positions, independent of its place in the list.
+/// existing positions, even if other rules follow it in the list.
 pub type RulePosition = u32;
 
 /// Number of rules that can be inserted singly before a rebuild, if the filter has `rules` rules.
@@ -173,7 +173,7 @@ impl CompiledRule {
 pub enum DecidedBy {
     /// The rule at this position.
     Rule(RulePosition),
-    /// The rule at this position, by its condition on the application.
+    /// The rule at this position, because of its condition on the application.
     Application(RulePosition),
     /// The rate limit of the rule at this position, which the packet exceeded.
     Limit(RulePosition),
@@ -197,10 +197,10 @@ pub enum FilterError {
     #[error(transparent)]
     TooLarge(#[from] TrieTooLarge),
     /// The rules have more hyperrectangles than the number of available rule numbers.
-    #[error("{0} combinations of fields are more than a filter takes")]
+    #[error("{0} combinations of fields exceed the maximum of a filter")]
     TooMany(usize),
     /// The rules contain more MAC addresses than the number of available MAC numbers.
-    #[error("{0} MAC addresses are more than a filter takes")]
+    #[error("{0} MAC addresses exceed the maximum of a filter")]
     TooManyMacs(usize),
 }
 
@@ -253,7 +253,7 @@ pub struct Filter<A: Address> {
     decisions: Arc<Decisions>,
     boxes: AtomicUsize,
     slow_rules: Box<[SlowRule<A>]>,
-    /// Default verdict; `None` if packets that no rule decides pass without being counted.
+    /// Default verdict. If `None`, packets that no rule decides pass and are not counted.
     default: Option<Verdict>,
 }
 
@@ -292,7 +292,7 @@ impl<A: Address> Filter<A> {
         })
     }
 
-    /// Numbers of the first matching hyperrectangles of each header, according to the matcher. Counters don't change.
+    /// Number of the first matching hyperrectangle for each header, according to the matcher. Counters don't change.
     pub fn first_of_batch(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         self.matcher.first_of_each(headers, found, usize::MAX);
     }
@@ -310,8 +310,8 @@ impl<A: Address> Filter<A> {
         self.decide_marking(headers, fates, counters, (worker, now), |_, _| {});
     }
 
-    /// Determines the results for packets like [`Filter::decide`]. Calls `marked` for each packet whose mark or traffic
-    /// class rules set.
+    /// Determines the results for packets like [`Filter::decide`]. Calls `marked` for each packet for which rules set
+    /// the mark or the traffic class.
     pub fn decide_marking(
         &self,
         headers: &[Header<A>],
@@ -348,8 +348,9 @@ impl<A: Address> Filter<A> {
         self.result(header, known, self.first(header), |_| true).0
     }
 
-    /// The result for a session whose application has been identified, and the marking that rules set. `header` is that of the session's first
-    /// packet. Counts only rules with conditions on applications, because other rules were counted when the session was created.
+    /// The result for a session with an identified application, and the marking that rules set. `header` is the header
+    /// of the session's first packet. Counts only rules with conditions on applications, because other rules were
+    /// counted when the session was created.
     pub fn decide_as(
         &self,
         header: &Header<A>,

@@ -4,10 +4,10 @@ use super::{RulePosition, Verdict};
 use crate::RuleNumber;
 use crate::cut_tree::AppendTable;
 
-/// Number of the first initial rule. A quarter of the number space lies below it. The initial rules take at most another
-/// quarter, and the rest lies above their numbers.
+/// Number of the first initial rule. A quarter of the number space is below this number. The initial rules use at most
+/// a further quarter, and all higher numbers are free.
 const START: RuleNumber = 1 << 30;
-/// Distance between the numbers of rules that are successively added before the first or after the last rule.
+/// Gap between the numbers of rules that are inserted one by one before the first rule or after the last rule.
 const END_STEP: RuleNumber = 1 << 8;
 /// Divisor of a gap. If rules are inserted next to each other, each uses 1/32 of the gap.
 const NEXT: RuleNumber = 32;
@@ -119,7 +119,7 @@ mod tests {
         Decisions::new(vec![Some(Verdict::Drop); count].into(), 1_000)
     }
 
-    /// Number of rules that fit into a gap if each is inserted next to the preceding one.
+    /// Number of rules that fit into a gap if each rule is inserted next to the preceding one.
     fn fit(count: usize, mut before: Option<RulePosition>, mut behind: Option<RulePosition>, forwards: bool) -> usize {
         let decisions = decisions(count);
         (0..900)

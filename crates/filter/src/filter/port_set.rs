@@ -18,7 +18,7 @@ pub struct PortSet {
     /// Expiry time of each port in nanoseconds of the workers' clock; 0 if the port is not in the set.
     until: Box<[AtomicU64]>,
     size: usize,
-    /// Default timeout of ports in nanoseconds; 0 if they don't expire.
+    /// Default timeout of ports in nanoseconds; 0 if ports don't expire.
     timeout: AtomicU64,
     /// Lock that all modifications hold.
     writer: Mutex<()>,
@@ -75,9 +75,10 @@ impl PortSet {
         self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Adds ports, or updates their timeout. Without a timeout they don't expire. Returns the number of new ports.
+    /// Adds ports, or updates their timeout. Without a timeout the ports don't expire. Returns the number of new ports.
     ///
-    /// # Errors The set can't hold all of the ports. None of the ports is added.
+    /// # Errors
+    /// The set does not have the capacity for all of the ports, so none of the ports is added.
     pub fn add(&self, ports: RangeInclusive<u16>, timeout: Option<Duration>, now: u64) -> Result<usize, SetFull> {
         let until = match until(timeout.map_or(0, nanoseconds), now) {
             0 => NO_TIMEOUT,
@@ -124,7 +125,7 @@ impl PortSet {
         self.remove(0..=u16::MAX)
     }
 
-    /// Removes expired ports. Call it periodically.
+    /// Removes expired ports. The function must be called periodically.
     pub fn expire(&self, now: u64) {
         if !self.is_empty() {
             self.remove_where(0..=u16::MAX, |until| until <= now);

@@ -121,8 +121,8 @@ impl ElementSet {
         }
     }
 
-    /// Adds an element, or updates its timeout. Without a timeout it does not expire. Returns the number of new
-    /// elements; elements of another kind than the set's are ignored.
+    /// Adds an element, or updates its timeout. Without a timeout the element does not expire. Returns the number of
+    /// new elements. Elements of a kind that the set can't hold are ignored.
     ///
     /// # Errors
     /// The set is full.
@@ -153,7 +153,7 @@ impl ElementSet {
         either!(self, set => set.flush())
     }
 
-    /// Removes expired elements. Call it periodically.
+    /// Removes expired elements. The function must be called periodically.
     pub fn expire(&self, now: u64) {
         either!(self, set => set.expire(now));
     }
@@ -205,7 +205,7 @@ impl ElementSet {
     }
 }
 
-/// Reference of a rule to a set. Two references are equal only if they refer to the same object.
+/// Reference of a rule to a set. Two references are equal only if they refer to the same set object.
 #[derive(Clone, Debug)]
 pub struct SharedSet(pub Arc<ElementSet>);
 

@@ -1,15 +1,18 @@
 //! The trie of paper P1 with a list of recent intervals at every node (section 3; see docs/papers.md).
 //!
-//! Each core has separate lists. A list contains the indexes of intervals that recent packets were found in, in
-//! ascending order. A search first checks the intervals of the list. If one contains the packet's value, the search
-//! continues at the next level. If no listed interval contains the value, a binary search runs between the two listed
-//! indexes next to the value, and the index that it finds replaces the nearer of the two, so that the listed indexes
-//! stay evenly distributed (Fig. 9). The paper does not specify these cases, which are handled as follows:
+//! Each core has separate lists. A list contains the indexes, in ascending order, of intervals in which recent packets
+//! were found. A search first checks the intervals of the list. If a listed interval contains the packet's value, the
+//! search continues at the next level. If no listed interval contains the value, a binary search runs between the two
+//! listed indexes next to the value. The index that the binary search finds replaces the nearer of the two listed
+//! indexes, so that the listed indexes stay evenly distributed (Fig. 9). The paper does not specify these cases, which
+//! are handled as follows:
 //!
 //! - If the list is not full, the new index is inserted without a replacement.
-//! - If both indexes are equally near, the lower one is replaced. A new index beyond all others replaces the one at that end.
+//! - If both indexes are equally near, the lower one is replaced. A new index below or above all listed indexes
+//!   replaces the lowest or the highest index.
 //! - A hit does not change the list.
-//! - Values that no rule contains have an interval without a child. Such an interval is cached like other intervals.
+//! - Values that no rule contains have an interval without a child. Intervals without a child are cached like other
+//!   intervals.
 
 use core::cmp::Ordering;
 
@@ -29,9 +32,9 @@ pub enum ListSearch {
 /// Counts of list comparisons and binary searches (paper P1, Fig. 15).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchCounts {
-    /// Number of compared list entries whose interval contained the value.
+    /// Number of compared list entries with an interval that contained the value.
     pub hits: u64,
-    /// Number of compared list entries whose interval did not contain the value.
+    /// Number of compared list entries with an interval that did not contain the value.
     pub misses: u64,
     /// Number of nodes in which a binary search was necessary.
     pub binary: u64,
@@ -86,7 +89,7 @@ pub struct CachedTrie<A> {
 }
 
 impl<A: Address> CachedTrie<A> {
-    /// Creates a trie whose lists have at most `size` entries each.
+    /// Creates a trie with lists of at most `size` entries each.
     pub fn new(trie: Trie<A>, size: u16, probe: ListSearch) -> Self {
         Self { trie, size, probe }
     }

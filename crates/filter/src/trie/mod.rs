@@ -1,12 +1,12 @@
 //! The trie of paper P1 (section 2.2, Fig. 2; see docs/papers.md), as in nf-HiPAC. The trie has one level for each
 //! dimension; the nodes contain elementary intervals.
 //!
-//! A node is built from the rules that match all values on the path to it. A binary search finds the interval of a
-//! value. An interval refers to a node of the next level, or at the last level to the first matching rule. Fig. 2 of
+//! A node is built from the rules that match all values on the path to the node. A binary search finds the interval of
+//! a value. An interval refers to a node of the next level, or at the last level to the first matching rule. Fig. 2 of
 //! the paper shows the intervals 3-7 and 8-15, but the rules of its Table 1 yield 3-8 and 9-15.
 //!
 //! Three measures prevent copies of wildcard rules in every interval of every level: nodes built from the same rules
-//! are shared, fields without conditions have no level, and rules after one that matches all remaining headers are
+//! are shared, fields without conditions have no level, and rules after a rule that matches all remaining headers are
 //! omitted.
 
 mod build;
@@ -20,7 +20,7 @@ use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
 /// The trie would exceed its maximum size, or its construction would need four times that size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a trie of {rules} rules exceeds its limit of {most} bytes, or its construction exceeds four times that")]
+#[error("a trie of {rules} rules exceeds the limit of {most} bytes, or its construction exceeds four times this limit")]
 pub struct TrieTooLarge {
     /// Number of rules.
     pub rules: usize,
@@ -125,7 +125,7 @@ impl<A: Address> Trie<A> {
         }
     }
 
-    /// Position of a header's value relative to an interval of a node: before it, within it, or after it.
+    /// Position of a header's value relative to an interval of a node: before, within or after the interval.
     #[inline(always)]
     fn compare(&self, node: &Node, index: usize, header: &Header<A>) -> core::cmp::Ordering {
         fn beside<T: Ord>(values: &[T], index: usize, value: &T) -> core::cmp::Ordering {

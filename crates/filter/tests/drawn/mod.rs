@@ -63,7 +63,7 @@ pub fn any_rule() -> impl Strategy<Value = Rule<u128>> {
         mask,
     )
         .prop_map(|(source, destination, fields, ranges, (set, of))| {
-            // Values that are far from each other, including both ends of the address space.
+            // Widely spaced values, including both ends of the address space.
             let spread = |value: u32| match value {
                 40 => u128::MAX,
                 value => u128::from(value) << 120 | u128::from(value),

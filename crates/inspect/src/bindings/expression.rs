@@ -1,5 +1,5 @@
-//! Regular expressions with PCRE2. Each expression is compiled once; a search allocates nothing, has a step limit, and supports
-//! data that may continue.
+//! Regular expressions with PCRE2. Each expression is compiled once. A search allocates no memory, has a step limit,
+//! and accepts data that may continue later.
 
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -11,10 +11,11 @@ use crate::work_budget::WorkBudget;
 /// Maximum number of steps of a search.
 const MAX_STEPS: u32 = 20_000;
 
-/// Initial step limit of a search. A search within this limit is charged only by the length of its subject, not by steps.
+/// Initial step limit of a search. A search that stays within this limit is charged for the length of its subject, but
+/// not for its steps.
 const INITIAL_STEPS: u32 = 500;
 
-/// Factor by which the step limit grows each time that a search exhausts it.
+/// Factor by which the step limit grows whenever a search reaches the limit.
 const STEP_GROWTH: u32 = 6;
 
 /// Units of work charged for a search, in addition to a quarter unit for each byte of its subject.
@@ -50,16 +51,16 @@ pub struct PatternError {
 /// A compiled expression over bytes.
 pub struct CompiledPattern {
     code: NonNull<sys::pcre2_code_8>,
-    /// Data after a match can invalidate it: `\b`, `(?!…)`.
+    /// Whether data after a match can invalidate the match, as with `\b` and `(?!…)`.
     looks_ahead: bool,
     depends_on_end: bool,
     /// Number of capture groups.
     groups: u32,
 }
 
-// SAFETY: compiled code is not written after `new`; PCRE2 documents it as usable by several threads at once.
+// SAFETY: compiled code is not written after `new`; PCRE2 documents that several threads may use it simultaneously.
 unsafe impl Send for CompiledPattern {}
-// SAFETY: as for `Send`: compiled code is not written after `new`.
+// SAFETY: compiled code is not written after `new`, so that threads may share a reference to it.
 unsafe impl Sync for CompiledPattern {}
 
 impl CompiledPattern {
@@ -176,7 +177,7 @@ pub enum SearchResult {
 /// Number of position pairs that a search returns: the match and its first group.
 const MATCH_PAIRS: u32 = 2;
 
-/// Scratch state that a worker needs to search.
+/// Scratch memory of a worker for searches.
 pub struct Matcher {
     data: NonNull<sys::pcre2_match_data_8>,
     context: NonNull<sys::pcre2_match_context_8>,
@@ -189,7 +190,7 @@ unsafe impl Send for Matcher {}
 impl Matcher {
     /// Creates the scratch state of a worker. Only this function allocates memory; searches do not.
     pub fn new() -> Self {
-        // SAFETY: constructors with default contexts; null is checked below.
+        // SAFETY: the constructors use default contexts; the code below checks the results for null.
         let made = unsafe {
             (
                 sys::pcre2_match_data_create_8(MATCH_PAIRS, ptr::null_mut()),
@@ -202,7 +203,7 @@ impl Matcher {
         else {
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; STACK_BYTES[0]]>());
         };
-        // SAFETY: both were just created; the stack lives as long as the context, see `drop`.
+        // SAFETY: context and stack were just created; the stack lives as long as the context (see `drop`).
         unsafe {
             sys::pcre2_set_match_limit_8(context.as_ptr(), MAX_STEPS);
             sys::pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast());
@@ -213,8 +214,8 @@ impl Matcher {
     /// Finds the first match in `subject`. `begins`: the subject begins at the start of the buffer, so that `^` may
     /// match there. `complete`: nothing follows the subject, so that `$` may match at its end.
     ///
-    /// The cost is charged to `work`; if the budget is exhausted, the search is given up. `is_usual`: a search of few steps is
-    /// not charged, because it is performed for every packet.
+    /// The cost is charged to `work`; if the budget is exhausted, the search is given up. `is_usual`: the search is
+    /// performed for every packet, so it is not charged if it takes few steps.
     pub fn find_within(
         &mut self,
         (work, is_usual): (&WorkBudget, bool),
@@ -266,7 +267,8 @@ impl Matcher {
         }
         // SAFETY: the context is alive.
         unsafe { sys::pcre2_set_match_limit_8(self.context.as_ptr(), steps) };
-        // SAFETY: code, data and context are alive; the subject has the passed length; the match data has room for two pairs.
+        // SAFETY: code, data and context are alive; the subject has the passed length; the match data has capacity for
+        // two pairs.
         let result = unsafe {
             sys::pcre2_match_8(
                 expression.code.as_ptr(),
@@ -298,7 +300,8 @@ impl Matcher {
 }
 
 impl Matcher {
-    /// The first group of the first match in a complete subject; the cost is charged as by [`Matcher::find_within`].
+    /// Returns the first group of the first match in a complete subject, and charges the cost as
+    /// [`Matcher::find_within`] does.
     pub fn group(&mut self, work: &WorkBudget, expression: &CompiledPattern, subject: &[u8]) -> Option<Range<usize>> {
         let found = self.find_within((work, false), expression, subject, true, true);
         if expression.groups == 0 || !matches!(found, SearchResult::Match(_)) {

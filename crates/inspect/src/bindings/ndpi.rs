@@ -1,13 +1,13 @@
-//! nDPI: identifies the application of a flow.
+//! Binding of nDPI, which identifies the application of a flow.
 //!
 //! nDPI is C code that parses untrusted data. The library is linked dynamically, so that security updates of the
 //! distribution apply. The binding isolates nDPI as far as possible. nDPI allocates from a fixed arena per core and can
 //! free only memory of that arena. All memory allocated for a flow is released with the flow, including leaked memory.
-//! nDPI receives only complete packets of the flow's protocol. The accesses of nDPI within its own memory, and its run
-//! time, can't be limited.
+//! nDPI receives only complete packets of the flow's protocol. The binding can limit neither the accesses of nDPI to
+//! its own memory nor the run time of nDPI.
 //!
 //! A [`DetectionModule`] contains all that a core needs: nDPI's tables, slots for the flows under identification, and
-//! the arena. Creating one allocates some megabytes; packets allocate only from the arena.
+//! the arena. Creating a module allocates some megabytes; processing packets allocates only from the arena.
 
 mod arena;
 mod hooks;
@@ -29,7 +29,7 @@ use sluice_wire::Direction;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// The loaded library has a different version than the header from which the bindings were generated.
-    #[error("the installed nDPI ({0}) is not the one that this program was built with")]
+    #[error("the installed nDPI ({0}) differs from the version with which this program was built")]
     Version(Box<str>),
     /// nDPI could not be initialised.
     #[error("nDPI could not be started")]
@@ -90,7 +90,8 @@ pub struct ArenaCounters {
 pub struct DetectionModule {
     module: NonNull<raw::ndpi_detection_module_struct>,
     flows: Box<[raw::ndpi_flow_struct]>,
-    /// IP version and transport protocol of each flow's first packet; all packets of the flow must have the same.
+    /// IP version and transport protocol of each flow's first packet, which all later packets of the flow must have,
+    /// too.
     shapes: Box<[Option<Shape>]>,
     memories: Memories,
 }
@@ -103,7 +104,7 @@ unsafe impl Send for DetectionModule {}
 static MODULE_LOCK: Mutex<()> = Mutex::new(());
 
 impl DetectionModule {
-    /// Bytes of one flow's slot.
+    /// Size in bytes of a flow's slot.
     pub const FLOW: usize = size_of::<raw::ndpi_flow_struct>();
 
     /// Creates a module with `flows` slots and an arena of `memory` bytes.
@@ -126,7 +127,7 @@ impl DetectionModule {
 
     fn set_up(&self) -> Result<(), Error> {
         let module = self.module.as_ptr();
-        // Enable all protocols except tinc, whose cache outlives its flow and whose code does not check allocations.
+        // Enable all protocols except tinc: its cache outlives the flow, and its code does not check allocations.
         let mut all = raw::ndpi_protocol_bitmask_struct { fds_bits: [!0; _] };
         let tinc = raw::ndpi_protocol_id_t_NDPI_PROTOCOL_TINC as usize;
         all.fds_bits[tinc / 32] &= !(1 << (tinc % 32));
@@ -144,8 +145,8 @@ impl DetectionModule {
                 raw::ndpi_detection_preference_ndpi_pref_direction_detect_disable,
                 1,
             );
-            // nDPI would otherwise create these caches for the first packet that needs them, in the memory of that
-            // packet's flow.
+            // Create the caches in advance. Otherwise nDPI would allocate a cache for the first packet that needs it,
+            // from the memory of that packet's flow.
             for (cache, entries) in [
                 (&raw mut (*module).ookla_cache, 1024),
                 (&raw mut (*module).bittorrent_cache, 32768),
@@ -174,7 +175,8 @@ impl DetectionModule {
 
     /// Releases all memory that a slot's flow has allocated from the arena, and clears the slot for another flow.
     pub fn release(&mut self, flow: u32) {
-        // nDPI's own function is not used: it leaks memory of a flow that was reassigned to another protocol.
+        // nDPI's own release function is not used, because it leaks memory of flows that were reassigned to another
+        // protocol.
         self.memories.flows.arena.release(flow);
         self.shapes[flow as usize] = None;
         // SAFETY: the slot has the size of one flow and is plain memory; all zeros is the initial state of a flow.
@@ -235,7 +237,7 @@ impl DetectionModule {
         Ok(said.into())
     }
 
-    /// Names by number, from 0 (`Unknown`) on.
+    /// Names of protocols, indexed by number from 0 (`Unknown`).
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let module = self.module.as_ptr();
         // SAFETY: the module is valid.
@@ -286,7 +288,7 @@ impl std::fmt::Debug for DetectionModule {
     }
 }
 
-/// Revision of the library that is loaded.
+/// Revision of the loaded library.
 pub fn revision() -> &'static str {
     // SAFETY: the function returns a constant of the library.
     unsafe { CStr::from_ptr(raw::ndpi_revision()) }

@@ -26,7 +26,7 @@ pub enum Error {
     /// Vectorscan rejects the patterns.
     #[error("pattern {}: {message}", id.map_or_else(|| String::from("unknown"), |id| id.to_string()))]
     Refused {
-        /// Identifier of the invalid pattern, if there is one.
+        /// Identifier of the invalid pattern, if the error concerns a single pattern.
         id: Option<u32>,
         /// Message of Vectorscan.
         message: Box<str>,
@@ -57,7 +57,7 @@ pub enum Error {
 /// What the scan does after a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchAction {
-    /// Continue.
+    /// Continue the scan.
     Continue,
     /// Stop scanning this data. In a stream, later data is not scanned either until the stream is reset.
     Stop,
@@ -79,7 +79,8 @@ pub fn version() -> &'static str {
     text.to_str().unwrap_or("unknown")
 }
 
-/// Target of compilation: the processor family that code is tuned for, and the processor features that it uses.
+/// Target of compilation: the processor family for which the code is tuned, and the processor features that the code
+/// uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Platform {
     /// `HS_TUNE_FAMILY_…`
@@ -89,7 +90,8 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// The target for this machine: only features that all processors supported by the library have.
+    /// Returns the target for this machine. It includes only features that all processors supported by the library
+    /// have.
     pub fn here() -> Result<Platform, Error> {
         // SAFETY: the library only queries the processor.
         check(unsafe { raw::hs_valid_platform() })?;
@@ -109,7 +111,7 @@ fn check(code: c_int) -> Result<(), Error> {
     }
 }
 
-/// Converts the result of a scan. Other result codes mean invalid arguments, which the types here exclude.
+/// Converts the result of a scan. Other result codes mean invalid arguments, which the types of this module exclude.
 fn scanned(code: c_int) -> ScanEnd {
     match code {
         raw::SUCCESS => ScanEnd::Complete,

@@ -4,7 +4,7 @@ use super::{BufferSource, Cursor, Evaluator, RuleResult};
 use crate::signature::{ByteTest, Comparison, NumberField, NumberFormat};
 
 impl Evaluator {
-    /// Reads a number. Returns the number with the offset at which its bytes end.
+    /// Reads a number. Returns the number and the end offset of its bytes.
     pub(super) fn read(
         &self,
         number: &NumberField,
@@ -75,7 +75,7 @@ impl Evaluator {
     }
 }
 
-/// Parses digits. Returns the number, and how many bytes it takes, including leading blanks and `0x`.
+/// Parses digits. Returns the number, and its length in bytes including leading blanks and `0x`.
 fn text(bytes: &[u8], base: u32) -> Option<(u64, usize)> {
     let blanks = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let mut digits = &bytes[blanks..];

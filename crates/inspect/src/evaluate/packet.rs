@@ -4,14 +4,14 @@ use std::ops::RangeInclusive;
 
 use crate::signature::{Bits, Condition, Sender};
 
-/// Fields of a packet that rules test, beside its data.
+/// Fields of a packet, other than its data, that rules test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketFields {
     /// Fields of the IP header.
     pub ip: IpFields,
     /// Fields of the TCP header, if the packet is TCP.
     pub tcp: Option<TcpFields>,
-    /// Fields of the ICMP or ICMPv6 header, if the packet is either.
+    /// Fields of the ICMP or ICMPv6 header, if the packet has one.
     pub icmp: Option<IcmpFields>,
     /// Length of the payload in bytes.
     pub payload: u32,
@@ -32,7 +32,7 @@ pub struct IpFields {
     pub fragment_bits: u8,
     /// Fragment offset in units of 8 bytes.
     pub fragment_offset: u16,
-    /// Source and destination address are equal.
+    /// Whether the source and destination addresses are equal.
     pub same_address: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct TcpFields {
     pub window: u16,
 }
 
-/// Fields of the ICMP header. Identifier and sequence number are 0 if the type has none.
+/// Fields of the ICMP header. Identifier and sequence number are 0 for ICMP types without these fields.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct IcmpFields {

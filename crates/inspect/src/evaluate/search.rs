@@ -38,7 +38,7 @@ impl Needle {
         })
     }
 
-    /// First position in `hay`, and the units of work that the search took.
+    /// First position of the bytes in `hay`, and the units of work that the search took.
     pub fn find(&self, hay: &[u8]) -> (Option<usize>, u32) {
         match &self.0 {
             Kind::Exact(finder) => {

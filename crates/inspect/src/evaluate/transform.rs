@@ -35,13 +35,13 @@ enum State {
 pub(super) struct TransformBuffers {
     states: [State; 4],
     outputs: [Vec<u8>; 4],
-    /// Output of a transform that can't be made in place.
+    /// Output buffer for transforms that can't work in place.
     spare: Vec<u8>,
 }
 
 impl Default for TransformBuffers {
     fn default() -> Self {
-        // Capacity for one more byte, the dot of `dotprefix`.
+        // The capacity includes one byte for the dot of `dotprefix`.
         let room = || Vec::with_capacity(MAX_LENGTH + 1);
         Self {
             states: [State::Missing; 4],
@@ -117,7 +117,7 @@ impl TransformBuffers {
     }
 }
 
-/// Units of work for transforms of a buffer with this number of bytes.
+/// Units of work for the transforms of a buffer of `bytes` bytes.
 fn units(changes: &[CompiledTransform], bytes: usize) -> u32 {
     let each = changes.iter().map(|change| match change {
         CompiledTransform::Plain(Transform::ToMd5 | Transform::ToSha1 | Transform::ToSha256) => DIGEST_COST,

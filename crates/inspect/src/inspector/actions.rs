@@ -6,8 +6,8 @@ use crate::signature::Action;
 use crate::stream::Exception;
 
 impl Inspector<'_> {
-    /// Applies the actions of the rules that matched with a packet, in the order of precedence: pass before drop, drop before
-    /// reject. A matching pass rule voids all other matches.
+    /// Applies the actions of the rules that matched a packet, in the order of precedence: pass before drop, drop
+    /// before reject. A matching pass rule voids all other matches.
     pub(super) fn apply_actions(
         &mut self,
         handle: FlowHandle,

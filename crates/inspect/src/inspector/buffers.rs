@@ -99,8 +99,8 @@ pub(super) fn evaluate_message(
     asking.evaluate_blocked(&known);
 }
 
-/// Evaluates the rules that wait for more data of a message. A message that arrived as a whole is skipped: its pending
-/// rules are evaluated once for the packet, which may contain many messages.
+/// Evaluates the rules that wait for more data of a message. A message that arrived as a whole is skipped, because its
+/// pending rules are evaluated once for the packet, which may contain many messages.
 fn evaluate_pending(
     asking: &mut PacketDetection<'_>,
     slot: Slot<'_>,
@@ -116,9 +116,9 @@ fn evaluate_pending(
 pub(super) struct PacketBuffers<'a> {
     pub payload: BufferView<'a>,
     pub slot: Option<Slot<'a>>,
-    /// The protocol of the flow, and thus its set of buffers, may still be identified.
+    /// Whether the protocol of the flow, which determines its set of buffers, may still be identified.
     pub unknown: bool,
-    /// The message has ended, so buffers that are missing so far will not appear.
+    /// Whether the message has ended, so that missing buffers can no longer appear.
     pub ended: bool,
 }
 

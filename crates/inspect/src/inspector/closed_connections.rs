@@ -1,9 +1,9 @@
-//! Remembers closed connections, to distinguish their late packets from packets of a connection whose beginning was
-//! not observed.
+//! Stores closed connections, to distinguish their late packets from packets of connections that started before
+//! inspection.
 //!
-//! A reset may be forged, and the verdict of a rule must outlive the session that it applied to. Therefore a connection
-//! that was reset, closed or dropped is remembered after its session, until a new connection between the same ports
-//! begins. The table is set-associative and indexed by a keyed hash; a full set evicts its oldest entry.
+//! A reset may be forged, and the verdict of a rule must outlive the session to which it applied. Therefore a reset,
+//! closed or dropped connection is remembered after its session, until a new connection starts between the same ports.
+//! The table is set-associative and indexed by a keyed hash; a full set evicts its oldest entry.
 
 use std::net::IpAddr;
 
@@ -75,7 +75,7 @@ impl ClosedConnections {
         places[place] = Entry { tag, second };
     }
 
-    /// Removes a connection because a new one begins between the same ports.
+    /// Removes a connection because a new connection starts between the same ports.
     pub fn remove(&mut self, ends: &Endpoints) {
         let (set, tag) = self.find(ends);
         if let Some(place) = self.sets[set].iter_mut().find(|place| place.tag == tag) {

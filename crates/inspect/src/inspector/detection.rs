@@ -18,9 +18,9 @@ use crate::signature::{Action, Buffer, DatasetCommand, RateKind, Service, Toward
 /// Work units charged for each candidate rule: one that the prefilter reports at a position, or one that is re-evaluated
 /// because a message has new data.
 const LOOKUP_COST: u32 = 2;
-/// Distances from the end of a partial match to the end of the data at which the match is recorded. At smaller distances the
-/// bytes are still retained. At larger distances the partial match is discarded, so that a rule with an unbounded distance
-/// does not stay pending for ever.
+/// Range of distances at which a partial match is recorded, measured from its end to the end of the data. At smaller
+/// distances the bytes are still retained. At larger distances the partial match is discarded, so that a rule with an
+/// unbounded distance does not stay pending for ever.
 const PARTIAL_DISTANCE: std::ops::Range<i64> = RETAINED_BYTES..RETAINED_BYTES + 65_536;
 /// Work units charged for evaluating a rule because of received data: a candidate or a pending rule.
 const CANDIDATE_COST: u32 = 32;
@@ -36,9 +36,9 @@ pub struct DetectionContext {
     pub(super) fired: FiredRules,
     /// Rules that do not match the current packet only because a flow variable is not set.
     pub(super) blocked: RuleSet,
-    /// Flow variables have changed since the blocked rules were evaluated.
+    /// Whether flow variables have changed since the blocked rules were evaluated.
     vars_changed: bool,
-    /// A pending or matched rule of the current packet could not be recorded, because no space was left.
+    /// Whether a pending or matched rule of the current packet could not be recorded, because no space was left.
     pub(super) no_place: bool,
     /// Number of partial matches that were discarded during the current packet.
     pub(super) forgotten: u32,
@@ -52,8 +52,7 @@ impl DetectionContext {
 
     /// Creates the detection context of a worker for a ruleset and its predecessor.
     ///
-    /// # Errors
-    /// No memory is left.
+    /// # Errors Returns an error if no memory is left.
     pub fn for_rulesets(rules: [&Ruleset; 2]) -> Result<Self, vectorscan::Error> {
         let mut scratch = Scratch::new();
         for rules in rules {
@@ -138,17 +137,17 @@ pub(super) struct PacketDetection<'a> {
     pub pending: &'a mut PendingRules,
     pub lists: &'a mut PendingLists,
     pub action: &'a mut FlowAction,
-    /// The current message together with the data that its sender sent before, for rules that do not depend on message
-    /// boundaries.
+    /// The current message and the preceding data of its sender, for rules that do not depend on message boundaries.
     pub stream: Option<BufferView<'a>>,
-    /// The application of the flow may still be identified.
+    /// Whether the application of the flow may still be identified.
     pub unknown: bool,
-    /// Packets are evaluated individually, so that a rule can match in each of them.
+    /// Whether packets are evaluated individually, so that a rule can match in each packet.
     pub by_packet: bool,
 }
 
 impl PacketDetection<'_> {
-    /// Searches a block of data, whose first `old` bytes were searched before, and evaluates the candidate rules.
+    /// Searches a block of data and evaluates the candidate rules. The first `old` bytes of the block were searched
+    /// before.
     pub fn block(&mut self, group: &PatternGroup, data: &[u8], buffers: &impl BufferSource) {
         let Some(database) = group.block() else { return };
         let (scratch, found) = Self::add_candidate(self.context, group);
@@ -200,7 +199,7 @@ impl PacketDetection<'_> {
         self.context.candidates.put_back(found);
     }
 
-    /// Evaluates pending rules: those that inspect the buffer that has grown, or all.
+    /// Evaluates all pending rules, or only the pending rules that inspect the grown buffer.
     pub fn evaluate_pending(&mut self, grown: Option<Buffer>, buffers: &impl BufferSource) {
         if self.pending.is_empty(self.lists) {
             return;
@@ -235,8 +234,8 @@ impl PacketDetection<'_> {
         *self.action == FlowAction::Open && !self.context.evaluator.work.is_exhausted()
     }
 
-    /// Begins the evaluation of new data of a message with this number of rules, and charges the work. Returns false if no
-    /// work budget is left.
+    /// Starts the evaluation of `rules` rules for new data of a message, and charges the work. Returns false if no work
+    /// budget is left.
     pub fn begin_piece(&self, units: u32, rules: usize) -> bool {
         let rules = LOOKUP_COST.saturating_mul(rules as u32);
         *self.action == FlowAction::Open && self.context.evaluator.work.charge(units.saturating_add(rules))
@@ -273,7 +272,7 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// Evaluates rules that need no pattern match and that the ports of the flow select.
+    /// Evaluates the rules without pattern match that the ports of the flow select.
     pub fn evaluate_of_ports(
         &mut self,
         rules: &[(HeaderPrecheck, u32)],
@@ -289,7 +288,7 @@ impl PacketDetection<'_> {
         }
     }
 
-    /// Evaluates rules that need no pattern match and that are stored with their precheck.
+    /// Evaluates rules that need no pattern match, each stored with its precheck.
     pub fn evaluate_prechecked<'r>(
         &mut self,
         rules: impl IntoIterator<Item = &'r (HeaderPrecheck, u32)>,
@@ -343,7 +342,7 @@ impl PacketDetection<'_> {
         if rule.resumes && matches!(answer, RuleResult::NoMatch | RuleResult::Incomplete) {
             answer = self.resume_partial(number, rule, answer, buffers);
         }
-        // If data is split into two messages by data from the other side, it is contiguous for its receiver.
+        // Data that data of the other direction splits into two messages is still contiguous for its receiver.
         if let (Some(payload), RuleResult::NoMatch | RuleResult::Incomplete, true) = (self.stream, answer, rule.floats)
         {
             let whole = WithPayload { buffers, payload };
@@ -379,7 +378,8 @@ impl PacketDetection<'_> {
         let partial = self.context.evaluator.partial.take();
         let known = self.pending.partial(number, self.lists);
         if known.is_some_and(|known| known.message != buffers.message(known.buffer)) {
-            // The other message may continue, because several HTTP/2 streams can have open messages at the same time.
+            // The message of the partial match may continue, because several HTTP/2 streams can have open messages
+            // simultaneously.
             return RuleResult::Incomplete;
         }
         if let Some(known) = known
@@ -409,7 +409,7 @@ impl PacketDetection<'_> {
         rule.is_of_event || self.by_packet && rule.has_packet_conditions()
     }
 
-    /// Whether the conditions of a rule on hosts hold.
+    /// Whether a rule's conditions on hosts hold.
     fn host_condition_holds(&self, gate: &HostCondition) -> bool {
         match gate {
             HostCondition::Bits(bits, name) => self.hosts.xbits_match(bits, *name, self.ends, self.second),
@@ -462,7 +462,7 @@ impl PacketDetection<'_> {
         let counted = signature.rate.map_or(ThresholdResult::Reported, |rate| {
             self.hosts.count_match(signature.id, &rate, self.ends, self.second)
         });
-        // A rule that has not reached its rate may match again in this message, and that match counts.
+        // A rule below its rate may match again in this message, and each match counts.
         let is_after = signature.rate.is_some_and(|rate| rate.kind == RateKind::After);
         if !(is_after && counted == ThresholdResult::Below || self.may_match_again(rule)) {
             self.context.no_place |= !self.pending.add_matched(number, self.lists);

@@ -14,7 +14,7 @@ impl Inspector<'_> {
                 }
                 Verdict::Drop(exception.into())
             }
-            // Data that follows bytes which were not retained can't be reassembled.
+            // Data can't be reassembled if the preceding bytes were not retained.
             Policy::Pass if !matches!(exception, Exception::NoMemory | Exception::SourceFull) => {
                 Verdict::Skip(exception.into())
             }
@@ -22,8 +22,8 @@ impl Inspector<'_> {
         }
     }
 
-    /// Applies exception policies to a packet whose content can't be inspected completely, if no rule has determined its
-    /// verdict. The packet is already part of a stream, so only the whole flow can be dropped.
+    /// Applies exception policies to an incompletely inspected packet, if no rule has determined the packet's verdict.
+    /// The packet is already part of a stream, so only the whole flow can be dropped.
     #[cold]
     pub(super) fn apply_content_policies(
         &mut self,

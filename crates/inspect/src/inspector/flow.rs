@@ -20,8 +20,7 @@ use crate::work_budget::WorkTokens;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowHandle(pub u32);
 
-/// All handles are at least 1 shifted left by this number of bits, because the engine uses the lower numbers for other
-/// purposes.
+/// Binary logarithm of the lowest handle. The engine uses the lower numbers for other purposes.
 const RESERVED_BITS: u32 = 4;
 
 /// Whether the address of a flow's client is verified. The states are named as in conntrack.
@@ -55,7 +54,7 @@ pub(super) struct FlowState {
     pub scans: [Option<u32>; 2],
     /// Searched bytes.
     pub searched: u64,
-    /// Bytes of a direction were not inspected, by direction.
+    /// Whether bytes were not inspected, by direction.
     pub has_missed: [bool; 2],
     pub tokens: WorkTokens,
     pub service: Option<Service>,
@@ -81,12 +80,12 @@ pub(super) struct FlowTable {
     assured: usize,
 }
 
-/// Multiple of the free flows that one source may own.
+/// A source may own at most this multiple of the number of free flows.
 const QUOTA_MULTIPLE: usize = 4;
 
 /// A linked list of pool indices in order of insertion, with removal of any element.
 struct Queue {
-    /// Previous and next index of each element; the last pair holds the ends of the list.
+    /// Previous and next index of each element; the last pair contains the last and the first element.
     links: Box<[[u32; 2]]>,
 }
 

@@ -54,8 +54,7 @@ impl FlowParser {
         matches!(self, Self::Unknown(_))
     }
 
-    /// Whether both sides send only encrypted data: TLS client and server have agreed on keys. Servers of other protocols
-    /// do not send such records.
+    /// Whether client and server send only encrypted data, which is detected for TLS only.
     pub fn is_encrypted(&self) -> bool {
         matches!(self, Self::Tls(_, _, records) if records.iter().all(TlsRecords::are_encrypted))
     }
@@ -106,14 +105,14 @@ impl FlowParser {
         let (parser, known) = match said {
             ProbeResult::NeedMore => return,
             ProbeResult::Identified(service) => (Self::of_stream(service), Some(service)),
-            // Inside a tunnel, the application remains that of the tunnel.
+            // A flow inside a tunnel keeps the application of the tunnel.
             ProbeResult::Unknown => (Self::None, *service),
         };
         let Self::Unknown(recognise) = std::mem::replace(self, parser) else {
             return;
         };
         *service = known;
-        // The bytes buffered during identification are parsed now, those of the other side first.
+        // The bytes buffered during identification are parsed now. The bytes of the other direction are parsed first.
         let other = match toward {
             Toward::Server => Toward::Client,
             Toward::Client => Toward::Server,
@@ -176,7 +175,7 @@ impl FlowParser {
         }
     }
 
-    /// Handles the end of one side's stream.
+    /// Handles the end of a direction's stream.
     pub fn close(&mut self, toward: Toward, store: &mut ParserPools, sink: &mut impl Sink) {
         let service = match self {
             Self::FtpData(_) => Service::FtpData,
@@ -191,7 +190,7 @@ impl FlowParser {
         }
     }
 
-    /// Slot of the message that a side is sending.
+    /// Slot of the current message of a direction.
     #[inline(always)]
     pub fn slot<'s>(&self, toward: Toward, store: &'s ParserPools) -> Option<Slot<'s>> {
         match self {

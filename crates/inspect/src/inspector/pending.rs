@@ -17,7 +17,7 @@ const NO_LIST: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PendingRules {
-    /// Whether any rule may be stored. For most flows no rule may be stored, and no other field is read.
+    /// Whether a rule may be stored. If the value is false, as in most flows, no other field is read.
     any: bool,
     /// Index of the list that stores all rules if they exceed the inline capacity.
     list: u32,
@@ -40,7 +40,7 @@ impl Default for PendingRules {
 }
 
 impl PendingRules {
-    /// Clears everything because a new message begins.
+    /// Clears all rules and partial matches because a new message starts.
     #[inline(always)]
     pub(super) fn begin(&mut self, lists: &mut PendingLists) {
         if self.any {
@@ -94,9 +94,9 @@ impl PendingRules {
         all.iter().find(|(of, _)| *of == rule).map(|(_, partial)| *partial)
     }
 
-    /// Records a partial match. If the rule already has one, the match with more steps is kept; with equal steps, the
-    /// later match. Returns false if the match could not be stored, or if it replaced another rule's partial match (the
-    /// one furthest back).
+    /// Records a partial match. Of two partial matches of a rule, the match with more steps is kept, or the later match
+    /// if the steps are equal. Returns false if the match could not be stored, or if it replaced another rule's partial
+    /// match, namely the one furthest back.
     pub(super) fn add_partial(&mut self, rule: u32, partial: PartialMatch, lists: &mut PendingLists) -> bool {
         if self.partials == NO_LIST {
             let Some(place) = lists.partials.take() else {
@@ -164,7 +164,7 @@ impl PendingRules {
         self.listed(lists) && lists.add(self.list, Kind::Matched, rule)
     }
 
-    /// Moves all rules to a list, unless they are in one already. Returns whether a list exists.
+    /// Moves the inline rules to a list, if no list exists yet. Returns whether a list exists.
     fn listed(&mut self, lists: &mut PendingLists) -> bool {
         if lists.of(self.list).is_some() {
             return true;

@@ -1,4 +1,5 @@
-//! Decides which flows become assured: those whose clients have answered the server, within the quota of their source.
+//! Decides which flows become assured. A flow becomes assured when its client answers the server, within the quota of
+//! the flow's source.
 
 use sluice_wire::Direction;
 use sluice_wire::tcp::flag;
@@ -9,11 +10,10 @@ use crate::source_quota::Source;
 use crate::stream::{self, Exception};
 
 impl Inspector<'_> {
-    /// Updates the reply status of a flow whose client address may be spoofed: the flow becomes assured when the client
-    /// answers the server.
+    /// Updates the reply status of a flow with a possibly spoofed client address. The flow becomes assured when the
+    /// client answers the server.
     ///
-    /// # Errors
-    /// The source has reached its quota of flows.
+    /// # Errors Returns an error if the source has reached its quota of flows.
     #[cold]
     pub(super) fn update_reply_status(&mut self, handle: FlowHandle, seen: &FlowPacket<'_>) -> Result<(), Exception> {
         let Some((flow, _)) = self.flows.get(handle) else {

@@ -53,7 +53,7 @@ impl RulesetState {
         })
     }
 
-    /// All parts of the state, for the flow at this index.
+    /// The parts of the state that belong to the flow at this index.
     pub(super) fn parts(&mut self, place: usize) -> (&Ruleset, &mut ScanStates, &mut [u64], &mut PendingLists) {
         (&self.rules, &mut self.scans, self.flow_vars.of(place), &mut self.lists)
     }
@@ -123,8 +123,8 @@ impl RulesetStates {
         }
     }
 
-    /// The ruleset that a flow uses at time `now` (in nanoseconds): the ruleset with which it began or, after that has
-    /// expired, the current one.
+    /// Returns the ruleset that a flow uses at time `now` (in nanoseconds): the ruleset with which the flow started, or
+    /// the current ruleset after the former has expired.
     #[inline(always)]
     pub fn of(&mut self, flow: &mut FlowState, place: usize, now: u64) -> &mut RulesetState {
         match flow.generation == self.current.generation {
@@ -163,12 +163,12 @@ impl RulesetStates {
                 flow.pending.iter_mut().for_each(|waiting| waiting.begin(lists));
                 book.flows = book.flows.saturating_sub(1);
             }
-            // The search states were freed together with their pool.
+            // The flow's search states were freed together with their pool.
             None => flow.scans = [None; 2],
         }
     }
 
-    /// Pending lists of the ruleset of a generation, or of the current ruleset if that generation has expired.
+    /// Pending lists of a generation's ruleset, or of the current ruleset if that generation has expired.
     pub fn lists(&self, generation: u32) -> &PendingLists {
         match &self.previous {
             Some((book, _)) if book.generation == generation => &book.lists,
@@ -176,8 +176,8 @@ impl RulesetStates {
         }
     }
 
-    /// Replaces the current ruleset for new flows; existing flows keep theirs until time `until` (in nanoseconds).
-    /// Returns the ruleset before the replaced one, which expires now.
+    /// Replaces the current ruleset for new flows; existing flows keep their ruleset until time `until` (in
+    /// nanoseconds). Returns the predecessor of the replaced ruleset, which expires now.
     pub fn replace(&mut self, book: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
         let current = std::mem::replace(&mut self.current, book);
         let before = self.previous.replace((current, until));
@@ -203,13 +203,14 @@ impl Inspector<'_> {
         self.rulesets.generation()
     }
 
-    /// Replaces the current ruleset for new flows; existing flows keep theirs until time `until` (in nanoseconds).
-    /// Returns an expired ruleset, which must be freed where a long operation is allowed.
+    /// Replaces the current ruleset for new flows; existing flows keep their ruleset until time `until` (in
+    /// nanoseconds). Returns an expired ruleset, which must be freed where a long operation is allowed.
     pub fn replace_rules(&mut self, book: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
         self.rulesets.replace(book, until)
     }
 
-    /// Returns the previous ruleset once no flow uses it or its time has expired. Must be called periodically.
+    /// Returns the previous ruleset once no flow uses it or its time has expired. The function must be called
+    /// periodically.
     pub fn retire_previous(&mut self, now: u64) -> Option<Box<RulesetState>> {
         self.rulesets.retire_rules(now)
     }

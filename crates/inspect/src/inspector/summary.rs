@@ -8,7 +8,7 @@ use crate::transactions::{LoggedProtocols, TransactionRecorder, TransactionSink}
 /// Summary of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowSummary {
-    /// Number of the flow in its shard, from 1; never reused.
+    /// Number of the flow in its shard. Numbers start at 1 and are never reused.
     pub number: u64,
     /// Time of the first and the last inspected packet in nanoseconds.
     pub seen: [u64; 2],
@@ -16,7 +16,7 @@ pub struct FlowSummary {
     pub ends: Option<Endpoints>,
     /// Interface on which the first packet arrived.
     pub interface: u16,
-    /// A match of a rule in this flow was reported.
+    /// Whether a rule match in this flow was reported.
     pub alerted: bool,
     /// The rule that ended the flow.
     pub ended_by: Option<RuleNumber>,
@@ -34,8 +34,8 @@ impl Inspector<'_> {
         })
     }
 
-    /// Initialises a new flow. `ends` are the endpoints of the flow's first packet, seen from the client's side; the
-    /// time is in nanoseconds.
+    /// Initialises a new flow. `ends` contains the endpoints of the flow's first packet, with the client as the source.
+    /// The time is in nanoseconds.
     pub fn begin_flow(&mut self, handle: FlowHandle, ends: Endpoints, interface: u16, now: u64) {
         let number = self.next_number;
         if let Some((flow, _)) = self.flows.get(handle) {
@@ -51,9 +51,9 @@ impl Inspector<'_> {
         }
     }
 
-    /// Restores the state of a flow that was evicted and is created again. If a rule or an exception had dropped its
-    /// connection, it stays dropped. `begins`: sequence numbers at which the data of client and server begin, if the
-    /// session knows them.
+    /// Restores the state of a flow that was evicted and is created again. A connection that a rule or an exception had
+    /// dropped stays dropped. `begins`: sequence numbers at which the data of client and server start, if the session
+    /// has them.
     pub fn resume_flow(&mut self, handle: FlowHandle, begins: Option<[u32; 2]>) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;
@@ -68,8 +68,8 @@ impl Inspector<'_> {
         }
     }
 
-    /// Logs the incomplete transactions of a flow, because no more data will arrive. Must be called before the flow is
-    /// removed.
+    /// Logs the incomplete transactions of a flow, because no more data will arrive. The function must be called before
+    /// the flow is removed.
     pub fn log_unfinished(&mut self, handle: FlowHandle, tell: TransactionSink<'_>) {
         if let Some((flow, _)) = self.flows.get(handle) {
             let mut noting = TransactionRecorder {

@@ -1,4 +1,4 @@
-//! Serialisation of pattern sets and databases: numbers are little-endian, and a length precedes the data.
+//! Serialises pattern sets and databases. Numbers are little-endian, and a length precedes variable data.
 
 use crate::signature::Protocol;
 

@@ -2,7 +2,7 @@
 //!
 //! All numbers are little-endian. The header identifies the library, the processor and the signatures from which the
 //! file was made, and ends with the digest of the payload. The payload is parsed only if the whole header is as
-//! expected, so that damaged content and content from another program, processor or user is rejected.
+//! expected. This rejects damaged content and content from another program, processor or user.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,7 +20,7 @@ use crate::bindings::vectorscan::{self, Database, Platform};
 const MAGIC: &[u8; 8] = b"SLUICEPF";
 /// Version of the file format. The version is incremented with every change of the format.
 const FORMAT: u32 = 2;
-/// Bytes of the field with the library's version.
+/// Size in bytes of the field that contains the library's version.
 const VERSION: usize = 64;
 const HEADER: usize = 8 + 4 + VERSION + 4 + 8 + 32 + 8 + 32;
 
@@ -28,13 +28,13 @@ const HEADER: usize = 8 + 4 + VERSION + 4 + 8 + 32 + 8 + 32;
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The file does not exist.
-    #[error("there is no cache")]
+    #[error("the cache file does not exist")]
     Missing,
     /// The file could not be read or written.
     #[error("the cache: {0}")]
     Io(#[from] io::Error),
     /// The path is not a regular file.
-    #[error("the cache is not an ordinary file")]
+    #[error("the cache is not a regular file")]
     Kind,
     /// The file belongs to another user.
     #[error("the cache belongs to user {uid}")]
@@ -43,13 +43,13 @@ pub enum CacheError {
         uid: u32,
     },
     /// Other users may write the file.
-    #[error("the cache may be written by others (mode {mode:o})")]
+    #[error("users other than the owner may write the cache (mode {mode:o})")]
     Writable {
         /// Permissions of the file.
         mode: u32,
     },
     /// The file does not begin with the magic number of a cache.
-    #[error("the file is not a cache of patterns")]
+    #[error("the file is not a cache of compiled patterns")]
     Magic,
     /// The file has another format version.
     #[error("the cache has format {found}, not {FORMAT}")]
@@ -58,9 +58,9 @@ pub enum CacheError {
         found: u32,
     },
     /// The file was compiled by another version of Vectorscan.
-    #[error("the cache was compiled by Vectorscan {found:?}")]
+    #[error("the cache was compiled by another version of Vectorscan ({found:?})")]
     Library {
-        /// That version.
+        /// Version of Vectorscan that compiled the file.
         found: Box<str>,
     },
     /// The file was compiled for another processor.
@@ -70,7 +70,7 @@ pub enum CacheError {
     #[error("the cache was compiled from other signatures")]
     Signatures,
     /// The length of the file differs from its header.
-    #[error("the cache has {found} bytes, not {expected}")]
+    #[error("the cache has {found} bytes instead of {expected} bytes")]
     Length {
         /// Length in bytes according to the header.
         expected: u64,
@@ -108,7 +108,7 @@ impl Prefilter {
         let fresh = folder.join(format!(".{name}.{}", std::process::id()));
         let written = write(&fresh, &[&header, &payload]).and_then(|()| std::fs::rename(&fresh, path));
         if written.is_err() {
-            // An error of the removal is ignored, because the error before it is returned.
+            // An error of the removal is ignored, because the preceding error is returned.
             let _ = std::fs::remove_file(&fresh);
         }
         written?;
@@ -116,8 +116,8 @@ impl Prefilter {
         Ok(())
     }
 
-    /// Loads a file that [`Prefilter::store`] wrote. The content of the file must equal the result of compiling the
-    /// signatures on this machine.
+    /// Loads a file that [`Prefilter::store`] wrote. The file is accepted only if its content equals the result of
+    /// compiling the signatures on this machine.
     pub fn load(path: &Path, expected: Fingerprint) -> Result<Prefilter, CacheError> {
         let file = read(path)?;
         let mut reader = Reader(&file);

@@ -1,15 +1,15 @@
-//! Selects the pattern that the prefilter searches for on behalf of a rule, and the buffer to search.
+//! Selects the pattern of a rule for which the prefilter searches, and the buffer to search.
 
 use super::{PatternClass, rarity, required_literal};
 use crate::evaluate::RETAINED_BYTES;
 use crate::signature::{Buffer, Condition, Content, Expression, FastPattern, Protocol, Signature, Toward, Value};
 
-/// The pattern of a rule that the prefilter searches for.
+/// The pattern for which the prefilter searches on behalf of a rule.
 pub enum PatternChoice {
-    /// Bytes of a content or of an expression, and whether their letters match in either case.
+    /// Buffer, bytes of a content or of an expression, and whether letters match in either case.
     Literal(Buffer, Box<[u8]>, bool),
-    /// No pattern in this buffer, because it would match nearly everywhere or is unknown. The rule is evaluated for all data of the
-    /// buffer on its ports.
+    /// No pattern in this buffer, because the pattern is unknown or would match nearly everywhere. The rule is
+    /// evaluated for all data of the buffer on its ports.
     All(Buffer),
     /// No pattern: the rule is always evaluated.
     Nothing,
@@ -30,12 +30,13 @@ pub fn choice(signature: &Signature) -> PatternChoice {
     if is_of_event(signature) {
         return PatternChoice::Event;
     }
-    // The hash of a file is available only at the end of the file. The start of the file is no longer retained then, so the search
-    // begins only there.
+    // The hash of a file is available only at the end of the file. At that time the start of the file may be discarded,
+    // so the rule has no pattern and is evaluated when the hash is available.
     if let Some(hash) = signature.file_hashes().next() {
         return PatternChoice::All(hash);
     }
-    // Prefer other buffers to the payload, for the reason stated at `score`; among equal buffers, prefer the rarest bytes.
+    // Other buffers are preferred to the payload, for the reason stated at `score`. Among equal buffers, the rarest
+    // bytes are preferred.
     let rank = |(buffer, literal): &(Buffer, Option<(Vec<u8>, bool)>)| {
         let rarity = literal.as_ref().map(|(bytes, caseless)| rarity::of(bytes, *caseless));
         (rarity.is_some(), *buffer != Buffer::Payload, rarity)
@@ -84,7 +85,7 @@ fn is_of_event(signature: &Signature) -> bool {
     signature.conditions.iter().any(is_event)
 }
 
-/// The content that the rule names, otherwise the best one.
+/// The content that the rule names, or otherwise the content with the highest score.
 fn chosen(signature: &Signature) -> Option<&Content> {
     if is_of_event(signature) || signature.file_hashes().next().is_some() {
         return None;
@@ -105,8 +106,8 @@ fn chosen(signature: &Signature) -> Option<&Content> {
     })
 }
 
-/// A content of a stream or a file whose following content may be so far away that this content is no longer retained. The rule must
-/// be evaluated when this content arrives, so that its position is recorded.
+/// A content of a stream or a file after which the next content may lie beyond the retained bytes. The rule must be
+/// evaluated when this content arrives, so that the position of the content is recorded.
 fn begins_far(signature: &Signature) -> Option<&Content> {
     let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > RETAINED_BYTES);
     let mut begins = None;
@@ -132,13 +133,12 @@ fn usable(content: &Content) -> bool {
     !content.negated && is_searchable_buffer(content.buffer) && !searched(&content.bytes).is_empty()
 }
 
-/// A content of a stream or a file whose following content may be so far away that this content is no longer retained. The rule must
-/// be evaluated when this content arrives, so that its position is recorded.
+/// Whether the prefilter can search a buffer. Decoded and transformed buffers exist only while a rule is evaluated.
 fn is_searchable_buffer(buffer: Buffer) -> bool {
     buffer != Buffer::Base64 && buffer.transformed().is_none()
 }
 
-/// Bytes of a content that are searched for: the part that the rule names, or all bytes if that part is invalid.
+/// Bytes of a content for the search: the part that the rule names, or all bytes if that part is invalid.
 fn part(content: &Content) -> &[u8] {
     let named = match content.fast {
         FastPattern::Part(first, count) => content
@@ -151,17 +151,18 @@ fn part(content: &Content) -> &[u8] {
     named.unwrap_or_else(|| searched(&content.bytes))
 }
 
-/// Bytes that are searched for: the last [`MAX_LITERAL`] bytes, without leading zeros. Vectorscan rejects leading zeros, and zeros
-/// occur in most data.
+/// Bytes for the search: the last [`MAX_LITERAL`] bytes, without leading zeros. Vectorscan rejects leading zeros, and
+/// zeros occur in most data.
 fn searched(bytes: &[u8]) -> &[u8] {
     let last = &bytes[bytes.len().saturating_sub(MAX_LITERAL)..];
     let zeros = last.iter().take_while(|&&byte| byte == 0).count();
     &last[zeros..]
 }
 
-/// Score of a content in bits. Protocol buffers are a small part of the data, so they are scanned less often and contain a pattern by
-/// chance less often; the score adds the value of three letters for this. Bodies get no bonus, because nearly all data is in bodies.
-/// Methods and status codes have few different values, regardless of their length.
+/// Score of a content in bits. Protocol buffers are a small part of the data, so they are scanned less often and rarely
+/// contain a pattern by chance. For a content in such a buffer, the score is increased by the value of three letters.
+/// Bodies get no bonus, because nearly all data is in bodies. Methods and status codes have few different values,
+/// regardless of their length.
 fn score(content: &Content, part: &[u8]) -> u32 {
     let rarity = rarity::of(part, content.nocase);
     match content.buffer {
@@ -177,7 +178,7 @@ fn searchable(expression: &Expression) -> bool {
     !expression.negated && is_searchable_buffer(expression.buffer)
 }
 
-/// Classes in which a rule's pattern for this buffer is searched for.
+/// Classes that are searched for a rule's pattern in this buffer.
 pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<PatternClass> {
     if buffer != Buffer::Payload {
         return vec![PatternClass::Buffer(buffer)];
@@ -200,7 +201,8 @@ pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<PatternClass> {
     classes
 }
 
-/// Whether a rule applies to single packets, because it says so or because it tests a field that only packets have.
+/// Whether a rule applies to single packets, because it is declared as a packet rule or because it tests a field that
+/// only packets have.
 fn per_packet(signature: &Signature) -> bool {
     match signature.flow.stream {
         Some(stream) => !stream,

@@ -10,7 +10,7 @@ use super::{Error, PatternClass, PatternGroup, Prefilter, Search};
 use crate::bindings::vectorscan::{self, Database, Pattern};
 use crate::signature::{Protocol, Signature};
 
-/// Bytes to search for; in lower case if either case matches.
+/// Bytes to search for, in lower case if the search ignores case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Literal {
     bytes: Box<[u8]>,
@@ -25,7 +25,7 @@ type Literals = BTreeMap<Literal, Vec<u32>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 32]);
 
-/// Patterns and the rules that they belong to.
+/// Patterns and the rules to which they belong.
 #[derive(Debug)]
 pub struct PatternSet {
     literals: [Literals; PatternClass::COUNT],

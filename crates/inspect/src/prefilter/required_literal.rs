@@ -1,7 +1,7 @@
 //! Finds bytes that every match of an expression contains.
 //!
-//! The parser supports only what it can evaluate with certainty: bytes outside of groups and classes, without
-//! alternatives, and not optional. An unsupported expression yields no bytes.
+//! The parser supports only what it can evaluate with certainty: bytes that are outside of groups and classes, have no
+//! alternative and are not optional. An unsupported expression yields no bytes.
 
 use super::rarity;
 use crate::signature::Expression;
@@ -27,7 +27,7 @@ fn runs(pattern: &[u8], caseless: &mut bool) -> Option<Vec<Vec<u8>>> {
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         let atom = match byte {
-            // A parenthesis that looked like the start of a group did not begin one here.
+            // A parenthesis that appeared to start a group did not start a group.
             b'|' | b')' => return None,
             b'(' => {
                 rest = match options(rest) {
@@ -52,7 +52,7 @@ fn runs(pattern: &[u8], caseless: &mut bool) -> Option<Vec<Vec<u8>>> {
             }
             // A brace that is not part of a quantifier is a literal byte, but the result may omit it.
             b'.' | b'^' | b'$' | b'{' | b'}' => None,
-            // A quantifier that applies to something other than a byte.
+            // The quantifier applies to something other than a byte.
             b'*' | b'+' | b'?' => None,
             plain if plain.is_ascii() => Some(plain),
             _ => None,
@@ -83,19 +83,19 @@ enum Times {
     Any,
 }
 
-/// Combined effect of the quantifiers at this position, and the rest after them.
+/// Combined effect of the quantifiers at this position, and the text after them.
 fn quantifiers(mut rest: &[u8]) -> (Times, &[u8]) {
     let mut all = Times::Once;
     loop {
         match quantifier(rest) {
             (Times::Once, after) => return (all, after),
-            // With several quantifiers the atom is certain only if each of them requires it.
+            // With several quantifiers the atom is certain only if each quantifier requires it.
             (times, after) => (all, rest) = (if all == Times::Any { all } else { times }, after),
         }
     }
 }
 
-/// The first quantifier, and the rest after it.
+/// The first quantifier, and the text after it.
 fn quantifier(rest: &[u8]) -> (Times, &[u8]) {
     let (times, after) = match rest {
         [b'*' | b'?', after @ ..] => (Times::Any, after),
@@ -111,7 +111,7 @@ fn quantifier(rest: &[u8]) -> (Times, &[u8]) {
             {
                 return (Times::Once, rest);
             }
-            // `{0,3}`, `{00}`, `{,3}`: possibly not at all.
+            // The quantifiers `{0,3}`, `{00}` and `{,3}` allow zero repetitions.
             let least = inside.split(|&byte| byte == b',').next().unwrap_or_default();
             let is_sure = least.iter().any(|byte| (b'1'..=b'9').contains(byte));
             (if is_sure { Times::Some } else { Times::Any }, &after[end + 1..])
@@ -125,7 +125,8 @@ fn quantifier(rest: &[u8]) -> (Times, &[u8]) {
     }
 }
 
-/// Options that apply from here on, as in `(?i)`, and the rest after them. The opening parenthesis is consumed already.
+/// Options that apply to the remaining expression, as in `(?i)`, and the text after them. The opening parenthesis is
+/// already consumed.
 fn options(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let inside = rest.strip_prefix(b"?")?;
     let end = inside.iter().position(|&byte| byte == b')')?;
@@ -180,7 +181,7 @@ fn class(rest: &[u8]) -> Option<&[u8]> {
             (b'\\', [b'Q' | b'E' | b'c', ..]) => return None,
             (b'\\', [_, after @ ..]) => after,
             (b'[', [b'.' | b'=', ..]) => return None,
-            // `[:alpha:]`: its closing bracket does not end the class.
+            // The closing bracket of `[:alpha:]` does not end the class.
             (b'[', [b':', named @ ..]) => {
                 let name = named
                     .iter()
@@ -192,7 +193,7 @@ fn class(rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The byte that an escape sequence represents, if it represents one, and the rest after it.
+/// The byte that an escape sequence represents, if any, and the text after the sequence.
 fn escaped(rest: &[u8]) -> Option<(Option<u8>, &[u8])> {
     let (&byte, after) = rest.split_first()?;
     Some(match byte {
@@ -296,7 +297,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
-        /// Checks the result against PCRE2. The generated expressions consist of parts that parsers often misinterpret.
+        /// Checks the result against PCRE2. The generated expressions consist of elements that parsers often
+        /// misinterpret.
         #[test]
         fn every_match_holds_what_is_named(
             parts in vec(prop::sample::select(&PARTS[..]), 1..9),

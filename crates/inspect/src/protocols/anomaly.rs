@@ -9,125 +9,136 @@ named! {
     #[derive(PartialOrd, Ord)]
     pub enum Anomaly {
         NoSlot "no-slot"
-            "No slot was free for a message: it is followed, and its buffers stay empty.";
+            "No slot was free for a message: the message is parsed, but its buffers stay empty.";
         TooLong "too-long"
-            "A part of a message is longer than its buffer: the rest of it is not searched.";
+            "A field of a message is longer than its buffer: only the beginning of the field is searched.";
         NotHttp "not-http"
-            "What a client sent on an HTTP connection is no request: the direction is not parsed any further.";
+            "The data of a client on an HTTP connection is not a request: this direction is no longer parsed.";
         ResponseNotHttp "response-not-http"
-            "What a server sent begins with no status line: all of it is taken as a body.";
+            "The data of a server does not begin with a status line: all data is treated as a body.";
         BadVersion "bad-version"
-            "The version of a message is not two numbers: it is read as HTTP/1.1.";
+            "The version of a message does not consist of two numbers: the message is parsed as HTTP/1.1.";
         NoVersion "no-version"
-            "A request without a version: it is read as HTTP/0.9.";
+            "A request has no version: the request is parsed as HTTP/0.9.";
         SpaceInUri "space-in-uri"
-            "A target with white space in it.";
+            "The target of a request contains white space.";
         BadEscape "bad-escape"
-            "A per cent sign in a target without hexadecimal digits behind it: it is left as it is.";
+            "In a target, no hexadecimal digits follow a per cent sign: the per cent sign stays unchanged.";
         WideEscape "wide-escape"
-            "A `%u` escape in a target: only some servers decode it.";
+            "A target contains a `%u` escape, which only some servers decode.";
         DoubleEscape "double-escape"
-            "An escape of a per cent sign before two hexadecimal digits: it is decoded once, some servers decode it twice.";
+            "An escaped per cent sign precedes two hexadecimal digits: the escape is decoded once, but some servers \
+             decode twice.";
         Nul "nul-in-header"
-            "A zero byte in the lines of a message.";
+            "The header lines of a message contain a zero byte.";
         BareLineFeed "bare-line-feed"
             "A line that ends without a carriage return.";
         BareCarriageReturn "bare-carriage-return"
-            "A carriage return that ends no line: some servers end the line there.";
+            "A carriage return occurs within a line: some servers end the line at this byte.";
         FoldedHeader "folded-header"
-            "A header field that goes on in the next line (obsolete since RFC 7230).";
+            "A header field continues in the next line (obsolete since RFC 7230).";
         HeaderWithoutColon "header-without-colon"
             "A header line without a colon.";
         SpaceBeforeHeader "space-before-header"
             "The first header line begins with white space.";
         SpaceBeforeColon "space-before-colon"
-            "A field name with white space before its colon: servers disagree about whose field it is.";
+            "White space precedes the colon of a field name: servers interpret such a field differently.";
         RepeatedHost "repeated-host"
             "A request with two Host fields.";
         BadContentLength "bad-content-length"
-            "A Content-Length that is no number: the digits that it begins with are used.";
+            "The Content-Length is not a number: its leading digits are used.";
         RepeatedContentLength "repeated-content-length"
             "Content-Length is given twice with the same value.";
         ConflictingContentLength "conflicting-content-length"
-            "Content-Length is given twice with different values (request smuggling): the first is used.";
+            "Content-Length is given twice with different values (request smuggling): the first value is used.";
         LengthAndChunked "length-and-chunked"
-            "Both Content-Length and chunked coding (request smuggling): the chunks are followed.";
+            "A message has both Content-Length and chunked coding (request smuggling): the chunked coding is used.";
         OddTransferEncoding "odd-transfer-encoding"
-            "A Transfer-Encoding other than chunked alone (request smuggling): chunks are followed if it is named.";
+            "A Transfer-Encoding is not only `chunked` (request smuggling): chunked coding is used if the field \
+             contains `chunked`.";
         BadChunk "bad-chunk"
-            "A chunk without a size, or one that does not end where it should: the rest is taken as the body.";
+            "A chunk has no size, or does not end at its size: the remaining data is treated as the body.";
         OddChunkSize "odd-chunk-size"
-            "The size of a chunk with a sign, a prefix, or something else than an extension behind it: its digits are used.";
+            "The size of a chunk has a sign or a prefix, or is followed by something other than an extension: its \
+             digits are used.";
         OldChunked "old-chunked"
-            "Chunked coding in a message before HTTP/1.1: the chunks are followed, which not every client does.";
+            "A message with a version before HTTP/1.1 has chunked coding: the chunked coding is used, but some \
+             clients ignore it.";
         UnexpectedBody "unexpected-body"
-            "A response that has no body by its status (1xx, 204), or a CONNECT, and a length or coding: what follows is no body.";
+            "A response has a length or coding although its status (1xx, 204) or a CONNECT request excludes a body: \
+             the following data is not a body.";
         RequestBody "request-body"
-            "A GET, HEAD or TRACE with a body.";
+            "A GET, HEAD or TRACE request has a body.";
         JunkBeforeStatus "junk-before-status"
-            "Up to four bytes before a status line: they are skipped, as some clients do.";
+            "Up to four bytes precede a status line: these bytes are skipped, as by some clients.";
         BadStatus "bad-status"
-            "A status code that is not three digits.";
+            "A status code does not consist of three digits.";
         UnaskedUpgrade "unasked-upgrade"
-            "A response changes the protocol (101), and the request did not ask for it: what follows is taken as a body.";
+            "A response changes the protocol (101) although the request contains no upgrade: the following data is \
+             treated as a body.";
         DeepPipeline "deep-pipeline"
-            "More requests wait for responses than are remembered: their responses are read as to GET.";
+            "More requests wait for responses than can be stored: the responses to further requests are parsed as \
+             responses to GET.";
         CutShort "cut-short"
             "The connection closed within a message.";
         UnknownEncoding "unknown-encoding"
-            "A content encoding that is not decoded (zstd): the body is searched as sent.";
+            "The content encoding (zstd) is not supported: the encoded body is searched.";
         SeveralEncodings "several-encodings"
-            "A body that is encoded more than once: all are decoded, which not every client does.";
+            "A body has several encodings: all encodings are decoded, but not by every client.";
         TooManyEncodings "too-many-encodings"
-            "A body that is encoded more than five times: it is searched as sent.";
+            "A body has more than five encodings: the encoded body is searched.";
         EncodedTransfer "encoded-transfer"
-            "A Transfer-Encoding that compresses: it is decoded, which few clients do.";
+            "A Transfer-Encoding compresses the body: the body is decoded, but few clients decode it.";
         MislabelledEncoding "mislabelled-encoding"
-            "A body of one encoding under the name of another: it is decoded as what it is.";
+            "A body has a different encoding than its header states: the actual encoding is decoded.";
         TruncatedEncoding "truncated-encoding"
-            "An encoded body that ends within its data: clients use what there is of it, or nothing.";
+            "An encoded body is truncated: some clients use the decoded beginning, other clients use nothing.";
         NoInflater "no-inflater"
-            "No decoder was free for an encoded body, or no memory for what brotli repeats: it is searched as sent.";
+            "No decoder, or no memory for the brotli window, was free for an encoded body: the encoded body is \
+             searched.";
         BadEncoding "bad-encoding"
-            "A body that is not encoded as it says: it is searched as sent from there.";
+            "The encoding of a body is invalid: from the error on, the encoded body is searched.";
         BodyBomb "body-bomb"
-            "A body decodes to more than is allowed: the rest of it is searched as sent.";
+            "A body decodes to more bytes than allowed: the remaining encoded body is searched.";
         WorkExceeded "work-exceeded"
-            "A packet brings more to decode or to evaluate than it may: the rest of a body is searched as sent.";
+            "A packet exceeds its budget of decoding or evaluation: the remaining encoded body is searched.";
         BadDns "bad-dns"
-            "A DNS message whose questions run over its end.";
+            "The questions of a DNS message extend beyond the end of the message.";
         DnsPointer "dns-pointer"
-            "A compressed name that does not point backwards, or points too often.";
+            "The compression of a DNS name does not point backwards, or has too many pointers.";
         BadHello "bad-hello"
-            "A ClientHello whose lengths contradict each other, or something else in its place.";
+            "The first message of a TLS client is not a ClientHello, or its lengths are inconsistent.";
         LongOffer "long-offer"
-            "A ClientHello offers more groups or point formats than its fingerprint holds.";
+            "A ClientHello offers more groups or point formats than its fingerprint can contain.";
         BadServerHello "bad-server-hello"
-            "What a TLS server sends first is no hello, or has lengths that contradict each other.";
+            "The first message of a TLS server is not a ServerHello, or its lengths are inconsistent.";
         BadCertificate "bad-certificate"
-            "A server's certificate that can not be read: its fingerprint is all that is searched.";
+            "The certificate of a server can't be parsed: only its fingerprint is searched.";
         BadFrame "bad-frame"
-            "A frame of HTTP/2 whose lengths contradict each other, or that stands within a header block: the direction is not parsed any further.";
+            "An HTTP/2 frame has inconsistent lengths, or occurs within a header block: this direction is no longer \
+             parsed.";
         BadHeaderBlock "bad-header-block"
-            "A header block of HTTP/2 that can not be decoded: the direction is not parsed any further.";
+            "An HTTP/2 header block can't be decoded: this direction is no longer parsed.";
         HeaderFlood "header-flood"
-            "A header block of HTTP/2 with more continuations, or more fields when decoded, than are allowed: the direction is not parsed any further.";
+            "An HTTP/2 header block has more continuations, or more decoded fields, than allowed: this direction is \
+             no longer parsed.";
         LargeTable "large-table"
-            "An encoder of HTTP/2 uses a dynamic table of more than 4,096 bytes.";
+            "An HTTP/2 encoder uses a dynamic table of more than 4,096 bytes.";
         UnknownEntry "unknown-entry"
-            "A field of HTTP/2 stands in a part of a dynamic table that is not kept: it is left out.";
+            "An HTTP/2 field refers to a part of the dynamic table that is not stored: the field is omitted.";
         ManyStreams "many-streams"
-            "More streams of an HTTP/2 connection are open than are followed: the oldest is not parsed any further.";
+            "An HTTP/2 connection has more open streams than can be parsed: the oldest stream is no longer parsed.";
         BadField "bad-field"
-            "A field of HTTP/2 with bytes that it may not have: blanks, line ends, or what is no token.";
+            "An HTTP/2 field contains bytes that are not allowed: blanks, line ends, or non-token characters.";
         BadInitial "bad-initial"
-            "An Initial packet of QUIC that can not be decrypted with the keys of its connection ID.";
+            "A QUIC Initial packet can't be decrypted with the keys of its connection ID.";
         LongFlight "long-flight"
-            "A ClientHello in QUIC that is longer, or comes in more parts, than is put in order.";
+            "A ClientHello in QUIC is too long, or has too many fragments, to be reassembled.";
         DeepMail "deep-mail"
-            "A mail with parts within parts, deeper than is followed: the innermost are searched as sent.";
+            "The parts of a mail are nested too deeply: the innermost parts are searched undecoded.";
         ExpectationLost "expectation-lost"
-            "More data connections of FTP were agreed on than are remembered: the oldest is not recognised as one.";
+            "More FTP data connections were negotiated than can be stored: the oldest connection is not recognised as \
+             FTP data.";
     }
 }
 
@@ -168,7 +179,7 @@ impl AnomalyCounts {
         self.tally.report(tell);
     }
 
-    /// Returns the anomalies since the last call, each once; `None` for most packets.
+    /// Returns the anomalies since the last call, without repetitions; `None` for most packets.
     #[inline(always)]
     pub fn take_recent(&mut self) -> Option<impl Iterator<Item = Anomaly> + use<>> {
         (self.met != AnomalySet::default()).then(|| std::mem::take(&mut self.met).iter())
@@ -187,7 +198,7 @@ impl AnomalySet {
         self.0 & 1 << anomaly as u64 != 0
     }
 
-    /// Adds an anomaly; returns true if it was not in the set.
+    /// Adds an anomaly. Returns true if the anomaly was not in the set.
     pub fn insert(&mut self, anomaly: Anomaly) -> bool {
         let bit = 1 << anomaly as u32;
         let new = self.0 & bit == 0;

@@ -1,8 +1,8 @@
 //! Decoder for Brotli (RFC 7932). The decoder processes the bytes as they arrive, in steps of a few thousand bytes, so that
 //! each step can be charged to the work budget before the next step begins.
 //!
-//! The dictionary and the transforms are those of `brotli-decompressor`. The decoder of that crate is not used, because it may
-//! produce up to a whole window, 16 MiB, between two input segments, and 12 bytes of input suffice to request that (decision
+//! The dictionary and the transforms are taken from `brotli-decompressor`. The decoder of that crate is not used,
+//! because 12 bytes of input can make it produce a whole window of 16 MiB before it accepts the next segment (decision
 //! 0023).
 
 mod bits;
@@ -26,7 +26,7 @@ const STEP: u32 = 4096;
 const COMMAND: u32 = 6;
 /// Units of work charged for a literal, in addition to its byte.
 const LITERAL: u32 = 1;
-/// Number of pages of the largest window: 16 MiB.
+/// Number of pages of the largest window, which has 16 MiB.
 const WINDOW_PAGES: usize = (1 << 24) / PAGE;
 /// Maximum number of pages with tables. The pages hold 256 codes of each kind; a code does not cross a page boundary.
 const TABLE_PAGES: usize = 24;
@@ -87,7 +87,8 @@ enum State {
     FirstCount(usize),
     Parameters,
     Mode(usize),
-    /// Next element: the number of trees of a context map; 0 is the map for literals, 1 for distances.
+    /// The next element is the number of trees of a context map: the map for literals if the index is 0, or for
+    /// distances if it is 1.
     MapTrees(usize),
     MapRuns(usize),
     MapCode(usize),
@@ -111,7 +112,7 @@ enum State {
     Copy(usize),
     /// Remaining range of a dictionary word that is being copied.
     Word(usize, usize),
-    /// Next element: a block type, for this category.
+    /// The next element is a block type of this category.
     Switch(usize),
     End,
     Done,
@@ -142,7 +143,7 @@ pub struct Brotli {
     window: usize,
     /// Number of decoded bytes.
     at: usize,
-    /// The last decoded byte, and the one before it.
+    /// The last decoded byte, and the byte before it.
     before: [u8; 2],
     last: bool,
     /// Remaining bytes of the meta-block.
@@ -152,7 +153,7 @@ pub struct Brotli {
     direct: usize,
     insert: usize,
     copy: usize,
-    /// The command repeats the last distance.
+    /// Whether the command repeats the last distance.
     repeats: bool,
     distances: [usize; 4],
     map_trees: [usize; 2],
@@ -251,7 +252,7 @@ impl Brotli {
         }
     }
 
-    /// Decodes the next part of the stream; returns the state that follows it.
+    /// Decodes the next element of the stream, and returns the state after the element.
     fn part(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
         match self.state {
             State::Command => self.command(pages, io),

@@ -1,7 +1,7 @@
-//! Questions of DNS messages (RFC 1035), over UDP, and over TCP with a length before each message (RFC 7766).
+//! Questions of DNS messages (RFC 1035) over UDP and over TCP. Over TCP, a length precedes each message (RFC 7766).
 //!
 //! [`Buffer::DnsQuery`] contains one name at a time, which is complete when it is reported. A name consists of the
-//! labels as sent, separated by dots; the root is empty.
+//! labels as sent, separated by dots; the name of the root is empty.
 
 use super::anomaly::AnomalySet;
 use super::writer::MessageWriter;
@@ -10,7 +10,7 @@ use crate::signature::Buffer;
 
 /// Maximum number of parsed questions of a message.
 pub const QUESTIONS: usize = 16;
-/// Number of bytes retained of a message over TCP. The questions are at the start of a message.
+/// Number of retained bytes of a message over TCP. The questions are at the start of a message.
 pub const KEPT: usize = 512;
 const HEADER: usize = 12;
 const JUMPS: usize = 16;
@@ -58,7 +58,7 @@ impl Dns {
 #[derive(Debug)]
 pub struct DnsStream {
     dns: Dns,
-    /// Number of bytes received so far, of the length field and the message.
+    /// Number of received bytes of the length field and the message.
     at: usize,
     length: usize,
     kept: [u8; KEPT],

@@ -1,11 +1,12 @@
-//! Anomalies as events that rules test (`app-layer-event`): by Suricata's names, or by own names where Suricata has none.
+//! Anomalies as events that rules test (`app-layer-event`). The events have Suricata's names, or names defined here
+//! where Suricata has no name.
 
 use super::Anomaly;
 use crate::signature::Toward;
 use crate::stream::Exception;
 
 impl Anomaly {
-    /// Event names of an anomaly, for a direction; never empty.
+    /// Event names of an anomaly, for a direction. The list is never empty.
     pub fn event_names(self, toward: Toward) -> &'static [&'static str] {
         use Anomaly::*;
         let by_side = |request: &'static [&'static str], response: &'static [&'static str]| match toward {
@@ -110,14 +111,14 @@ impl Anomaly {
         }
     }
 
-    /// Anomalies and directions of an event name; none if no parser reports the event.
+    /// Anomalies and directions of an event name. The result is empty if no parser reports the event.
     pub fn of_event(name: &str) -> impl Iterator<Item = (Anomaly, Toward)> {
         let both = |&anomaly: &Anomaly| [Toward::Server, Toward::Client].map(|toward| (anomaly, toward));
         let all = Anomaly::ALL.iter().flat_map(both);
         all.filter(move |(anomaly, toward)| anomaly.event_names(*toward).contains(&name))
     }
 
-    /// Exception that a message with this anomaly raises, if there is one.
+    /// Exception that a message with this anomaly raises, if any.
     pub fn exception(self) -> Option<Exception> {
         use Anomaly::*;
         match self {
@@ -165,8 +166,8 @@ impl Anomaly {
             | BadFrame
             | BadHeaderBlock
             | BadField => true,
-            // No exception: all hosts interpret these alike, or the cause is local (lack of memory, the limit of a buffer, an
-            // encoding that is not supported here). DNS and TLS messages have no decoded content.
+            // These anomalies raise no exception: all hosts interpret the messages equally, or the cause is local (lack
+            // of memory, the limit of a buffer, an unsupported encoding). DNS and TLS messages have no decoded content.
             NoSlot
             | TooLong
             | NotHttp

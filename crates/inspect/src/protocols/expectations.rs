@@ -14,11 +14,11 @@ pub const LIFETIME: u32 = 300;
 /// Addresses and port of an expected connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataEndpoints {
-    /// Address of the side that listens.
+    /// Address of the host that listens.
     pub listener: IpAddr,
-    /// Address of the side that connects.
+    /// Address of the host that connects.
     pub peer: IpAddr,
-    /// Port that the listener listens on.
+    /// Port on which the listener accepts the connection.
     pub port: u16,
 }
 
@@ -76,7 +76,7 @@ impl Expectations {
         };
         *of = control;
         match place.replace(entry) {
-            // An expired entry is not counted as evicted, because it would not have been found any more.
+            // An expired entry is not counted as evicted, because lookups ignore expired entries.
             Some(old) if second.saturating_sub(old.second) <= LIFETIME => counts.add(Anomaly::ExpectationLost),
             Some(_) => {}
             None => self.count += 1,

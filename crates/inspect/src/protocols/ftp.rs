@@ -1,5 +1,5 @@
-//! The FTP control connection (RFC 959, RFC 2428): commands, replies, and the data connections that they negotiate. The
-//! parser stops after `AUTH TLS` (RFC 4217).
+//! The FTP control connection (RFC 959, RFC 2428): commands, replies, and the negotiated data connections. The parser
+//! stops after `AUTH TLS` (RFC 4217).
 
 use std::net::IpAddr;
 
@@ -11,9 +11,10 @@ use super::writer::MessageWriter;
 use super::{Anomaly, MessageEvent, ParserPools, Slot};
 use crate::signature::{Buffer, Toward};
 
-/// Number of parsed bytes of a line; the rest of a longer line is ignored.
+/// Maximum number of parsed bytes of a line. Further bytes of a longer line are ignored.
 pub const MAX_LINE: usize = 448;
-/// Units of work for a line. The packets of a command and its reply earn more units than the two lines cost.
+/// Units of work for a line. The packets of a command and its reply add more units to the budget than the two lines
+/// cost.
 const LINE_COST: u32 = 192;
 /// First byte of a TLS connection: the type of a handshake record.
 const HANDSHAKE: u8 = 22;
@@ -31,11 +32,11 @@ pub struct ControlHosts {
     pub second: u32,
 }
 
-/// The line that a side is sending.
+/// The current line of a direction.
 #[derive(Debug, Default)]
 struct Line {
     bytes: ArrayVec<u8, MAX_LINE>,
-    /// The line is longer than [`MAX_LINE`].
+    /// Whether the line is longer than [`MAX_LINE`].
     is_cut: bool,
 }
 
@@ -62,7 +63,7 @@ pub struct Ftp {
 }
 
 impl Ftp {
-    /// Parses bytes of one side. Each command, and each line of a reply, is a separate message.
+    /// Parses bytes of one direction. Each command, and each line of a reply, is a separate message.
     pub fn bytes<S>(
         &mut self,
         store: &mut ParserPools,
@@ -146,7 +147,7 @@ impl Ftp {
             Some(code) => {
                 let goes_on = text.get(3) == Some(&b'-');
                 match self.multiline {
-                    // Lines within a multi-line reply may have codes of their own (RFC 959, section 4.2).
+                    // Lines within a multi-line reply may have other codes (RFC 959, section 4.2).
                     Some(open) if goes_on || open != *code => {}
                     _ => self.multiline = goes_on.then_some(*code),
                 }
@@ -157,7 +158,7 @@ impl Ftp {
         if self.security == Security::Requested {
             match own {
                 Some(b"234") => self.security = Security::Accepted,
-                // Other replies may belong to earlier commands, so they don't change the state.
+                // A reply with another code may belong to an earlier command, so it does not change the state.
                 Some([b'4' | b'5', ..]) => self.security = Security::Clear,
                 _ => {}
             }
@@ -236,8 +237,8 @@ fn behind_text(text: &[u8]) -> &[u8] {
     &text[begin..begin + digits]
 }
 
-/// Expects the data connection between the two hosts of the control connection, and ignores the address in the command:
-/// a third host would be a bounce attack (RFC 2577, section 3).
+/// Expects the data connection between the two hosts of the control connection, and ignores the address in the command.
+/// An address of a third host would be a bounce attack (RFC 2577, section 3).
 fn expect(store: &mut ParserPools, (listener, peer): (IpAddr, IpAddr), port: u16, hosts: &ControlHosts) {
     let ends = DataEndpoints { listener, peer, port };
     store.expected.add(ends, hosts.flow, hosts.second, &mut store.anomalies);

@@ -1,4 +1,4 @@
-//! An FTP data connection: its whole content is a file.
+//! An FTP data connection. The whole content of the connection is a file.
 
 use super::anomaly::AnomalySet;
 use super::expectations::Transfer;
@@ -6,13 +6,13 @@ use super::writer::MessageWriter;
 use super::{Anomaly, MessageEvent, ParserPools, Slot, SlotHandle};
 use crate::signature::{Buffer, Toward};
 
-/// A data connection; either side may send.
+/// A data connection, on which either host may send.
 #[derive(Debug, Default)]
 pub struct FtpData {
     handle: Option<SlotHandle>,
     seen: AnomalySet,
     transfer: Transfer,
-    /// Side that receives the file.
+    /// Receiver of the file.
     toward: Option<Toward>,
 }
 
@@ -70,7 +70,7 @@ impl FtpData {
         });
     }
 
-    /// Handles the end of a side's stream, which ends the file if this side sends it.
+    /// Handles the end of a direction's stream, which ends a file that is sent in this direction.
     pub fn close<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, store: &mut ParserPools, toward: Toward, sink: &mut S) {
         if self.handle.is_some() && self.toward == Some(toward) {
             self.write(store, sink, |writer| {

@@ -10,7 +10,7 @@ use super::{
 use crate::signature::{Buffer, Toward};
 use crate::work_budget::{PACKET_BUDGET, WorkTokens};
 
-/// Output of a parser: the bytes of each buffer, how often each buffer was completed, and the anomalies.
+/// Output of a parser: the bytes and the number of completions of each buffer, and the anomalies.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ParserOutput {
     buffers: BTreeMap<Buffer, Vec<u8>>,
@@ -27,7 +27,7 @@ fn store() -> ParserPools {
     })
 }
 
-/// Parses bytes of one side with one parser, in segments of `step` bytes.
+/// Parses bytes of one direction with one parser, in segments of `step` bytes.
 fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput {
     let (mut store, mut told) = (store(), ParserOutput::default());
     let mut sink = |slot: Slot<'_>, piece: MessageEvent| match piece {
@@ -80,10 +80,9 @@ fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput 
     told
 }
 
-/// Parses bytes: the first selects the parser, the second the segment size.
+/// Parses bytes. The first byte selects the parser, and the second byte the segment size.
 ///
-/// # Panics
-/// A parser panics or leaks memory, or its output depends on the segmentation.
+/// # Panics Panics if a parser panics or leaks memory, or if its output depends on the segmentation.
 pub fn stream(bytes: &[u8]) {
     let &[parser, step, ref rest @ ..] = bytes else { return };
     let toward = if parser & 0x80 == 0 {
@@ -113,12 +112,12 @@ pub fn stream(bytes: &[u8]) {
     assert_eq!((16, 1), (store.names.available(), store.hellos.available()));
 }
 
-/// Plays a connection with segments that the input determines: the first byte of a segment contains the direction in its
-/// highest bit, and the length in its other bits. Every packet has its own work budget, and all resources must be released
-/// at the end.
+/// Simulates a connection with segments from the input. The first byte of a segment contains the direction in its
+/// highest bit, and the length in its other bits. Every packet has its own work budget, and all resources must be
+/// released at the end.
 ///
-/// # Panics
-/// A packet yields more data to search than its work budget allows, or a slot, a decoder or a page is not released.
+/// # Panics Panics if a packet yields more data to search than its work budget allows, or if a slot, a decoder or a
+/// page is not released.
 pub fn http(mut bytes: &[u8]) {
     let limits = BufferLimits {
         uri: 64,

@@ -1,4 +1,5 @@
-//! HTTP/0.9, 1.0 and 1.1 (RFC 9112), both directions of a connection. The parser is as lenient as servers are.
+//! Parser of HTTP/0.9, 1.0 and 1.1 (RFC 9112) for both directions of a connection. The parser is as lenient as servers
+//! are.
 //!
 //! | buffer | of requests | of responses |
 //! | --- | --- | --- |
@@ -12,9 +13,9 @@
 //! values is removed, and every normalised line ends with CR LF; the raw header ends with the empty line. Trailers are
 //! not stored in any buffer.
 //!
-//! A message keeps its slot until the next message of its direction begins, or until [`Http::release_ended`]. If no slot
-//! is free, the message is parsed without one, so that the next message is found. [`Http::release`] must be called at
-//! the end of the flow.
+//! A message keeps its slot until the next message of its direction begins, or until [`Http::release_ended`]. If no
+//! slot is free, the message is parsed without a slot, so that the next message is found. [`Http::release`] must be
+//! called at the end of the flow.
 
 mod fields;
 mod lines;
@@ -27,7 +28,7 @@ use super::writer::MessageWriter;
 use super::{Anomaly, MessageEvent, ParserPools};
 use side::{Event, Side, Step};
 
-/// How the kind of a request determines the format of its response.
+/// Kind of a request, which determines the format of the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestKind {
     #[default]
@@ -38,7 +39,7 @@ pub(super) enum RequestKind {
     Bare,
 }
 
-/// Requests that wait for responses: two bits for each request, one bit for each that requests an upgrade, and the
+/// Requests without a response so far: two bits for the kind of each request, a bit for each upgrade request, and the
 /// number of requests that did not fit.
 #[derive(Debug, Default)]
 struct RequestQueue {
@@ -51,7 +52,7 @@ struct RequestQueue {
 impl RequestQueue {
     const QUEUE_CAPACITY: u32 = 32;
 
-    /// Adds a request; returns false if the queue is full.
+    /// Adds a request. Returns false if the queue is full.
     fn push(&mut self, kind: RequestKind) -> bool {
         if self.length == Self::QUEUE_CAPACITY || self.forgotten > 0 {
             self.forgotten = self.forgotten.saturating_add(1);
@@ -72,7 +73,7 @@ impl RequestQueue {
         }
     }
 
-    /// Marks that the last request asks for an upgrade.
+    /// Marks the last request as an upgrade request.
     fn upgrade(&mut self) {
         if self.forgotten == 0 && self.length > 0 {
             self.upgrades |= 1 << (self.length - 1);
@@ -119,8 +120,8 @@ impl Default for Http {
 }
 
 impl Http {
-    /// Parses the next bytes of the client. Returns the number of parsed bytes: fewer than passed if the rest is opaque
-    /// (not HTTP, a tunnel, another protocol after an upgrade).
+    /// Parses the next bytes of the client. Returns the number of parsed bytes. The remaining bytes are opaque: not
+    /// HTTP, a tunnel, or another protocol after an upgrade.
     pub fn request<S>(&mut self, store: &mut ParserPools, bytes: &[u8], sink: &mut S) -> usize
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -197,7 +198,7 @@ impl Http {
         self.response.headers(writer);
         let changes = match self.response.status {
             101 if upgrade => true,
-            // Some clients treat this response as final; others wait for another response.
+            // Some clients treat this response as final; other clients wait for another response.
             101 => {
                 writer.anomaly(Anomaly::UnaskedUpgrade);
                 false
@@ -257,8 +258,8 @@ impl Http {
             .unwrap_or(Slot::NO_SLOT)
     }
 
-    /// Whether both sides have switched to another protocol, by CONNECT or an upgrade. The other protocol begins with
-    /// the first bytes that are not parsed here.
+    /// Whether client and server have switched to another protocol, by CONNECT or an upgrade. The other protocol starts
+    /// at the first byte that this parser does not parse.
     pub fn is_tunnel(&self) -> bool {
         self.tunnel
     }

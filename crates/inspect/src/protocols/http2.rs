@@ -1,5 +1,5 @@
-//! HTTP/2 (RFC 9113) in clear text: frames are parsed, header blocks are decoded, and each stream is passed to an HTTP/1
-//! parser as the equivalent message. Rules therefore find the same buffers in both versions, and bodies are decoded alike.
+//! Parser of HTTP/2 (RFC 9113) in clear text. The parser decodes frames and header blocks, and passes each stream as a
+//! message to an HTTP/1 parser. Buffers and decoding of bodies are therefore the same in HTTP/1 and HTTP/2.
 //!
 //! A request with a body gets `Transfer-Encoding: chunked`. `content-length` and `transfer-encoding` are omitted, because
 //! the frames alone determine where a message ends. Bytes in a field that would end an HTTP/1 line are replaced by blanks.
@@ -45,20 +45,20 @@ const PRIORITY: u8 = 0x20;
 struct Half {
     /// Remaining bytes of the preface.
     preface: usize,
-    /// Further data of this direction is not parsed.
+    /// Whether parsing of this direction has ended.
     dead: bool,
     frame: ArrayVec<u8, 9>,
     kind: u8,
     flags: u8,
     stream: u32,
     length: u32,
-    /// Remaining bytes of the frame; how many of them are padding; and how many precede the content.
+    /// Number of remaining bytes of the frame, of its padding, and of the bytes before its content.
     left: u32,
     padding: u32,
     before: u32,
-    /// The next byte is the pad length.
+    /// Whether the next byte is the pad length.
     padded: bool,
-    /// State of an open header block: its stream, whether it ends the stream, and whether it is a push promise.
+    /// State of a header block: is it open, its stream, does it end the stream, is it a push promise.
     open: bool,
     block_stream: u32,
     ends: bool,
@@ -117,11 +117,11 @@ struct Stream {
 struct Connection {
     sides: [Half; 2],
     streams: ArrayVec<Stream, STREAMS>,
-    /// The stream of the last frame of each side.
+    /// The stream of the last frame of each direction.
     latest: [u32; 2],
 }
 
-/// Memory for connections, and buffers that they share while packets are parsed.
+/// Memory for connections, and buffers that the connections share while packets are parsed.
 #[derive(Debug)]
 pub struct Connections {
     all: Box<[Connection]>,
@@ -161,7 +161,7 @@ impl Connections {
 #[derive(Debug, Default)]
 pub struct Http2 {
     place: Option<u32>,
-    /// No memory was free for this connection, so it is not parsed.
+    /// Whether the connection is not parsed because no memory was free.
     lost: bool,
 }
 
@@ -189,7 +189,7 @@ impl Http2 {
             }
         }
         let Some(place) = self.place else { return };
-        // Take the connections out, because the parsers of the streams need the rest of the pools.
+        // Take the connections out of the pools, because the parsers of the streams borrow the other pools.
         let mut all = std::mem::take(&mut store.connections.all);
         let mut shared = std::mem::take(&mut store.connections.shared);
         if let Some(connection) = all.get_mut(place as usize) {
@@ -291,7 +291,7 @@ impl Connection {
         };
         let continues = kind == CONTINUATION && side.stream == side.block_stream;
         if side.open != (kind == CONTINUATION) || side.open && !continues {
-            // No other frame may be between a header block and its continuation (section 6.10).
+            // No other frame is allowed between a header block and its continuation (section 6.10).
             return self.fail(store, toward, Anomaly::BadFrame, sink);
         }
         if matches!(kind, HEADERS | PUSH_PROMISE) {
@@ -305,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// Parses bytes of a frame; returns the number of consumed bytes.
+    /// Parses bytes of a frame. Returns the number of consumed bytes.
     fn content<S>(&mut self, store: &mut ParserPools, toward: Toward, bytes: &[u8], sink: &mut S) -> usize
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -561,9 +561,9 @@ struct Head<'a> {
     target: &'a mut Vec<u8>,
     /// The other header fields, as HTTP/1 lines.
     lines: &'a mut Vec<u8>,
-    /// A field contains invalid bytes.
+    /// Whether a field contains invalid bytes.
     odd: bool,
-    /// Some header fields did not fit.
+    /// Whether header fields were omitted because they did not fit.
     cut: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Content encodings `gzip` (RFC 1952), `deflate` (RFC 1950, or raw RFC 1951 as some servers send it) and `br` (RFC 7932),
-//! also nested, decoded as the bytes arrive by decoders from a pool.
+//! Decoders of the content encodings `gzip` (RFC 1952), `deflate` (RFC 1950, or raw RFC 1951 as some servers send) and
+//! `br` (RFC 7932), which may be nested. The decoders are allocated from a pool, and decode bytes as they arrive.
 //!
-//! Clients determine the encoding from the first bytes rather than from its name, and so does this decoder: `deflate` may have a
-//! zlib header or not, and `gzip` and `deflate` may be confused.
+//! Like clients, this decoder determines the encoding from the first bytes rather than from its name: a zlib header of
+//! `deflate` is optional, and the names `gzip` and `deflate` may be confused.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use super::brotli::{Brotli, PAGE, Pages, Stop};
 use crate::source_quota::{POOL_MULTIPLE, SlotOwners, Source};
 use crate::work_budget::WorkBudget;
 
-/// Maximum number of nested encodings of a body: the limit of curl.
+/// Maximum number of nested encodings of a body, equal to the limit of curl.
 pub(super) const MAX_LAYERS: usize = 5;
 
 const WINDOW: usize = 32768;
@@ -30,8 +30,8 @@ const ALWAYS_ALLOWED: u64 = 64 << 10;
 const STEP: usize = 4096;
 /// Units of work of a deflate block, in addition to its bytes. Each block builds new tables, although it may take only ten bytes of input.
 const BLOCK: u32 = 1024;
-/// Number of pages for windows and tables of Brotli: enough for one source to decode a body of the default maximum length, plus
-/// some pages for each decoder.
+/// Number of pages for windows and tables of Brotli. With these pages and some pages per decoder, one source can decode
+/// a body of the default maximum length.
 const PAGES: u32 = (10 << 20) / PAGE as u32;
 const PAGES_EACH: u32 = 2;
 
@@ -144,7 +144,7 @@ impl Inflaters {
         self.holders.release(index.into());
     }
 
-    /// Decodes with the last decoder of a chain, then with the one before it, and so on.
+    /// Decodes with all decoders of a chain, starting with the last decoder.
     fn feed(&mut self, chain: &[u16], bytes: &[u8], out: &mut dyn FnMut(&[u8]), odd: &mut AnomalySet) {
         let Some((&last, inner)) = chain.split_last() else {
             return out(bytes);
@@ -177,7 +177,7 @@ enum Stage {
     Name,
     Comment,
     HeaderSum(u8),
-    /// The nth byte of zlib's header, and the first byte if it was received.
+    /// The header of zlib, with its first byte if that was received.
     Zlib(Option<u8>),
     Data,
     Trailer,
@@ -211,7 +211,7 @@ const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 pub(super) struct Decoding(ArrayVec<u16, MAX_LAYERS>);
 
 impl Decoding {
-    /// Allocates decoders. `None` if too few are free.
+    /// Allocates decoders. Returns `None` if too few decoders are free.
     pub fn new(formats: &[Format], pool: &mut Inflaters) -> Option<Self> {
         if formats.len() > MAX_LAYERS || !pool.holders.permits(formats.len(), pool.available) {
             return None;
@@ -231,7 +231,7 @@ impl Decoding {
         whole
     }
 
-    /// Decodes the next bytes; returns the anomalies.
+    /// Decodes the next bytes, and returns the anomalies.
     pub fn feed(&mut self, pool: &mut Inflaters, bytes: &[u8], out: &mut dyn FnMut(&[u8])) -> AnomalySet {
         let mut odd = AnomalySet::default();
         pool.feed(&self.0, bytes, out, &mut odd);
@@ -329,8 +329,8 @@ impl Inflater {
         let mut used = 0;
         let mut paid = pool.allowance.work.charge(bytes.len() as u32);
         loop {
-            // If decoding is given up, the rest of the stride is discarded, because the number of bytes that the decoder has read
-            // ahead depends on the segmentation.
+            // If decoding is given up, the remaining bytes of the stride are discarded, because the number of bytes
+            // that the decoder has read ahead depends on the segmentation.
             let exceeded = match paid {
                 false => Some(Anomaly::WorkExceeded),
                 true => (self.layer.made > allowed).then_some(Anomaly::BodyBomb),
@@ -361,7 +361,7 @@ impl Inflater {
                     // The next member has at least one block, which is charged here. If the budget is exhausted, only the
                     // following data is not decoded.
                     let _ = pool.allowance.work.charge(step.work);
-                    // Checksums are not verified, because some receivers don't verify them either.
+                    // Checksums are not verified, because some receivers don't verify checksums either.
                     layer.left = match layer.format {
                         Format::Gzip => 8,
                         Format::Deflate if layer.zlib => 4,
@@ -387,7 +387,8 @@ impl Inflater {
         let at = self.at;
         let mut flags = TINFL_FLAG_HAS_MORE_INPUT | TINFL_FLAG_STOP_ON_BLOCK_BOUNDARY;
         if at as u64 == self.layer.made {
-            // Before the window is full, copies must refer to decoded data: the rest of the buffer contains data of another flow.
+            // Before the window is full, copies must refer to decoded data, because the unused part of the buffer
+            // contains data of another flow.
             flags |= TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         }
         let (status, taken, made) =
@@ -462,8 +463,8 @@ impl Layer {
         }
     }
 
-    /// Handles one byte of a header or trailer. The returned count is 0 if the byte belongs to neither; the flag tells whether
-    /// that is an anomaly.
+    /// Handles one byte of a header or trailer. The returned count is 0 if the byte belongs to neither a header nor a
+    /// trailer. The returned flag is true if the byte is an anomaly.
     fn framing(&mut self, byte: u8, out: &mut dyn FnMut(&[u8])) -> (usize, bool) {
         self.stage = match self.stage {
             Stage::Header(0) if byte & 0x0f == 8 && !self.members => Stage::Zlib(Some(byte)),

@@ -1,9 +1,10 @@
 //! Identifies the application of a connection or a datagram flow from the first bytes of each direction. Ports matter only
 //! for protocols without a distinctive pattern: NTP, and malformed DNS.
 //!
-//! Each protocol has one function that compares the first bytes of one direction with it. A protocol is identified when one
-//! direction matches with certainty, or when both directions may match: `USER` belongs to FTP after `220`, and to POP3
-//! after `+OK`. A prefix of identified bytes is either undecided or yields the same protocol.
+//! Each protocol has a function that compares the first bytes of one direction with the protocol. A protocol is
+//! identified when one direction matches with certainty, or when both directions are likely matches: `USER` belongs to
+//! FTP after `220`, and to POP3 after `+OK`. A prefix of identified bytes is either undecided or yields the same
+//! protocol.
 
 mod binary;
 mod datagram;
@@ -28,13 +29,14 @@ pub enum ProbeResult {
 /// Result of comparing the first bytes of one direction with a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Confidence {
-    /// The bytes are not of this protocol.
+    /// The bytes do not belong to this protocol.
     NoMatch,
     /// More bytes are needed.
     NeedMore,
-    /// The bytes are valid in this protocol and in others. The bytes of the other direction are needed to distinguish them.
+    /// The bytes are valid in this protocol and in other protocols. The bytes of the other direction are needed to
+    /// distinguish the protocols.
     Likely,
-    /// The bytes are of this protocol.
+    /// The bytes belong to this protocol.
     Certain,
 }
 
@@ -45,7 +47,7 @@ use Confidence::{Certain, Likely, NeedMore, NoMatch};
 struct Head<'a> {
     toward: Toward,
     bytes: &'a [u8],
-    /// The other direction has not sent data yet.
+    /// Whether the other direction has no data yet.
     first: bool,
 }
 
@@ -93,8 +95,8 @@ pub struct ProtocolProbe {
 }
 
 impl ProtocolProbe {
-    /// Adds bytes of one direction. Returns the result for both directions, and how many bytes were stored as first bytes
-    /// of this direction. The caller passes the remaining bytes to the parser.
+    /// Adds bytes of one direction. Returns the result for both directions, and the number of bytes that were stored
+    /// for this direction. The caller passes the remaining bytes to the parser.
     pub fn bytes(&mut self, toward: Toward, bytes: &[u8]) -> (ProbeResult, usize) {
         let head = &mut self.heads[toward as usize];
         let taken = bytes.len().min(head.remaining_capacity());
@@ -126,8 +128,8 @@ impl ProtocolProbe {
     }
 }
 
-/// Compares the first bytes of both directions; the bytes sent to the server come first in `heads`. [`MAX_HEAD`] bytes are
-/// the maximum, so no more data can follow.
+/// Compares the first bytes of both directions; the bytes sent to the server come first in `heads`. A direction with
+/// [`MAX_HEAD`] bytes gets no more data.
 pub fn probe(heads: [&[u8]; 2]) -> ProbeResult {
     let [client, server] = heads;
     let toward_server = Head {
@@ -167,7 +169,7 @@ pub(super) fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     binary::length(bytes).ok()
 }
 
-/// Compares the start of a head with a word, case-insensitively; returns `then` if it matches.
+/// Compares the start of a direction with a word, ignoring case. Returns `then` if the word matches.
 fn begins(bytes: &[u8], with: &[u8], then: Confidence) -> Confidence {
     let common = bytes.len().min(with.len());
     match bytes[..common].eq_ignore_ascii_case(&with[..common]) {
@@ -177,7 +179,7 @@ fn begins(bytes: &[u8], with: &[u8], then: Confidence) -> Confidence {
     }
 }
 
-/// The highest confidence of several.
+/// Highest confidence of several comparisons.
 fn best_of(compared: impl IntoIterator<Item = Confidence>) -> Confidence {
     let mut best = NoMatch;
     for said in compared {
@@ -253,7 +255,7 @@ fn http(head: &Head<'_>) -> Confidence {
                 version => begins(version, b"HTTP/", Certain),
             }
         }
-        // Many protocols begin with two words; only a target with a `http` scheme is distinctive.
+        // Many protocols start with two words. Only a target with an `http` scheme is distinctive.
         target => begins(target, b"http", Certain),
     }
 }
@@ -261,8 +263,8 @@ fn http(head: &Head<'_>) -> Confidence {
 /// The client's HTTP/2 connection preface (RFC 9113, section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// From the client the preface; from the server a SETTINGS frame on stream 0, which the server may send first on an
-/// upgraded connection (RFC 7540, section 3.2).
+/// HTTP/2: the client sends the preface; the server sends a SETTINGS frame on stream 0, which is possibly the first
+/// frame of an upgraded connection (RFC 7540, section 3.2).
 fn http2(head: &Head<'_>) -> Confidence {
     match (head.toward, head.bytes) {
         (Toward::Server, bytes) if bytes.starts_with(&PREFACE[..bytes.len().min(PREFACE.len())]) => {
@@ -278,7 +280,7 @@ fn http2(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// A record that begins a handshake (or, from the server, an alert) of version 3.x.
+/// TLS: the first record starts a handshake of version 3.x, or contains an alert of the server.
 fn tls(head: &Head<'_>) -> Confidence {
     let toward = head.toward;
     let kind = |byte| byte == 22 || byte == 21 && toward == Toward::Client;
@@ -297,8 +299,8 @@ fn tls(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// A length field and the header of a query or response with one to 16 questions, then the first question, as far as it is
-/// among the first bytes.
+/// DNS: a length field, the header of a query or response with one to 16 questions, and the stored part of the first
+/// question.
 fn dns(head: &Head<'_>) -> Confidence {
     let (toward, head) = (head.toward, head.bytes);
     let at = |at: usize| head.get(at).copied().unwrap_or(0);

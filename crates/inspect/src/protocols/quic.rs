@@ -1,5 +1,5 @@
-//! The first flight of QUIC (RFC 9000, RFC 9001, RFC 9369): a client's Initial packets are decrypted with the keys
-//! derived from their connection ID, their CRYPTO frames are reassembled, and the ClientHello in them is parsed.
+//! The first flight of QUIC (RFC 9000, RFC 9001, RFC 9369): the parser decrypts a client's Initial packets with the
+//! keys derived from their connection ID, reassembles the CRYPTO frames, and parses the ClientHello.
 
 mod initial;
 
@@ -13,7 +13,8 @@ use crate::source_quota::SlotPool;
 pub const MAX_DATAGRAMS: u8 = 8;
 /// Maximum number of Initial packets of a datagram that are decrypted.
 const MAX_PACKETS: usize = 4;
-/// Units of work to derive the keys of a connection ID and try them, in addition to the bytes of the packet.
+/// Units of work to derive the keys of a connection ID and to decrypt with them, in addition to the bytes of the
+/// packet.
 const KEY_COST: u32 = 8 << 10;
 /// Maximum number of reassembled bytes of a ClientHello.
 pub const MAX_HELLO: usize = 4096;
@@ -36,7 +37,7 @@ impl HelloBuffer {
             return false;
         }
         let mut at = offset;
-        // Fill the gaps within the frame that precede each overlapping range.
+        // Fill the gap before each overlapping range with bytes of the frame.
         for &(begin, behind) in &self.ranges {
             if at < begin.min(end) {
                 self.bytes[at..begin.min(end)].copy_from_slice(&data[at - offset..begin.min(end) - offset]);

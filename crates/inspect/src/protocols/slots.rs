@@ -52,7 +52,8 @@ pub(super) const PARSED_BUFFERS: [Buffer; 38] = [
     Buffer::Payload,
 ];
 
-/// The buffers are in the order of their numbers, and the number of [`Buffer::Payload`] is higher than those of all listed buffers.
+/// The buffers are in the order of their numbers, and the number of [`Buffer::Payload`] is higher than all listed
+/// numbers.
 const _: () = {
     let mut place = 0;
     while place + 1 < PARSED_BUFFERS.len() {
@@ -65,7 +66,7 @@ const _: () = {
 /// Capacity of each buffer in bytes. Bytes that don't fit are discarded, and the buffer is marked as truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferLimits {
-    /// [`Buffer::HttpMethod`]. A word of more than 32 bytes is not a method.
+    /// Capacity of [`Buffer::HttpMethod`]. A word of more than 32 bytes is not a method.
     pub method: u32,
     /// Capacity of each of [`Buffer::HttpUri`] and [`Buffer::HttpRawUri`].
     pub uri: u32,
@@ -73,14 +74,14 @@ pub struct BufferLimits {
     pub header: u32,
     /// Capacity of each of [`Buffer::HttpHost`] (at most 512), [`Buffer::HttpRawHost`], [`Buffer::TlsSni`] and [`Buffer::DnsQuery`].
     pub host: u32,
-    /// [`Buffer::HttpCookie`].
+    /// Capacity of [`Buffer::HttpCookie`].
     pub cookie: u32,
-    /// [`Buffer::HttpUserAgent`].
+    /// Capacity of [`Buffer::HttpUserAgent`].
     pub user_agent: u32,
-    /// [`Buffer::HttpStatusMessage`].
+    /// Capacity of [`Buffer::HttpStatusMessage`].
     pub status_message: u32,
-    /// The window of a body, which [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share. When the window moves on, at least
-    /// half of its bytes are retained. A body is never truncated.
+    /// Capacity of the window of a body, which [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share. When the
+    /// window moves on, at least half of its bytes are retained. A body is never truncated.
     pub body: u32,
 }
 
@@ -108,7 +109,7 @@ const PROTOCOL: u32 = 64;
 const DISTINGUISHED_NAME: u32 = 512;
 /// Capacity of [`Buffer::TlsCertSerial`]: 20 bytes (RFC 5280, section 4.1.2.2), each as two digits and a colon.
 const SERIAL: u32 = 63;
-/// [`Buffer::TlsCertFingerprint`]
+/// Capacity of [`Buffer::TlsCertFingerprint`].
 const FINGERPRINT: u32 = 59;
 /// Maximum number of retained bytes of a certificate, for parsing.
 pub(super) const CERTIFICATE: u32 = 2048;
@@ -210,7 +211,7 @@ struct State {
     serial: u32,
     open: bool,
     client: bool,
-    /// The whole message was received, so its buffers are complete.
+    /// Whether the whole message was received, so that its buffers are complete.
     whole: bool,
     dirty: u64,
     /// Number of bytes of the encoded body.
@@ -255,10 +256,10 @@ pub struct Slots {
     states: Box<[State]>,
     free: Box<[u32]>,
     available: usize,
-    /// State of the file hashes, for slots that hold files.
+    /// State of the file hashes, for slots with files.
     hashing: Option<Hashing>,
     pub(super) holders: SlotOwners,
-    /// HTTP/2 stream of the slots allocated from now on; 0: none.
+    /// HTTP/2 stream of the slots allocated from now on; 0 for other protocols.
     pub(super) stream: u32,
 }
 
@@ -276,7 +277,7 @@ impl Slots {
         }
     }
 
-    /// Creates a pool of slots that hold files. Hashing is charged to a work budget.
+    /// Creates a pool of slots for files. Hashing is charged to a work budget.
     pub(super) fn for_files(count: u32, layout: Layout, work: WorkBudget) -> Self {
         Self {
             hashing: Some(Hashing::new(count, work)),
@@ -289,7 +290,7 @@ impl Slots {
         self.available
     }
 
-    /// Bytes that one slot takes.
+    /// Size in bytes of a slot.
     pub fn bytes_per_slot(&self) -> usize {
         self.layout.bytes as usize + size_of::<State>() + size_of::<u32>()
     }
@@ -446,7 +447,7 @@ impl FieldMut<'_> {
         &mut self.bytes[..self.field.written as usize]
     }
 
-    /// Shortens the written bytes, but never the visible ones.
+    /// Shortens the written bytes, but does not remove visible bytes.
     pub fn truncate(&mut self, length: usize) {
         self.field.written = self.field.written.min(length as u32).max(self.field.shown);
     }
@@ -488,14 +489,14 @@ pub struct FieldView<'a> {
     pub bytes: &'a [u8],
     /// Offset of `bytes` from the start of the buffer. The offset is 0 except for a body.
     pub base: u64,
-    /// The buffer will not grow any more.
+    /// Whether the buffer is complete and grows no more.
     pub complete: bool,
-    /// The content did not fit.
+    /// Whether bytes were discarded because they did not fit.
     pub truncated: bool,
 }
 
 impl<'a> Slot<'a> {
-    /// Slot value for a message that got no slot.
+    /// Slot value for a message without a slot.
     pub(super) const NO_SLOT: Slot<'static> = Slot(None);
 
     /// Content of a buffer; empty if the message does not have it.
@@ -526,12 +527,12 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Number of encoded body bytes of an HTTP message received so far, without chunk headers.
+    /// Number of received encoded body bytes of an HTTP message, without chunk headers.
     pub fn length(&self) -> u64 {
         self.0.map_or(0, |open| open.state.length)
     }
 
-    /// Version of an HTTP message, its digits as bytes; 0 if unknown.
+    /// Version of an HTTP message, with its digits as bytes; 0 if the version is unknown.
     pub fn version(&self) -> u16 {
         self.0.map_or(0, |open| open.state.version)
     }
@@ -543,12 +544,12 @@ impl<'a> Slot<'a> {
         })
     }
 
-    /// HTTP/2 stream of the message; 0: none.
+    /// HTTP/2 stream of the message; 0 for other protocols.
     pub fn stream(&self) -> u32 {
         self.0.map_or(0, |open| open.state.stream)
     }
 
-    /// Whether the whole message was received at once, so that every buffer is complete with the first event.
+    /// Whether the whole message was received before its first event, so that every buffer is complete with this event.
     pub fn is_whole(&self) -> bool {
         self.0.is_some_and(|open| open.state.whole)
     }

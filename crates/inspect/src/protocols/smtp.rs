@@ -1,5 +1,5 @@
-//! SMTP (RFC 5321): the client's HELO name, sender and recipients, and the files of messages: decoded bodies and MIME
-//! parts (RFC 2045, RFC 2046).
+//! Parser of SMTP (RFC 5321) for the client's HELO name, sender and recipients, and for the files of messages, which
+//! are decoded bodies and MIME parts (RFC 2045, RFC 2046).
 
 use arrayvec::ArrayVec;
 
@@ -65,7 +65,7 @@ impl MailSessions {
 #[derive(Debug, Default)]
 pub struct Smtp {
     place: Option<u32>,
-    /// No memory was free for this connection, so it is not parsed.
+    /// Whether the connection is not parsed because no memory was free.
     lost: bool,
 }
 
@@ -89,7 +89,7 @@ impl Smtp {
             }
         }
         let Some(place) = self.place else { return };
-        // Take the sessions out, because a session needs the rest of the pools.
+        // Take the sessions out of the pools, because a session borrows the other pools.
         let mut all = std::mem::take(&mut store.mail_sessions.all);
         if let Some(mail) = all.get_mut(place as usize) {
             mail.bytes(store, toward, bytes, sink);
@@ -127,17 +127,17 @@ struct MailSession {
     seen: AnomalySet,
     state: State,
     line: ArrayVec<u8, MAX_LINE>,
-    /// The current text continues an earlier part of its line.
+    /// Whether the current text continues an earlier part of its line.
     continued: bool,
-    /// `DATA` was sent, but no line of the message yet.
+    /// Whether `DATA` was sent, but no line of the message yet.
     asked: bool,
-    /// The server is within a line of a reply.
+    /// Whether the server's last reply line is incomplete.
     in_reply: bool,
     /// Remaining bytes of a chunk (RFC 3030), and whether it is the last chunk.
     chunk: u64,
     last: bool,
-    /// The message is sent in chunks. The lines between chunks are commands. A line of the message may continue in the
-    /// next chunk.
+    /// Whether the message is sent in chunks. The lines between chunks are commands. A line of the message may continue
+    /// in the next chunk.
     chunked: bool,
     chunk_continued: bool,
     /// A header field, unfolded.
@@ -145,7 +145,7 @@ struct MailSession {
     encoding: Encoding,
     multipart: bool,
     boundaries: ArrayVec<ArrayVec<u8, MAX_BOUNDARY>, MAX_DEPTH>,
-    /// Bits of Base64 data that do not make a byte yet.
+    /// Bits of Base64 data that do not form a complete byte yet.
     bits: u32,
     digits: u8,
 }
@@ -236,7 +236,7 @@ impl MailSession {
         if !chunk && !continued && text == b"." {
             return self.message_ends(w);
         }
-        // If a line begins with two dots, the first is not part of the message (RFC 5321, section 4.5.2).
+        // If a line starts with two dots, the first dot is not part of the message (RFC 5321, section 4.5.2).
         let stuffed = !chunk && !continued && text.first() == Some(&b'.');
         let (line, text) = (&line[usize::from(stuffed)..], &text[usize::from(stuffed)..]);
         if !continued && self.state != State::Header && self.boundary(text, w) {
@@ -395,7 +395,7 @@ impl MailSession {
                     let Some(digit) = base64(byte) else { continue };
                     self.bits = self.bits << 6 | digit;
                     self.digits += 1;
-                    // Of each four digits, the second, third and fourth complete a byte.
+                    // In each group of four digits, the second, third and fourth digit complete a byte.
                     if self.digits > 1 {
                         w.body(&[(self.bits >> (2 * (4 - self.digits))) as u8]);
                     }

@@ -1,6 +1,6 @@
-//! The TLS ClientHello (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: its server name, the offered
-//! protocols, and its fingerprints JA3 and JA4. [`ServerFlight`] parses the other direction, [`Records`] the data after
-//! the hello in both directions.
+//! Parser of the TLS ClientHello (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: server name,
+//! offered protocols, and fingerprints JA3 and JA4. [`ServerFlight`] parses the other direction, and [`Records`] parses
+//! the data after the hello in both directions.
 
 mod certificate;
 mod ja3;
@@ -61,7 +61,7 @@ enum Step {
     Protocol,
     VersionsLength,
     OfferedVersion,
-    /// Skip the rest of an extension.
+    /// Skip the remaining bytes of an extension.
     Skip,
     Done,
 }
@@ -87,7 +87,7 @@ pub struct ClientHello {
     named: bool,
     /// Number of offered protocols.
     protocols: u32,
-    /// The hello is in QUIC and therefore not in records.
+    /// Whether the hello is in QUIC and therefore not in records.
     bare: bool,
     ja3: Ja3,
     ja4: Ja4,
@@ -188,7 +188,7 @@ impl ClientHello {
         self.step = Step::Done;
     }
 
-    /// Handles a byte of a record header; returns true if the record is not a handshake.
+    /// Handles a byte of a record header. Returns true if the record is not a handshake.
     fn record_header(&mut self, byte: u8) -> bool {
         self.header += 1;
         match self.header {
@@ -206,7 +206,7 @@ impl ClientHello {
         }
     }
 
-    /// Handles a byte of the handshake; returns true if it is invalid.
+    /// Handles a byte of the handshake. Returns true if the byte is invalid.
     fn byte<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, writer: &mut MessageWriter<'_, S>) -> bool {
         self.record -= 1;
         if self.record == 0 {
@@ -281,7 +281,7 @@ impl ClientHello {
         }
     }
 
-    /// Continues with the rest of an extension, or with the next one.
+    /// Continues with the remaining bytes of an extension, or with the next extension.
     fn rest(&mut self) -> bool {
         match self.extension {
             0 => self.next(Step::ExtensionKind, 2),
@@ -289,7 +289,7 @@ impl ClientHello {
         }
     }
 
-    /// Handles a complete field; returns true if it is invalid.
+    /// Handles a complete field. Returns true if the field is invalid.
     fn field(&mut self, number: u32) -> bool {
         match self.step {
             Step::Kind => number != 1 || self.next(Step::Length, 3),
@@ -409,7 +409,7 @@ impl ClientHello {
         self.element(Step::Format, 1)
     }
 
-    /// Continues with the next element of a list in an extension, or with the rest of the extension.
+    /// Continues with the next element of a list in an extension, or with the bytes of the extension after the list.
     fn element(&mut self, step: Step, size: u32) -> bool {
         match self.list {
             0 => self.rest(),

@@ -1,4 +1,4 @@
-//! Writes the output of parsers to the slot of the message, if it has one, and reports events to the sink.
+//! Writes the output of parsers to the slot of the message, if any, and reports events to the sink.
 
 use super::anomaly::AnomalySet;
 use super::{Anomaly, AnomalyCounts, MessageEvent, Slot, SlotHandle, Slots};
@@ -14,7 +14,7 @@ pub(super) struct MessageWriter<'a, S> {
 }
 
 impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
-    /// Begins a new message, and releases the slot of the preceding one.
+    /// Starts a new message, and releases the slot of the preceding message.
     pub fn begin(&mut self, client: bool) {
         self.release();
         self.seen = AnomalySet::default();
@@ -94,7 +94,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Separates the next value of a list from the preceding one.
+    /// Writes the separator between the preceding value of a list and the next value.
     pub fn join(&mut self, buffer: Buffer) {
         let mut begun = false;
         self.edit(buffer, |written| {
@@ -122,7 +122,7 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         }
     }
 
-    /// Edits the bytes that are written but not visible. `edit` returns the number of bytes that remain.
+    /// Edits the written bytes that are not visible yet. `edit` returns the number of remaining bytes.
     pub fn edit(&mut self, buffer: Buffer, edit: impl FnOnce(&mut [u8]) -> usize) {
         if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
             let length = edit(field.written());

@@ -18,7 +18,7 @@ struct NumberArguments {
     post_offset: Value,
 }
 
-/// The option that is parsed; it determines which additional arguments are allowed.
+/// The parsed option, which determines the allowed additional arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NumberOption {
     Test,
@@ -230,8 +230,8 @@ impl Value {
 
 const MAX_BUFFER_LENGTH: u64 = u32::MAX as u64;
 
-/// `bufferlen:5<=>10[,relative]` of Snort 3. The relative form measures the rest of the buffer; it is expressed as
-/// tests for data at the two limits.
+/// `bufferlen:5<=>10[,relative]` of Snort 3. The relative form measures the buffer after the preceding match, and is
+/// expressed as tests for data at the two limits.
 pub(super) fn buffer_length(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let between = Between::of(draft.dialect);
@@ -292,7 +292,7 @@ pub(super) fn dynamic_port(draft: &mut SignatureDraft, value: &str) -> Result<()
     Ok(())
 }
 
-/// `urilen:5<>10[,norm]`. By default Snort 2 measures the URI as sent, Suricata the normalised URI.
+/// `urilen:5<>10[,norm]`. By default Snort 2 measures the URI as sent, and Suricata measures the normalised URI.
 pub(super) fn uri_length(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let buffer = match (&arguments[1..], draft.dialect) {

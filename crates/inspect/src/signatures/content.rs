@@ -48,7 +48,7 @@ pub(super) fn tls_version(draft: &mut SignatureDraft, value: &str) -> Result<(),
     Ok(())
 }
 
-/// `ftpdata_command:stor`: the command on the control connection that the data connection belongs to.
+/// `ftpdata_command:stor`: the command for the data connection on its control connection.
 pub(super) fn transfer(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     match value.trim() {
         "retr" => whole(draft, Buffer::FtpDataCommand, b"RETR"),

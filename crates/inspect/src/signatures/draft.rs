@@ -7,14 +7,15 @@ use crate::signature::{
     Buffer, Condition, Content, FlowState, Header, Id, Rate, Service, Signature, Track, Transform, Transformed, Value,
 };
 
-/// A parsed condition whose positions are not resolved yet.
+/// A parsed condition with unresolved positions.
 pub(super) struct Step<'a> {
     /// The option from which the condition was parsed.
     pub option: &'a str,
     pub condition: Condition,
-    /// The condition is the first one after an option that selected its buffer, so it has no preceding match in it.
+    /// Whether the condition is the first after an option that selected its buffer, so that no match in the buffer
+    /// precedes it.
     pub fresh: bool,
-    /// The condition names no buffer. A relative condition inspects the buffer of the preceding match.
+    /// Whether the condition names no buffer. If it is also relative, it inspects the buffer of the preceding match.
     pub floating: bool,
 }
 
@@ -40,17 +41,17 @@ pub(super) struct SignatureDraft<'a> {
     /// Buffer for conditions that name no buffer.
     sticky: Buffer,
     fresh: bool,
-    /// Lists (datasets) that rules refer to.
+    /// Lists (datasets) to which rules refer.
     pub lists: Lists,
-    /// The following conditions inspect this address of the packet.
+    /// Address of the packet that the following conditions inspect.
     pub address: Option<Track>,
     /// Buffers that are transformed before conditions inspect them.
     transformed: Vec<(Buffer, Vec<Transform>)>,
-    /// The following conditions inspect the last transformed buffer.
+    /// Whether the following conditions inspect the last transformed buffer.
     is_transformed: bool,
-    /// A buffer was selected, but no condition inspects it yet.
+    /// Whether a buffer was selected that no condition inspects yet.
     is_named: bool,
-    /// Index of the content that modifiers apply to.
+    /// Index of the content to which modifiers apply.
     content: Option<usize>,
     names: Vec<Box<str>>,
 }
@@ -146,7 +147,7 @@ impl<'a> SignatureDraft<'a> {
             self.content = Some(self.steps.len());
         }
         let fresh = std::mem::take(&mut self.fresh);
-        // Snort 3 options always name their buffer, and so do sticky buffers of Suricata.
+        // Snort 3 options and Suricata's sticky buffers always name their buffer.
         let floating = floating
             && match self.dialect {
                 Dialect::Snort2 => true,
@@ -162,7 +163,7 @@ impl<'a> SignatureDraft<'a> {
         Ok(())
     }
 
-    /// The content that a modifier applies to.
+    /// The content to which a modifier applies.
     pub fn content(&mut self) -> Result<&mut Content, RuleError> {
         match self.content.map(|place| &mut self.steps[place].condition) {
             Some(Condition::Content(content)) => Ok(content),
@@ -181,8 +182,8 @@ impl<'a> SignatureDraft<'a> {
         }
     }
 
-    /// Allocates a variable for an extracted value. A later use of the name no longer refers to an earlier variable of
-    /// this name.
+    /// Allocates a variable for an extracted value. Later uses of the name refer to the new variable instead of an
+    /// earlier variable of this name.
     pub fn name(&mut self, name: &str) -> Result<u8, RuleError> {
         let place = u8::try_from(self.names.len()).ok().filter(|place| *place < u8::MAX);
         let place = place.ok_or(RuleError::TooManyExtracted)?;

@@ -6,11 +6,11 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum RuleError {
-    #[error("the line is not UTF-8: bytes outside of it are written |C3 28| in a content")]
+    #[error("the line is not valid UTF-8: in a content, write non-UTF-8 bytes in hexadecimal, for example |C3 28|")]
     NotUtf8,
-    #[error("the options do not stand in ( ) at the end of the rule")]
+    #[error("the options are not enclosed in ( ) at the end of the rule")]
     MissingParenthesis,
-    #[error("a quote is not closed")]
+    #[error("a closing quotation mark is missing")]
     UnclosedQuote,
     #[error("the last option does not end with ;")]
     MissingSemicolon,
@@ -18,7 +18,7 @@ pub enum RuleError {
     UnknownOption { hint: Option<&'static str> },
     #[error("this option is not supported")]
     NotInspected,
-    #[error("{0:?} of this option is not supported")]
+    #[error("the value {0:?} of this option is not supported")]
     PartNotInspected(Box<str>),
     #[error("{written:?} is not known here{}", suggestion(.hint))]
     Unknown {
@@ -41,17 +41,17 @@ pub enum RuleError {
     NotANumber(Box<str>),
     #[error("{0:?} is out of range")]
     OutOfRange(Box<str>),
-    #[error("{0:?} is no range")]
+    #[error("{0:?} is not a valid range")]
     NotARange(Box<str>),
     #[error("{0:?} excludes values within a range, which is not supported")]
     Gap(Box<str>),
-    #[error("{0:?} is neither a number nor the name of an extracted one")]
+    #[error("{0:?} is neither a number nor the name of an extracted number")]
     UnknownValue(Box<str>),
-    #[error("a number is used before it is extracted")]
+    #[error("the option uses a number that no earlier option extracts")]
     UsedBeforeExtracted,
-    #[error("a transform follows a buffer, such as http.uri, and precedes the content")]
+    #[error("a transform must follow a buffer, such as http.uri, and precede the content")]
     NoBufferBefore,
-    #[error("a rule has at most 4 transforms")]
+    #[error("a rule can have at most 4 transforms")]
     TooManyTransformed,
     #[error("{0:?} has no group in parentheses to select a part of the buffer")]
     NoGroup(Box<str>),
@@ -61,33 +61,33 @@ pub enum RuleError {
     OtherList(Box<str>),
     #[error("dataset {0:?} has the wrong type: addresses need ip.src or ip.dst, other types another buffer")]
     NotOfList(Box<str>),
-    #[error("a rule extracts at most 255 numbers")]
+    #[error("a rule can extract at most 255 numbers")]
     TooManyExtracted,
     #[error("the content is empty")]
     Empty,
-    #[error("{0:?} is not pairs of hexadecimal digits")]
+    #[error("{0:?} does not consist of pairs of hexadecimal digits")]
     NotHexadecimal(Box<str>),
-    #[error("hexadecimal digits are not closed by |")]
+    #[error("the closing | after hexadecimal digits is missing")]
     UnclosedHexadecimal,
-    #[error("{0:?} is no escape: only \\\\ \\\" \\; and \\: are")]
+    #[error("{0:?} is not a valid escape: the valid escapes are \\\\ \\\" \\; and \\:")]
     NotAnEscape(Box<str>),
-    #[error("it modifies a content, and there is none before it")]
+    #[error("the option modifies a content, but no content precedes the option")]
     NoContentBefore,
-    #[error("it is given twice for one content")]
+    #[error("the option is given twice for the same content")]
     ModifierTwice,
-    #[error("absolute and relative positions exclude each other")]
+    #[error("a content can't have both an absolute and a relative position")]
     MixedPositions,
-    #[error("a fast_pattern:only content has no position and is not negated")]
+    #[error("a content with fast_pattern:only can have neither a position nor a negation")]
     OnlyWithPosition,
     #[error("the content is longer than its range of {0} bytes")]
     NoRoom(i64),
     #[error("the condition can never be true")]
     NeverTrue,
-    #[error("{0:?} is not /expression/flags")]
+    #[error("{0:?} does not have the form /expression/flags")]
     NotAnExpression(Box<str>),
-    #[error("{0:?} is not a supported flag of an expression")]
+    #[error("{0:?} is not a supported flag of a regular expression")]
     ExpressionFlag(char),
-    #[error("it needs flow:to_client")]
+    #[error("the option needs flow:to_client")]
     NeedsToClient,
     #[error("{0:?} contradicts an earlier value of the option")]
     Contradiction(Box<str>),
@@ -97,9 +97,9 @@ pub enum RuleError {
     MissingPart(&'static str),
     #[error("the rule has no sid")]
     NoId,
-    #[error("line {line} has the same number with rev {revision}")]
+    #[error("line {line} has the same signature ID with rev {revision}")]
     Twice { line: u32, revision: u32 },
-    #[error("a header is: action protocol addresses ports -> addresses ports")]
+    #[error("the header of a rule must have the form: action protocol addresses ports -> addresses ports")]
     NotAHeader,
     #[error("{0:?} is not a direction: write -> or <>")]
     Direction(Box<str>),
@@ -107,19 +107,19 @@ pub enum RuleError {
     UndefinedVariable { name: Box<str>, hint: Option<Box<str>> },
     #[error("variable ${0} refers to itself")]
     CircularVariable(Box<str>),
-    #[error("{0:?} is no name of a variable")]
+    #[error("{0:?} is not a valid name of a variable")]
     NotAVariable(Box<str>),
-    #[error("{0:?} is no address")]
+    #[error("{0:?} is not an address")]
     NotAnAddress(Box<str>),
-    #[error("{0:?} is no port")]
+    #[error("{0:?} is not a port")]
     NotAPort(Box<str>),
     #[error("{0:?} excludes everything")]
     NothingLeft(Box<str>),
-    #[error("{0:?} negates a list with negations")]
+    #[error("{0:?} negates a list that already contains negations")]
     NestedNegation(Box<str>),
     #[error("lists, variables and negations are nested too deep")]
     TooDeep,
-    #[error("a list is not closed")]
+    #[error("the closing bracket of a list is missing")]
     UnclosedList,
 }
 
@@ -129,7 +129,7 @@ fn suggestion(hint: &Option<impl AsRef<str>>) -> String {
         .unwrap_or_default()
 }
 
-/// The most similar name, if at most a third of its letters differ.
+/// The most similar name, if at most a third of the letters differ.
 pub(super) fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if written.len() > 40 {
         return None;

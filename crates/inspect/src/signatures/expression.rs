@@ -65,7 +65,7 @@ pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
             'E' => expression.dollar_end_only = true,
             'G' => expression.ungreedy = true,
             'R' => expression.relative = true,
-            // `O` disables Snort's match limit, which does not exist here.
+            // `O` disables Snort's match limit. The flag has no effect, because this crate has no such option.
             'O' => {}
             _ => {
                 let buffer = buffer(flag, draft.dialect).ok_or(RuleError::ExpressionFlag(flag))?;

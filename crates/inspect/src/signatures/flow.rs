@@ -25,15 +25,14 @@ pub(super) fn state(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleE
     Ok(())
 }
 
-/// Sets a value; returns false if another value was set before.
+/// Sets a value. Returns false if another value was set before.
 fn set_once<T: PartialEq + Copy>(place: &mut Option<T>, value: T) -> bool {
     *place.get_or_insert(value) == value
 }
 
 /// `flowbits:set,name`, `isset,a|b`, `noalert`.
 ///
-/// The group after the names in Snort rules affects only commands that name only a group, and those commands are
-/// refused.
+/// In Snort rules a group may follow the names. The group affects only commands without names, which are refused.
 pub(super) fn bits(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let command = match arguments[0] {
@@ -117,7 +116,7 @@ fn rate(draft: &mut SignatureDraft, value: &str, mut kind: Option<RateKind>) -> 
     }
 }
 
-/// `app-layer-protocol:http`. The application alone selects the flows; ports don't.
+/// `app-layer-protocol:http`. Only the application selects the flows; the ports have no effect.
 pub(super) fn application(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     draft
         .services
@@ -125,8 +124,8 @@ pub(super) fn application(draft: &mut SignatureDraft, value: &str) -> Result<(),
     Ok(())
 }
 
-/// `service:http,smtp`. Ports select the flows until the application is identified, and always for applications that
-/// identification does not detect.
+/// `service:http,smtp`. Ports select the flows until the application is identified. For applications that can't be
+/// identified, ports always select the flows.
 pub(super) fn service(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     for name in syntax::arguments(value)? {
         draft.services.extend(services::services(name, draft.dialect)?);

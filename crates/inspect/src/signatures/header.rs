@@ -1,4 +1,4 @@
-//! The rule header: action, protocol and two sides.
+//! Parses the rule header: action, protocol, source and destination.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::{Dialect, RuleError, Variables, services};
 use crate::signature::{Action, Addresses, FlowState, Header, Ports, Protocol, Service, Side};
 
 /// Actions with which a rule begins. `log` rules are reported like alerts, because both leave a record. A reject
-/// notifies both ends, regardless of the end that the rule names.
+/// notifies client and server, even if the rule names only one of them.
 const ACTIONS: &[(&str, Action)] = &[
     ("alert", Action::Alert),
     ("log", Action::Alert),

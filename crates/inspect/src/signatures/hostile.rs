@@ -4,8 +4,7 @@ use super::{Classes, Dialect, Variables, positions, read};
 
 /// Parses the bytes in every dialect.
 ///
-/// # Panics
-/// The parser panics, a refusal has no message, or a relative condition has no preceding match.
+/// # Panics Panics if the parser panics, a refusal has no message, or a relative condition has no preceding match.
 pub fn text(bytes: &[u8]) {
     for dialect in [Dialect::Suricata, Dialect::Snort2, Dialect::Snort3] {
         let file = read(bytes, dialect, &Variables::default(), &Classes::default());

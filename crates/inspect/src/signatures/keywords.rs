@@ -39,7 +39,7 @@ const ALL: u8 = SURICATA | SNORT;
 
 /// Options by name, with the dialects in which they exist.
 const KEYWORDS: &[(&str, u8, OptionAction)] = &[
-    // Options that describe the rule.
+    // The following options describe the rule.
     ("msg", ALL, Reads(metadata::message)),
     ("sid", ALL, Describes),
     ("rev", ALL, Describes),
@@ -52,7 +52,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("prefilter", SURICATA, Describes),
     ("rem", SNORT3, Describes),
     ("soid", SNORT3, Describes),
-    // Contents.
+    // The following options are contents and their modifiers.
     ("content", ALL, Reads(content::read)),
     ("uricontent", CLASSIC, Reads(content::of_uri)),
     ("nocase", CLASSIC, Is(content::nocase)),
@@ -64,7 +64,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("fast_pattern", CLASSIC, May(content::fast_pattern)),
     ("startswith", SURICATA, Is(content::startswith)),
     ("endswith", SURICATA, Is(content::endswith)),
-    // Options that select the buffer of the preceding content.
+    // The following options select the buffer of the preceding content.
     ("http_uri", CLASSIC, Moves(Buffer::HttpUri)),
     ("http_raw_uri", CLASSIC, Moves(Buffer::HttpRawUri)),
     ("http_method", CLASSIC, Moves(Buffer::HttpMethod)),
@@ -79,7 +79,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("http_raw_host", SURICATA, Moves(Buffer::HttpRawHost)),
     ("http_user_agent", SURICATA, Moves(Buffer::HttpUserAgent)),
     ("http_server_body", SURICATA, Is(server_body)),
-    // Options that select the buffer of the following contents.
+    // The following options select the buffer of later contents.
     ("http_uri", SNORT3, SelectsBuffer(Buffer::HttpUri)),
     ("http_raw_uri", SNORT3, SelectsBuffer(Buffer::HttpRawUri)),
     ("http_method", SNORT3, SelectsBuffer(Buffer::HttpMethod)),
@@ -117,7 +117,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("ja3_hash", SURICATA, SelectsBuffer(Buffer::Ja3Hash)),
     ("ip.src", SURICATA, Is(transform::source_address)),
     ("ip.dst", SURICATA, Is(transform::destination_address)),
-    // Transforms.
+    // The following options are transforms.
     ("to_lowercase", SURICATA, Is(transform::to_lowercase)),
     ("to_uppercase", SURICATA, Is(transform::to_uppercase)),
     ("strip_whitespace", SURICATA, Is(transform::strip_whitespace)),
@@ -166,7 +166,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
         SelectsBuffer(Buffer::TlsCertFingerprint),
     ),
     ("tls.version", SURICATA, Reads(content::tls_version)),
-    // Further conditions on data.
+    // The following options are further conditions on data.
     ("pcre", ALL, Reads(expression::read)),
     ("byte_test", ALL, Reads(bytes::test)),
     ("byte_jump", ALL, Reads(bytes::jump)),
@@ -181,7 +181,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("bsize", SURICATA, Reads(bytes::buffer_length)),
     ("urilen", CLASSIC, Reads(bytes::uri_length)),
     ("base64_decode", ALL, May(bytes::base64_decode)),
-    // Conditions on headers of the packet.
+    // The following options are conditions on packet headers.
     ("dsize", ALL, Reads(packet::payload_size)),
     ("itype", ALL, Reads(packet::icmp_type)),
     ("icode", ALL, Reads(packet::icmp_code)),
@@ -201,7 +201,7 @@ const KEYWORDS: &[(&str, u8, OptionAction)] = &[
     ("tcp.window", SURICATA, Reads(packet::window)),
     ("sameip", ALL, Is(packet::same_address)),
     ("stream_size", ALL, Reads(packet::stream_size)),
-    // The connection.
+    // The following options are conditions on the connection.
     ("flow", ALL, Reads(flow::state)),
     ("flowbits", ALL, Reads(flow::bits)),
     ("flowint", SURICATA, Reads(state::flow_int)),

@@ -2,7 +2,7 @@
 
 use super::{Dialect, RuleError, header, syntax};
 
-/// A rule as written in the file, its lines joined.
+/// A rule as written in the file, with its lines joined.
 pub(super) struct Rule {
     /// First line of the rule, counted from 1.
     pub line: u32,
@@ -23,7 +23,7 @@ pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec
             }
             continue;
         }
-        // A rule without an end must not include the rules after it, so it ends here.
+        // A rule without an end must not include the following rules, so the rule ends before this line.
         if open.is_some() && begins_rule(trimmed) {
             rules.extend(open.take());
         }

@@ -1,5 +1,5 @@
-//! `dataset`: lists that rules refer to by name, with files relative to the folder of the rules. Also lists of file
-//! hashes (`filesha256`).
+//! Named lists to which rules refer (`dataset`), and lists of file hashes (`filesha256`). File names are relative to
+//! the folder of the rules.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ impl Lists {
             Some(folder) => Ok(folder.join(file)),
             None => Err(RuleError::List {
                 path: file.into(),
-                why: "these rules are in no folder".into(),
+                why: "the rules were not read from a folder".into(),
             }),
         }
     }
@@ -87,7 +87,7 @@ impl Lists {
             Some(path) => {
                 let length = std::fs::metadata(path).map_err(|error| fault(error.to_string()))?.len();
                 if length > MAX_FILE_BYTES {
-                    return Err(fault(format!("it has more than {MAX_FILE_BYTES} bytes")));
+                    return Err(fault(format!("the file has more than {MAX_FILE_BYTES} bytes")));
                 }
                 std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?
             }

@@ -124,7 +124,7 @@ fn bits(text: &str, bit: fn(char) -> Option<u8>) -> Result<(Bits, u8), RuleError
     }
 }
 
-/// In Suricata `!` means "not all of these bits". For a single bit, `!` means the same as "none of the bits"; rules
+/// In Suricata `!` means "not all of these bits". For a single bit, this is equivalent to "none of the bits". Rules
 /// with several bits are refused.
 fn checked(draft: &SignatureDraft, text: &str, (mode, bits): (Bits, u8)) -> Result<(Bits, u8), RuleError> {
     if draft.dialect == Dialect::Suricata && mode == Bits::None && bits.count_ones() > 1 {

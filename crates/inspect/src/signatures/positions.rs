@@ -1,8 +1,8 @@
-//! Resolves the positions of a rule's conditions, once all of them are known.
+//! Resolves the positions of a rule's conditions after all conditions are parsed.
 //!
-//! The dialects differ in what a relative condition refers to. After resolution, a relative condition always refers to the
-//! end of the preceding match in the same buffer. Without a preceding match the position is counted from the start of the
-//! buffer.
+//! The reference of a relative condition depends on the dialect. After resolution, a relative condition always refers
+//! to the end of the preceding match in the same buffer. Without a preceding match the position is counted from the
+//! start of the buffer.
 
 use super::draft::Step;
 use super::{Dialect, RuleError};
@@ -158,8 +158,8 @@ fn is_kept(condition: &Condition) -> bool {
     matches!(condition, Condition::ByteExtract(_) | Condition::ByteMath(_))
 }
 
-/// `.example.org` at the end of a buffer with a `dotprefix` transform: equivalent to `example.org` at the end, either at the
-/// start of the buffer or after a dot. The form with the dot needs no transform.
+/// In a buffer with a `dotprefix` transform, `.example.org` at the end is equivalent to `example.org` at the end,
+/// either at the start of the buffer or after a dot. The case after a dot needs no transform.
 fn with_dot(content: &Content, buffer: Buffer, steps: &[Transform]) -> Option<Vec<Condition>> {
     if *steps != [Transform::DotPrefix] {
         return None;

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::{Dialect, RuleError};
 
-/// `10` or `0x0a`.
+/// Parses an unsigned number such as `10` or `0x0a`.
 pub(super) fn unsigned(text: &str) -> Result<u64, RuleError> {
     let text = text.trim();
     let (digits, base) = text
@@ -59,7 +59,7 @@ impl Between {
     }
 }
 
-/// Range of values that a field must have, or must not have.
+/// Range of values that a field must have or must not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Values {
     text: Box<str>,

@@ -95,8 +95,8 @@ pub(super) fn x_bits(draft: &mut SignatureDraft, value: &str) -> Result<(), Rule
 }
 
 /// `tag:session,10,packets`, `tag:host,60,seconds,src`; in Snort 3 `tag:host_src,seconds 60`. The option requests the
-/// capture of packets after an alert and does not affect matching. Packets are not captured here; the record of the flow
-/// states that a rule alerted.
+/// capture of packets after an alert and does not affect matching. Packets are not captured, but the flow record states
+/// that a rule alerted.
 pub(super) fn tag(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
     let arguments = syntax::arguments(value)?;
     let unknown = |part: &str| RuleError::PartNotInspected(part.into());

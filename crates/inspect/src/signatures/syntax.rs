@@ -1,4 +1,4 @@
-//! The grammar that the dialects share: a header, options in parentheses, quotes, lists.
+//! Parses the grammar that the dialects share: a header, options in parentheses, quotes, and lists.
 
 use super::RuleError;
 
@@ -51,7 +51,7 @@ fn unquoted(text: &str) -> (Vec<(usize, u8)>, bool) {
     (outside, !quoted)
 }
 
-/// Splits at a separator outside of quotes. The error is the last part, if a quote in it is not closed.
+/// Splits at a separator outside of quotes. If a quote is not closed, the error contains the last part.
 fn cut(text: &str, separator: u8) -> Result<Vec<&str>, &str> {
     let (outside, closed) = unquoted(text);
     let mut parts = Vec::new();
@@ -86,7 +86,7 @@ pub(super) fn arguments(value: &str) -> Result<Vec<&str>, RuleError> {
     cut(value, b',').map_err(|_| RuleError::UnclosedQuote)
 }
 
-/// Splits a name from the text after it: `offset 4`.
+/// Splits a name from the text after it, as in `offset 4`.
 pub(super) fn word(text: &str) -> (&str, &str) {
     text.split_once([' ', '\t'])
         .map_or((text, ""), |(name, rest)| (name, rest.trim_start()))
@@ -109,7 +109,7 @@ pub(super) fn quoted(text: &str) -> Result<(&str, &str), RuleError> {
     Err(RuleError::UnclosedQuote)
 }
 
-/// Whether the text begins with `!`, and the rest.
+/// Whether the text starts with `!`, and the text after it.
 pub(super) fn negation(text: &str) -> (bool, &str) {
     text.strip_prefix('!')
         .map_or((false, text), |rest| (true, rest.trim_start()))

@@ -66,7 +66,7 @@ const PORTS: &[(&str, &str)] = &[
 ];
 
 impl Default for Variables {
-    /// The variables that community rules use, with the values that their authors recommend.
+    /// The variables that community rules use, with the recommended values of the rules' authors.
     fn default() -> Variables {
         let owned = |pairs: &[(&str, &str)]| {
             pairs
@@ -238,8 +238,8 @@ struct AddressSet {
 }
 
 impl AddressSet {
-    /// Excludes another set: its members are removed from this set. If the other set consists only of exclusions, the
-    /// excluded members are included here instead.
+    /// Excludes another set: its members are removed from this set. If the other set consists only of exclusions, its
+    /// excluded members are added to this set instead.
     fn exclude(&mut self, other: AddressSet, text: &str) -> Result<(), RuleError> {
         match (other.any || other.within.is_empty(), other.without.is_empty()) {
             (false, true) => self.without.extend(other.within),

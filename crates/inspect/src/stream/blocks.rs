@@ -14,15 +14,15 @@ use super::free::FreeList;
 use super::side::{Half, NONE, mark};
 use crate::source_quota::{Source, SourceQuota};
 
-/// Bytes of a block.
+/// Size in bytes of a block.
 pub(super) const BLOCK: usize = 1 << BLOCK_BITS;
 /// Number of low-order sequence number bits that form the offset in a block.
 const BLOCK_BITS: u32 = 11;
 /// Number of bytes that one word of the bit map covers.
 const WORD_BYTES: usize = 64;
 
-/// Number of bytes retained for each direction of a connection after a reset, from the first unacknowledged byte on. If the
-/// reset was lost, the sender retransmits these bytes and gets another reset. The longest segment fits.
+/// Number of bytes retained for each direction of a connection after a reset, from the first unacknowledged byte on. If
+/// the reset was lost, the sender retransmits these bytes and receives another reset. The longest segment is shorter.
 const RETAINED_AFTER_RESET: u32 = 1 << 16;
 
 /// A block of bytes of one direction.
@@ -67,7 +67,7 @@ pub(super) struct Blocks<'m> {
     share: usize,
     /// Number of blocks that queued bytes must leave free for bytes that fill a gap. The reserve applies to the connection's share and to the pool.
     reserve: usize,
-    /// Blocks of each source. A source may have at most as many blocks as are free.
+    /// Blocks of each source. A source may use no more blocks than the number of free blocks.
     sources: SourceQuota,
 }
 
@@ -107,7 +107,7 @@ fn words(place: usize, length: usize) -> impl Iterator<Item = (usize, u64, Range
 }
 
 impl Block {
-    /// Writes bytes where none are present yet.
+    /// Writes bytes at offsets where no byte is present yet.
     fn write(&mut self, place: usize, bytes: &[u8]) {
         for (word, mask, range) in words(place, bytes.len()) {
             let there = self.present[word] & mask;
@@ -157,7 +157,7 @@ impl Block {
 }
 
 impl<'m> Blocks<'m> {
-    /// `blocks` has a block for every number in `free`; the length of `buckets` is [`buckets_for`] this number.
+    /// `blocks` has a block for every index in `free`. The length of `buckets` is given by [`buckets_for`].
     pub(super) fn new(
         blocks: &'m mut [Block],
         buckets: &'m mut [u32],
@@ -184,10 +184,10 @@ impl<'m> Blocks<'m> {
         side.source = source.0;
     }
 
-    /// Whether the source of a side has reached its quota. `has` is the number of blocks of the side's connection; `ahead`
-    /// means that the bytes are beyond a gap. The quota does not limit a source with only one connection. Bytes that fill a
-    /// gap are limited by half of the pool instead: if they were refused because of other connections, the bytes queued
-    /// after them could never be released.
+    /// Whether the source of a direction has reached its quota. `has` is the number of blocks of the direction's
+    /// connection. `ahead`: the bytes are beyond a gap. The quota does not limit a source with only one connection. For
+    /// bytes that fill a gap, the limit is half of the pool instead: if other connections could prevent their storage,
+    /// the bytes queued after the gap could never be released.
     pub(super) fn is_source_full(&self, side: &Half, has: usize, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let left = self.free.available().saturating_sub(reserve);
@@ -303,8 +303,8 @@ impl<'m> Blocks<'m> {
         pieces.filter(|(number, ..)| self.find(side, *number).is_none()).count()
     }
 
-    /// Whether a connection may allocate more blocks. `others` is the number of blocks of its other direction; `ahead` means
-    /// that the bytes are beyond a gap.
+    /// Whether a connection may allocate more blocks. `others` is the number of blocks of its other direction. `ahead`:
+    /// the bytes are beyond a gap.
     pub(super) fn has_capacity(&self, side: &Half, others: u32, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
         let share = self.share.saturating_sub(reserve);
@@ -324,7 +324,7 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// Whether any byte of a range is present and differs.
+    /// Whether any present byte of a range differs from `bytes`.
     pub(super) fn differs(&self, side: &Half, sequence: u32, bytes: &[u8]) -> bool {
         let differs = |block: &Block, place: usize, bytes: &[u8]| {
             words(place, bytes.len()).any(|(word, mask, range)| {
@@ -373,19 +373,19 @@ impl<'m> Blocks<'m> {
         })
     }
 
-    /// The contiguous bytes present from a sequence number on, within one block.
+    /// The contiguous bytes that are present from a sequence number on, within one block.
     pub(super) fn run(&self, side: &Half, sequence: u32) -> &[u8] {
         let place = sequence as usize % BLOCK;
         let block = self.find(side, sequence >> BLOCK_BITS).and_then(|at| self.get(at));
         block.map_or(&[], |block| &block.bytes[place..place + block.run(place)])
     }
 
-    /// Distance from the side's next byte to the first queued byte.
+    /// Distance from the direction's next byte to the first queued byte.
     pub(super) fn first_ahead(&self, side: &Half) -> Option<u32> {
         let (mut at, mut nearest) = (side.head, None);
         while let Some(block) = self.get(at) {
             let begin = block.number << BLOCK_BITS;
-            // Distance from the start of the block to the side's next byte. Bytes in order, before this distance, don't count.
+            // Distance from the start of the block to the direction's next byte. Earlier bytes are ignored.
             let old = side.next.wrapping_sub(begin) as i32;
             if let Some(place) = block.first(old.clamp(0, BLOCK as i32) as usize) {
                 let distance = begin.wrapping_add(place as u32).wrapping_sub(side.next);
@@ -424,9 +424,9 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// Releases blocks of a reset connection, because they won't be acknowledged any more. [`RETAINED_AFTER_RESET`] released
-    /// bytes and as many queued bytes are kept. Data after the kept bytes is from then on beyond the end of the stream.
-    /// Discarded released bytes are [`Comparison::Gone`], so that no other copy of them passes.
+    /// Releases blocks of a reset connection, because no acknowledgement will release them. [`RETAINED_AFTER_RESET`]
+    /// released bytes and the same number of queued bytes are kept. The stream ends at the last kept byte. Discarded
+    /// released bytes are [`Comparison::Gone`]: no other copy passes.
     pub(super) fn cut(&mut self, side: &mut Half) {
         let most = RETAINED_AFTER_RESET as usize / BLOCK + 1;
         if side.blocks as usize <= most {
@@ -533,7 +533,7 @@ mod tests {
             let mut other = Half::unseen(0);
             other.window = 4;
             blocks.write(&mut other, 0, &[0; 2 * BLOCK]);
-            // A source may have at most as many blocks as are free, so its quota is exhausted.
+            // A source may use no more blocks than the number of free blocks, so its quota is exhausted.
             assert!(!blocks.has_capacity(side, 0, 1, false) && blocks.is_source_full(side, 2, 1, false));
             // Bytes that fill a gap may take up to half of the pool.
             side.end = side.next + 1;

@@ -7,11 +7,12 @@ use super::Exception;
 named! {
     /// An event in a TCP connection that rules can test.
     pub enum StreamEvent {
-        OutOfWindow "est_packet_out_of_window" "A sequence number that the window of its receiver does not reach.";
-        Gap "reassembly_seq_gap" "A stream goes on without data that did not come.";
-        Differs "reassembly_overlap_different_data" "Data sent again that differs from what was sent before.";
-        Retransmission "pkt_retransmission" "Data sent again, and nothing new.";
-        Handshake "3whs_wrong_seq_wrong_ack" "Data while the sides do not agree on where the stream begins.";
+        OutOfWindow "est_packet_out_of_window" "A sequence number is outside the window of its receiver.";
+        Gap "reassembly_seq_gap" "A stream continues after a gap, without the missing data.";
+        Differs "reassembly_overlap_different_data" "Retransmitted data differs from the original data.";
+        Retransmission "pkt_retransmission" "A segment contains only retransmitted data.";
+        Handshake "3whs_wrong_seq_wrong_ack" "Data arrived before both ends had agreed on the initial sequence \
+             numbers.";
     }
 }
 
@@ -21,7 +22,7 @@ impl StreamEvent {
         Self::ALL.iter().copied().find(|event| event.name() == name)
     }
 
-    /// The event that an exception causes, if there is one.
+    /// The event that an exception causes, if any.
     pub fn of(exception: Exception) -> Option<Self> {
         match exception {
             Exception::OutOfWindow => Some(Self::OutOfWindow),

@@ -5,12 +5,12 @@
 pub enum Policy {
     /// Drop this segment and all later segments of its flow.
     DropFlow,
-    /// Drop this segment, and inspect the following ones.
+    /// Drop this segment, and inspect the following segments.
     DropPacket,
-    /// Forward this segment without inspection, and inspect the following ones, if possible from the end of this
+    /// Forward this segment without inspection, and inspect the following segments, if possible from the end of this
     /// segment on.
     Pass,
-    /// Forward the segment, and bypass inspection for the rest of its flow.
+    /// Forward the segment, and bypass inspection for later packets of its flow.
     Bypass,
 }
 
@@ -52,30 +52,33 @@ macro_rules! exceptions {
 }
 
 exceptions! {
-    Midstream "midstream" Pass "Data of a connection whose beginning was not seen";
+    Midstream "midstream" Pass "Data of a connection without an observed handshake";
     Handshake "handshake" DropPacket
-        "Data, or a SYN with data, while the sides do not agree on where the stream begins";
+        "Data, or a SYN with data, before both ends have agreed on the initial sequence numbers";
     GapFull "gap-full" DropPacket
-        "A segment ahead of a gap, and no memory to keep its bytes until the gap is filled";
+        "A segment after a gap, without memory to buffer the segment until the gap is filled";
     BeyondWindow "beyond-window" DropPacket
-        "Data sent again that is not there to compare: of a gap that was given up, or of a connection without answers or that was reset";
-    BeyondEnd "beyond-end" DropPacket "Data behind the end of its stream";
-    OutOfWindow "out-of-window" DropPacket "A sequence number that the receiver's window does not reach";
+        "Retransmitted data that can't be compared with the original: in a skipped gap, or of a one-way or reset \
+         connection";
+    BeyondEnd "beyond-end" DropPacket "Data beyond the FIN of its stream";
+    OutOfWindow "out-of-window" DropPacket "A sequence number outside the receiver's window";
     NoMemory "no-memory" DropPacket
-        "No place for another connection, or for the data of one that its receiver has not acknowledged";
+        "No memory for another connection, or for the unacknowledged data of a connection";
     SourceFull "source-full" DropPacket
-        "A flow, or data to keep, of a source that has as much of the pool as one source may have";
-    BadChecksum "bad-checksum" DropPacket "A segment whose checksum is wrong: its receiver would not take it";
-    Malformed "malformed" DropPacket "A header that does not fit its segment";
-    Closed "closed" DropPacket "A segment of a connection that is no longer kept";
-    ParserFull "parser-full" DropFlow "A message that there is no place to parse, or no decoder for";
-    TooLong "too-long" Pass "A message with a part that is longer, or deeper, than is parsed and searched";
-    Work "budget" DropFlow "More to decode or to evaluate than a packet, or a flow for its bytes, may cause";
-    DecodeAnomaly "decode-anomaly" Pass "A message that hosts read differently";
+        "A flow, or data to buffer, of a source that already uses its maximum share of the memory";
+    BadChecksum "bad-checksum" DropPacket "A segment with a wrong checksum, which its receiver would discard";
+    Malformed "malformed" DropPacket "A TCP header that is inconsistent with its segment";
+    Closed "closed" DropPacket "A segment of a connection that is closed";
+    ParserFull "parser-full" DropFlow "A message for which no parser or decoder is free";
+    TooLong "too-long" Pass "A message with a field that is longer, or nested deeper, than the parser's limit";
+    Work "budget" DropFlow "More decoding or evaluation than the budget of a packet, or of a flow relative to its \
+         bytes";
+    DecodeAnomaly "decode-anomaly" Pass "A message that hosts decode differently";
     PendingRulesFull "pending-rules-full" DropFlow
-        "A rule has found a part of what it asks for, and there is no place to note that it waits for the rest";
+        "A partial match of a rule, while the table of pending rules is full";
     Unparsable "unparsable" DropPacket
-        "Over a bridge: a frame that is no valid IP, or hides IP in what is not read, so that no rule can look into it";
+        "On a bridge: a frame that is not valid IP, or carries IP in an encapsulation that is not decoded, so that \
+         rules can't inspect it";
 }
 
 /// Number of exceptions.
@@ -123,8 +126,8 @@ pub struct StreamCounters {
     pub rewritten: u64,
     /// Segments beyond a gap, which are forwarded and queued.
     pub ahead: u64,
-    /// Number of released bytes that had been queued beyond a gap, or were the later part of a long segment. The number
-    /// is included in `released`.
+    /// Number of released bytes that were queued beyond a gap, or that were the later part of a long segment.
+    /// `released` includes these bytes.
     pub kept: u64,
     /// Segments whose urgent pointer was cleared.
     pub urgent: u64,

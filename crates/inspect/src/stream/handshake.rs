@@ -27,8 +27,7 @@ pub(super) fn track_handshake(
         set_window_scale(side, &segment[tcp::LENGTH..header.data]);
         let initial = header.sequence;
         header.sequence = initial.wrapping_add(1);
-        // This SYN-ACK answers a SYN that began a new connection between the same ports, so the old connection has
-        // ended.
+        // The SYN-ACK answers the SYN of a new connection between the same ports, so the old connection has ended.
         let anew = header.has(flag::ACK) && answers(peer, header.acknowledgment);
         if !side.has(mark::OPEN) || (anew && initial != side.initial) {
             side.begin(initial);
@@ -96,11 +95,11 @@ fn answers(peer: &Half, acknowledgment: u32) -> bool {
     peer.has(mark::SYN_CONFLICT) && acknowledgment == peer.new_initial.wrapping_add(1) && !own
 }
 
-/// Handles a reset. The receiver accepts a reset if its sequence number is the expected one or, before the receiver
-/// knows a sequence number, if it acknowledges the SYN.
+/// Handles a reset. The receiver accepts a reset with the expected sequence number. A receiver that has sent a SYN and
+/// received no SYN accepts a reset that acknowledges its SYN.
 ///
-/// If the sequence number is exactly the expected one (RFC 5961, 3.2), which a blind attacker is unlikely to guess, most
-/// of the connection's blocks are [released](super::blocks::Blocks::cut).
+/// Most of the connection's blocks are [released](super::blocks::Blocks::cut) if the sequence number is exactly the
+/// expected number (RFC 5961, 3.2), which a blind attacker is unlikely to guess.
 fn reset(
     side: &mut Half,
     peer: &mut Half,
@@ -130,7 +129,7 @@ fn reset(
     SegmentKind::Retransmission { rewritten: 0 }
 }
 
-/// Processes the acknowledgement and the window of a segment that its receiver accepts.
+/// Processes the acknowledgement and the window of an acceptable segment.
 #[inline(always)]
 pub(super) fn acknowledge(side: &Half, peer: &mut Half, windows: &mut Windows<'_>, header: &Header) {
     if !is_acceptable(side, header) {
@@ -160,8 +159,8 @@ pub(super) fn acknowledge(side: &Half, peer: &mut Half, windows: &mut Windows<'_
     }
 }
 
-/// Whether the receiver of a segment processes its acknowledgement (RFC 9293, 3.10.7.4): the sequence number must be in
-/// the window, or at most one window before it, as in delayed segments.
+/// Whether the receiver of a segment processes the segment's acknowledgement (RFC 9293, 3.10.7.4). The sequence number
+/// must be in the window, or at most one window before it, as in delayed segments.
 #[inline(always)]
 fn is_acceptable(side: &Half, header: &Header) -> bool {
     if !side.has(mark::OPEN) {
@@ -180,7 +179,7 @@ fn acknowledged(peer: &mut Half, windows: &mut Windows<'_>, acknowledgment: u32)
     }
 }
 
-/// Sets the start of the stream of `peer`, given an acknowledgement by the receiver of that stream.
+/// Sets the start of the stream of `peer`, which an acknowledgement of the stream's receiver confirms.
 #[cold]
 fn confirm_initial(peer: &mut Half, windows: &mut Windows<'_>, header: &Header) {
     let (syn, acknowledgment) = (header.has(flag::SYN), header.acknowledgment);

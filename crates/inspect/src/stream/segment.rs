@@ -13,24 +13,24 @@ use super::{Exception, StreamHandle, Streams, connection};
 /// Result for a segment. All segments except exceptions are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// The segment continues the stream. The bytes of the segment from `from` to `to` are new and must be scanned. Next,
-    /// [`Streams::next_queued`] returns the rest of a long segment and the queued bytes beyond a gap that the segment
-    /// fills. The data before `from` was compared with the first copy; `rewritten` counts the bytes and flags that differed
-    /// and were rewritten; the checksum was updated. A FIN without data is in order, too.
+    /// The segment continues the stream. The bytes of the segment from `from` to `to` are new and must be scanned.
+    /// Next, [`Streams::next_queued`] returns the remaining bytes of a long segment and the queued bytes beyond a gap
+    /// that the segment fills. The data before `from` was compared with the first copy and rewritten where it differed,
+    /// and the checksum was updated. A FIN without data is in order, too.
     InOrder {
         /// Offset of the first new byte from the start of the TCP header.
         from: usize,
         /// Offset of the end of the bytes to scan.
         to: usize,
-        /// Offset of the first new byte in the stream. 0 means that a stream begins. If another stream had begun before,
-        /// matches in the earlier stream are void.
+        /// Offset of the first new byte in the stream. 0 means that a new stream starts; matches in an earlier stream
+        /// of the connection are void.
         offset: u64,
-        /// The stream ends with this segment.
+        /// Whether the stream ends with this segment.
         ends: bool,
         /// Number of rewritten bytes and flags.
         rewritten: usize,
     },
-    /// The segment is beyond a gap. The bytes of the segment are queued, and scanned when the gap is filled.
+    /// The segment is beyond a gap. Its bytes are queued, and will be scanned when the gap is filled.
     OutOfOrder {
         /// Number of bytes and flags that differed from the first copy and were rewritten.
         rewritten: usize,
@@ -45,12 +45,12 @@ pub enum SegmentKind {
     Exception(Exception),
 }
 
-/// Queued bytes that are now in order, or the rest of a long segment.
+/// Queued bytes that are now in order, or the remaining bytes of a long segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedData {
-    /// Number of bytes. The segment's bytes are the last bytes of the direction's view.
+    /// Number of bytes, which are the last bytes of the direction's view.
     pub length: usize,
-    /// The stream ends with these bytes.
+    /// Whether the stream ends with these bytes.
     pub ends: bool,
 }
 
@@ -71,7 +71,7 @@ impl Header {
     fn read(segment: &[u8]) -> Option<Self> {
         let header = Tcp::new(segment)?;
         let data = header.header_length();
-        // No datagram is longer (RFC 791, RFC 8200), and lengths are stored in 16 bits here.
+        // Datagrams are not longer (RFC 791, RFC 8200), and the code stores lengths in 16 bits.
         if segment.len() > u16::MAX.into() {
             return None;
         }
@@ -91,11 +91,11 @@ impl Header {
 }
 
 impl Streams<'_> {
-    /// Processes a segment: `segment` is the TCP header and the data, without trailing bytes of the frame; the checksum was
-    /// verified. If bytes are rewritten, the checksum is updated as in RFC 1624.
+    /// Processes a segment. `segment` is the TCP header and the data, without trailing bytes of the frame. Its checksum
+    /// was verified. If bytes are rewritten, the checksum is updated as in RFC 1624.
     ///
-    /// `own`: the segment arrived on its sender's side of the gateway. Otherwise acknowledgement, reset flag and window of
-    /// the segment are ignored.
+    /// `own`: the segment arrived on its sender's side of the gateway. If `own` is false, the segment's
+    /// acknowledgement, reset flag and window are ignored.
     #[inline]
     pub fn segment(
         &mut self,
@@ -172,8 +172,8 @@ impl Streams<'_> {
         }
     }
 
-    /// Returns the queued bytes that are in order now, one part at a time. The caller scans them after the segment that
-    /// filled the gap, and before that segment is forwarded.
+    /// Returns the queued bytes that are now in order, one part at a time. The caller scans each part after the segment
+    /// that filled the gap, and before that segment is forwarded.
     #[inline]
     pub fn next_queued(&mut self, handle: StreamHandle, direction: Direction) -> Option<QueuedData> {
         let connection = connection(self.connections, self.capacity, handle)?;
@@ -203,7 +203,7 @@ fn pop_queued(side: &mut Half, peer: &mut Half, windows: &mut Windows<'_>) -> Op
     Some(QueuedData { length, ends })
 }
 
-/// Releases bytes. If the other side has sent data since this side last did, the bytes begin a new message.
+/// Releases bytes. If the other host has sent data since the last data of this host, the bytes start a new message.
 #[inline(always)]
 fn advance(side: &mut Half, peer: &mut Half, length: usize) {
     if !side.has(mark::SENT_LAST) {
@@ -223,7 +223,7 @@ fn finish(side: &mut Half) -> bool {
     ends
 }
 
-/// Handles a segment beyond a gap. The bytes of the segment are queued here, as in the receiver.
+/// Handles a segment beyond a gap, and queues its bytes as the receiver does.
 #[cold]
 fn out_of_order(
     side: &mut Half,
@@ -241,14 +241,14 @@ fn out_of_order(
     if length == 0 && !header.has(flag::FIN) {
         return SegmentKind::Retransmission { rewritten: 0 };
     }
-    // A receiver may accept a whole segment if only its start is within the window.
+    // A receiver may accept a whole segment even if only the start of the segment is within the window.
     if begin > side.reach(side.next) {
         return SegmentKind::Exception(Exception::OutOfWindow);
     }
     if side.has(mark::FINISHED) {
         return SegmentKind::Exception(Exception::BeyondEnd);
     }
-    // The receiver has not acknowledged either of two streams yet, so it is unknown to which stream the segment belongs.
+    // The receiver has acknowledged neither of the two streams yet, so the stream of the segment is unknown.
     if side.has(mark::SYN_CONFLICT) {
         return SegmentKind::Exception(Exception::Handshake);
     }
@@ -280,8 +280,8 @@ fn out_of_order(
     SegmentKind::OutOfOrder { rewritten }
 }
 
-/// Retains the data of a segment from an offset on. Where another copy of the data is present, that copy is kept and the
-/// segment is rewritten. Returns the number of rewritten bytes.
+/// Retains the data of a segment from an offset on. Where an earlier copy of the data is present, the earlier copy is
+/// kept, and the segment is rewritten. Returns the number of rewritten bytes.
 fn keep(side: &mut Half, windows: &mut Windows<'_>, header: &Header, segment: &mut [u8], known: usize) -> usize {
     let from = header.data + known;
     let sequence = header.sequence.wrapping_add(known as u32);
@@ -373,8 +373,8 @@ fn in_order(
     }
 }
 
-/// Handles a segment in order that is followed by queued bytes, or is longer than a single append. Where the segment
-/// overlaps queued bytes, the segment is rewritten. Unacknowledged bytes are moved to blocks, because later bytes replace
+/// Handles an in-order segment that queued bytes follow, or that is longer than a single append. Where the segment
+/// overlaps queued bytes, the segment is rewritten. Unacknowledged bytes are moved to blocks before later bytes replace
 /// them in the window. Returns the number of bytes that differed.
 #[cold]
 fn fill(
@@ -411,7 +411,7 @@ fn fill(
     Ok(rewritten)
 }
 
-/// Handles data at or after the FIN. A keep-alive probe whose byte is already acknowledged is harmless.
+/// Handles data at or after the FIN. A keep-alive probe with an acknowledged byte is harmless.
 #[cold]
 fn behind_end(side: &Half, header: &Header, length: usize) -> SegmentKind {
     let end = header

@@ -1,4 +1,4 @@
-//! State of one direction of a connection: one cache line.
+//! State of one direction of a connection, which takes one cache line.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_table::memory::LINE;
@@ -23,7 +23,7 @@ pub(super) mod mark {
     pub const FINISHED: u8 = 0x08;
     /// A reset that the receiver accepts was forwarded.
     pub const RESET: u8 = 0x10;
-    /// This side was the last to send data.
+    /// The last data of the connection was sent in this direction.
     pub const SENT_LAST: u8 = 0x20;
     /// The FIN has arrived beyond a gap; its sequence number is `end`.
     pub const FIN_AHEAD: u8 = 0x40;
@@ -38,7 +38,7 @@ pub enum State {
     Unseen,
     /// The stream has begun; data may follow.
     Open,
-    /// The FIN was released: all bytes of the stream are known.
+    /// The FIN was released, so all bytes of the stream were received.
     Finished,
     /// The sender has reset the connection.
     Reset,
@@ -52,12 +52,12 @@ pub(super) struct Half {
     pub next: u32,
     /// Highest acknowledgement number of the receiver.
     pub acked: u32,
-    /// Generation of this record. Both sides of a connection have the same generation.
+    /// Generation of this record. The two directions of a connection have the same generation.
     pub serial: u32,
-    /// Source to which the blocks of this side are accounted.
+    /// Source to which the blocks of this direction are accounted.
     pub source: u16,
     pub flags: u8,
-    /// Window scale that this side's SYN offered (RFC 7323, 2.2), or a value of [`scale`].
+    /// Window scale in the SYN of this direction (RFC 7323, 2.2), or a value of [`scale`].
     pub scale: u8,
     /// Index of the window.
     pub window: u32,
@@ -77,7 +77,8 @@ pub(super) struct Half {
     pub new_initial: u32,
     /// End of all bytes that have arrived, in order or beyond a gap.
     pub end: u32,
-    /// Highest right edge of the window that the receiver has advertised. Valid if [`mark::BOUNDED`] is set.
+    /// Highest right edge of the window that the receiver has advertised. The edge is valid if [`mark::BOUNDED`] is
+    /// set.
     pub edge: u32,
 }
 
@@ -95,7 +96,7 @@ const _: () = assert!(size_of::<Half>() == LINE);
 const _: () = assert!(size_of::<Connection>() == 2 * LINE);
 
 impl Half {
-    /// Creates a side without observed segments, in a record of this generation.
+    /// Creates a direction without observed segments, in a record of this generation.
     pub fn unseen(serial: u32) -> Self {
         Self {
             serial,
@@ -111,7 +112,7 @@ impl Half {
         self.flags & mark != 0
     }
 
-    /// The acknowledgement number that a receiver sends after it got all released bytes.
+    /// Acknowledgement number with which a receiver acknowledges all released bytes.
     #[inline(always)]
     pub fn top(&self) -> u32 {
         self.next.wrapping_add(u32::from(self.has(mark::FINISHED)))
@@ -154,7 +155,7 @@ impl Half {
         }
     }
 
-    /// Distance from `sequence` to the right edge of the receiver's window, as far as it is known.
+    /// Distance from `sequence` to the right edge of the receiver's window, or an upper bound if the window is unknown.
     pub fn reach(&self, sequence: u32) -> u32 {
         match self.has(mark::BOUNDED) {
             true => (self.edge.wrapping_sub(sequence) as i32).max(0) as u32,

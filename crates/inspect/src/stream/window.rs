@@ -1,5 +1,5 @@
-//! Contiguous bytes that a direction released last, for rules and for the comparison of retransmissions. Older bytes that
-//! the receiver has not acknowledged are in blocks.
+//! Most recently released contiguous bytes of a direction, for rules and for the comparison of retransmissions. Older
+//! bytes that the receiver has not acknowledged are in blocks.
 //!
 //! A buffer has twice the size of the retained bytes. The buffer fills from its beginning; when it is full, the retained
 //! bytes are moved to its beginning. The retained bytes are therefore always contiguous. Each byte is copied at most
@@ -28,7 +28,7 @@ pub(super) const fn capacity_for(keep: usize) -> usize {
 }
 
 impl<'m> Windows<'m> {
-    /// `bytes` has a buffer for every index of `free`.
+    /// `bytes` contains a buffer for every index in `free`.
     pub(super) fn new(bytes: &'m mut [u8], free: FreeList<'m>, blocks: Blocks<'m>, keep: usize) -> Self {
         Self {
             bytes,
@@ -44,7 +44,7 @@ impl<'m> Windows<'m> {
         self.free.used()
     }
 
-    /// Allocates a window for a side, unless it has one. Returns false if no window is free.
+    /// Allocates a window for a direction without a window. Returns false if no window is free.
     #[inline(always)]
     pub(super) fn allocate(&mut self, side: &mut Half) -> bool {
         if side.window != NONE {
@@ -57,7 +57,7 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Releases a side's window, if it has one, and thus its retained bytes.
+    /// Releases the window of a direction, if any, and thus its retained bytes.
     pub(super) fn release(&mut self, side: &mut Half) {
         self.forget(side);
         if side.window != NONE {
@@ -72,14 +72,14 @@ impl<'m> Windows<'m> {
         side.filled = 0;
     }
 
-    /// Continues the stream after a gap. The bytes in the window do not precede its next byte any more.
+    /// Continues the stream after a gap. The bytes in the window no longer precede the next byte of the stream.
     pub(super) fn skip_gap(&mut self, side: &mut Half, others: u32) {
         // The result is ignored: if no block is free, later copies of the released bytes can't be compared.
         let _ = self.spill(side, others, 0);
         side.filled = 0;
     }
 
-    /// The bytes released last. The most recent byte is at the end.
+    /// The most recently released bytes. The last byte is the most recent byte.
     #[inline]
     pub(super) fn view(&self, side: &Half) -> &[u8] {
         let buffer = self.bytes.get(self.place(side.window)..).unwrap_or_default();
@@ -94,7 +94,7 @@ impl<'m> Windows<'m> {
         );
     }
 
-    /// Offset of a buffer. For [`NONE`], an offset beyond all buffers.
+    /// Offset of a buffer; for [`NONE`], an offset beyond all buffers.
     #[inline(always)]
     fn place(&self, window: u32) -> usize {
         window as usize * self.capacity
@@ -106,8 +106,9 @@ impl<'m> Windows<'m> {
         self.keep
     }
 
-    /// Makes room for an append of `coming` bytes. Returns false, without effect, if no blocks are free for the bytes that
-    /// leave the window and that the receiver has not acknowledged. `others`: number of blocks of the other direction.
+    /// Makes space for an append of `coming` bytes. Unacknowledged bytes that leave the window are moved to blocks.
+    /// Returns false, without effect, if no blocks are free for these bytes. `others`: number of blocks of the other
+    /// direction.
     #[inline(always)]
     #[must_use = "without room bytes are lost that must be compared"]
     pub(super) fn reserve(&mut self, side: &mut Half, others: u32, coming: usize) -> bool {
@@ -137,9 +138,9 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Whether blocks are available for bytes; `ahead` means that the bytes are beyond a gap. If the receiver was never
-    /// seen, no acknowledgements free blocks. Without acknowledgements, bytes older than the window are discarded, and
-    /// later copies of them can't be compared.
+    /// Whether blocks are available for bytes. `ahead`: the bytes are beyond a gap. If no packet of the receiver was
+    /// observed, no acknowledgements free blocks. In this case bytes older than the window are discarded, and later
+    /// copies of these bytes can't be compared.
     pub(super) fn has_capacity(
         &mut self,
         side: &mut Half,
@@ -157,7 +158,8 @@ impl<'m> Windows<'m> {
         has_room
     }
 
-    /// Exception for a lack of blocks: [`Exception::SourceFull`] if other connections of the same source hold the blocks.
+    /// Exception for a lack of blocks: [`Exception::SourceFull`] if other connections of the same source occupy the
+    /// blocks.
     #[cold]
     pub(super) fn capacity_exception(&self, side: &Half, others: u32, otherwise: Exception) -> Exception {
         let has = side.blocks as usize + others as usize;
@@ -185,8 +187,8 @@ impl<'m> Windows<'m> {
         true
     }
 
-    /// Appends the bytes that follow the side's last released byte. The caller must then advance the side. The side must
-    /// have a window with [reserved](Self::reserve) space.
+    /// Appends the bytes after the direction's last released byte. The direction must have a window with
+    /// [reserved](Self::reserve) space. The caller must then advance the direction.
     #[inline]
     pub(super) fn append(&mut self, side: &mut Half, fresh: &[u8]) {
         let place = self.place(side.window) + side.filled as usize;
@@ -196,7 +198,7 @@ impl<'m> Windows<'m> {
         }
     }
 
-    /// Appends queued bytes that follow the side's last released byte, at most to the end of one block and one buffer.
+    /// Appends queued bytes after the direction's last released byte, at most to the end of a block and a buffer.
     /// Returns the number of appended bytes.
     #[cold]
     pub(super) fn append_kept(&mut self, side: &mut Half, others: u32) -> usize {
@@ -215,7 +217,7 @@ impl<'m> Windows<'m> {
         length
     }
 
-    /// Number of bytes from `sequence` on that precede the window, and how many of them the receiver has acknowledged. The
+    /// Number of bytes from `sequence` on that precede the window, and the number of acknowledged bytes among them. The
     /// receiver ignores any later copy of acknowledged bytes.
     fn before(&self, side: &Half, sequence: u32, length: usize) -> (usize, usize) {
         let back = side.next.wrapping_sub(sequence) as usize;
@@ -224,7 +226,8 @@ impl<'m> Windows<'m> {
         (before, acknowledged.min(before))
     }
 
-    /// Compares bytes with the released bytes. The compared bytes begin at `sequence` and end before the side's next byte.
+    /// Compares bytes with the released bytes. The compared bytes start at `sequence` and end before the direction's
+    /// next byte.
     pub(super) fn compare(&self, side: &Half, sequence: u32, known: &[u8]) -> Comparison {
         let (before, from) = self.before(side, sequence, known.len());
         let first = sequence.wrapping_add(from as u32);

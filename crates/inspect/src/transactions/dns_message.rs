@@ -21,7 +21,7 @@ pub struct Message {
     pub questions: Vec<Question>,
     /// Answers.
     pub answers: Vec<Answer>,
-    /// The end of the message was not parsed, because it is too long, truncated, or malformed.
+    /// Whether the end of the message was not parsed, because the message is too long, truncated, or malformed.
     pub is_cut: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Answer {
 }
 
 impl Message {
-    /// Parses a message, as far as it is well formed. `None` if the header is incomplete.
+    /// Parses the well-formed part of a message. Returns `None` if the header is incomplete.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let word = |at| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
         let mut message = Self {

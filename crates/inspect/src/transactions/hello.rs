@@ -27,7 +27,7 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerHello {
     step: Step,
-    /// Number of bytes of the record header received.
+    /// Number of received bytes of the record header.
     header: u8,
     /// Remaining bytes of the record, of the message, and of the field.
     record: u16,
@@ -103,7 +103,8 @@ impl ServerHello {
         false
     }
 
-    /// Handles a complete field. Returns true if the data is not a hello, or if the rest of the hello is not needed.
+    /// Handles a complete field. Returns true if the data is not a hello, or if the remaining bytes of the hello are
+    /// not needed.
     fn field(&mut self, number: u32) -> bool {
         match self.step {
             Step::Kind => number != SERVER_HELLO || self.next(Step::Length, 3),

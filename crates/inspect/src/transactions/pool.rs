@@ -1,4 +1,4 @@
-//! Incomplete transactions: a fixed pool, with a queue for each flow.
+//! A fixed pool of incomplete transactions, with a queue for each flow.
 
 use super::Transaction;
 use crate::signature::Service;
@@ -51,7 +51,7 @@ impl TransactionPool {
         self.free.len()
     }
 
-    /// Allocates a transaction. If the pool is exhausted, returns `None` and counts it.
+    /// Allocates a transaction. If the pool is exhausted, returns `None` and counts the loss.
     pub(super) fn allocate(&mut self, service: Service, number: u32) -> Option<u32> {
         let Some(place) = self.free.pop() else {
             self.lost += 1;
@@ -97,7 +97,7 @@ impl TransactionPool {
         Some(place)
     }
 
-    /// The first transaction of a queue that belongs to an HTTP/2 stream.
+    /// The first transaction of an HTTP/2 stream in a queue.
     pub(super) fn of_stream(&self, row: &TransactionQueue, stream: u32) -> Option<u32> {
         let at = |place: u32| self.places.get(place as usize);
         let row = std::iter::successors(row.first, |&place| at(place)?.next);

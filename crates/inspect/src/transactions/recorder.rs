@@ -20,12 +20,12 @@ const HTTP2: u16 = 0x0200;
 pub(crate) struct PendingTransactions {
     row: TransactionQueue,
     count: u32,
-    /// The data turned out to belong to another protocol than the identified one.
+    /// Whether the data does not belong to the identified protocol.
     is_malformed: bool,
     reading: Reading,
 }
 
-/// State of parsers that read, for the log only, data that the protocol parsers skip.
+/// State of the log's own parsers, which parse data that the protocol parsers skip.
 #[derive(Clone, Copy, Debug, Default)]
 enum Reading {
     #[default]
@@ -144,9 +144,9 @@ impl TransactionRecorder<'_> {
         }
     }
 
-    /// The request to which a response belongs: the first of the queue or, in HTTP/2, the request on the same stream. In HTTP/2, a
-    /// response without a request is logged alone: a pushed response, or the response to an HTTP/1 request that upgraded to HTTP/2
-    /// (RFC 7540, section 3.2).
+    /// The request of a response: the first request of the queue or, in HTTP/2, the request on the same stream. An
+    /// HTTP/2 response without a request is logged alone. It is either a pushed response, or the response to an HTTP/1
+    /// request with an upgrade to HTTP/2 (RFC 7540, section 3.2).
     fn request_of(&mut self, stream: u32, piece: &MessageEvent) -> Option<u32> {
         let is_head = matches!(
             piece,

@@ -39,7 +39,7 @@ pub struct Packet {
 
 pub type End = (IpAddr, u16);
 
-/// Identity of a session: VLAN, protocol, and endpoints; the sender of the first packet comes first.
+/// Identity of a session: VLAN, protocol, and endpoints. The sender of the first packet is the first endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub vlan: u32,

@@ -1,4 +1,4 @@
-//! A minimal TCP host that is independent of the gateway between it and the other host.
+//! A minimal TCP host whose code is independent of the gateway between the two hosts.
 
 use super::random::Random;
 
@@ -8,18 +8,18 @@ pub const SYN: u8 = 0x02;
 pub const ACK: u8 = 0x10;
 pub const URG: u8 = 0x20;
 
-/// Which copy of a byte a receiver keeps as long as the byte is not in order.
+/// The copy of a byte that a receiver keeps while the byte is not in order.
 #[derive(Clone, Copy, Debug)]
 pub enum Prefers {
     First,
     Last,
-    /// Keep the copy of the segment that began first (BSD).
+    /// Keep the bytes of the segment with the lower start (BSD).
     Lower,
-    /// Keep the copy of the segment that began last or, at equal positions, arrived last (Linux).
+    /// Keep the bytes of the segment with the higher start. If the starts are equal, keep those of the later segment (Linux).
     Higher,
 }
 
-/// Received bytes of a stream whose length is limited.
+/// Received bytes of a stream of limited length.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     pub prefers: Prefers,
@@ -53,13 +53,13 @@ pub struct Habits {
     pub buffer: usize,
     /// Window scale that the host offers, if any.
     pub scale: Option<u8>,
-    /// The host sends SACK blocks, and does not retransmit bytes that the other host has reported in them (RFC 2018).
+    /// Whether the host sends SACK blocks, and does not retransmit bytes in received SACK blocks (RFC 2018).
     pub sacks: bool,
-    /// The host sends data in its SYN (RFC 7413), and accepts data in a SYN.
+    /// Whether the host sends and accepts data in a SYN (RFC 7413).
     pub fast_open: bool,
-    /// The host accepts a whole segment if only its start is within the window.
+    /// Whether the host accepts a whole segment if only the start of the segment is within the window.
     pub lenient: bool,
-    /// The application reads data immediately.
+    /// Whether the application reads data immediately.
     pub reads: bool,
     /// Maximum segment size in bytes.
     pub longest: usize,
@@ -71,7 +71,7 @@ pub struct Host {
     is_client: bool,
     /// Bytes to send, bytes sent, and bytes acknowledged.
     pub content: Vec<u8>,
-    /// Number of bytes that may be sent so far, and whether the FIN may be sent after them.
+    /// Number of bytes that may be sent so far, and whether a FIN may follow these bytes.
     pub may: usize,
     pub may_end: bool,
     pub next: usize,
@@ -79,7 +79,7 @@ pub struct Host {
     is_end_sent: bool,
     is_end_acknowledged: bool,
     sacked: Vec<bool>,
-    /// Of the other host: initial sequence number, window scale, and the right edge of its window.
+    /// Initial sequence number, window scale, and right window edge of the other host.
     other: Option<u32>,
     other_scale: u8,
     pub reach: usize,
@@ -93,7 +93,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates a host that can receive at most `most` bytes.
+    /// Creates a host that can receive up to `most` bytes.
     pub fn new(is_client: bool, initial: u32, content: Vec<u8>, most: usize, habits: Habits) -> Self {
         let preferences = [Prefers::First, Prefers::Last, Prefers::Lower, Prefers::Higher];
         Self {
@@ -205,7 +205,7 @@ impl Host {
         segment
     }
 
-    /// Sends data that was not sent yet, if the window and the conversation allow it.
+    /// Sends new data, if the window and the conversation allow new data.
     pub fn send(&mut self, random: &mut Random) -> Option<Vec<u8>> {
         if !self.is_established {
             return None;
@@ -239,8 +239,8 @@ impl Host {
             segment.extend_from_slice(&[0; 1][..random.below(2)]);
             return Some(segment);
         }
-        // Retransmit from the first unacknowledged byte on, with other segment boundaries; only one byte if the window
-        // is closed.
+        // Retransmit from the first unacknowledged byte on, with other segment boundaries. If the window is closed,
+        // retransmit only one byte.
         let skip = |place: &usize| self.habits.sacks && self.sacked.get(*place).is_some_and(|&sacked| sacked);
         let from = (self.acknowledged..self.content.len()).find(|place| !skip(place));
         let from = from.unwrap_or(self.acknowledged).min(self.may);

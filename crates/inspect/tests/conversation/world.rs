@@ -1,4 +1,4 @@
-//! Two hosts, the links on both sides of the gateway, and an attacker beside the sender.
+//! Simulates two hosts, the links on both sides of the gateway, and an attacker on the sender's side.
 
 use sluice_inspect::evaluate::{IpFields, PacketFields, TcpFields};
 use sluice_inspect::inspector::{FlowHandle, FlowPacket, Verdict};
@@ -25,7 +25,7 @@ pub struct Manner {
     pub reordered: [usize; 2],
     pub doubled: [usize; 2],
     pub hosts: [Habits; 2],
-    /// Length in bytes of each block. The sides take turns in sending blocks.
+    /// Length in bytes of each block. The hosts send blocks alternately.
     pub blocks: [usize; 4],
     /// Position of the pattern in the data: block, and offset in the block.
     pub planted: Option<(usize, usize)>,
@@ -72,9 +72,9 @@ impl Manner {
 struct Packet {
     direction: Direction,
     segment: Vec<u8>,
-    /// The segment arrives at the gateway on its sender's side.
+    /// Whether the segment arrives at the gateway on its sender's side.
     own_side: bool,
-    /// The segment is lost after the gateway and does not reach the other host.
+    /// Whether the segment is lost after the gateway and does not reach the other host.
     dies: bool,
 }
 
@@ -96,10 +96,10 @@ pub struct World<'l> {
     others: [Vec<u8>; 2],
     before: Vec<Packet>,
     behind: Vec<Packet>,
-    /// Number of blocks of which the sending has begun.
+    /// Number of blocks that were sent at least in part.
     begun: usize,
     outcome: Outcome,
-    /// Print the result of each segment.
+    /// Whether the result of each segment is printed.
     tells: bool,
 }
 
@@ -158,7 +158,7 @@ impl<'l> World<'l> {
         world
     }
 
-    /// Begins the next block when the other side has received all of the preceding block.
+    /// Starts the next block when the other host has received the preceding block completely.
     fn begin_blocks(&mut self) {
         while self.begun < 4 {
             let sent: [usize; 2] = [0, 1].map(|side| {
@@ -298,7 +298,7 @@ impl<'l> World<'l> {
         }
         self.outcome.hostile += 1;
         if self.random.one_in(4) {
-            // A forged segment with the other host's address, sent from this host's side.
+            // A forged segment with the other host's address is sent from this host's side.
             let segment = self.hosts[1 - side].acknowledgment(self.random.below(3000) as u32);
             self.before.push(Packet {
                 direction: [Reverse, Forward][side],
@@ -313,7 +313,7 @@ impl<'l> World<'l> {
         let segment = self.hosts[side].segment(&self.others[side], from, to, ACK);
         let dies = self.random.one_in(2);
         if !dies {
-            // The sending host advances, as after any segment that it sends.
+            // The sending host advances, as after any other sent segment.
             self.hosts[side].next = self.hosts[side].next.max(to);
         }
         self.before.push(Packet {
@@ -360,8 +360,8 @@ impl<'l> World<'l> {
         }
     }
 
-    /// Checks that the data delivered to applications never contains the whole pattern, whichever copies a receiver
-    /// prefers.
+    /// Checks that the data delivered to applications never contains the whole pattern, for every preference of a
+    /// receiver.
     fn check(&self) {
         for (side, host) in self.hosts.iter().enumerate() {
             for assembly in &host.received {

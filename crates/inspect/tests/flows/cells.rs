@@ -1,4 +1,4 @@
-//! Bytes of a buffer under construction, and numbers in them.
+//! Bytes of a buffer under construction, and numbers in the bytes.
 
 use sluice_inspect::signature::{NumberField, NumberFormat};
 
@@ -58,7 +58,7 @@ impl Cells {
     }
 }
 
-/// Value of the bytes, or `None` if they are not a number.
+/// Value of the bytes, or `None` if the bytes are not a number.
 pub fn read(number: &NumberField, bytes: &[u8]) -> Option<i64> {
     let all = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
     let value = match number.form {

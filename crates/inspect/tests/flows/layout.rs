@@ -1,5 +1,5 @@
-//! Constructs buffers that satisfy conditions in order. Each content is placed at the leftmost position where it fits,
-//! and moved to the right if the following conditions can't be satisfied.
+//! Constructs buffers that satisfy conditions in order. Each content is placed at the leftmost possible position, and
+//! moved to the right if later conditions can't be satisfied.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub struct Solver<'r> {
 }
 
 /// Buffers that probably satisfy the conditions, and the positions of their contents. With `expressions_first`,
-/// contents are preferably placed within the text of expressions, not beside it.
+/// contents are preferably placed within the text of expressions.
 pub fn solve(conditions: &[Condition], expressions_first: bool) -> Result<(Buffers, Vec<Place>), &'static str> {
     let filler = filler(conditions);
     let (mut texts, mut first, mut constants) = (BTreeMap::new(), Vec::new(), vec![0, 1, 2, 4, 8, 16, 32]);
@@ -155,7 +155,7 @@ impl<'r> State<'r> {
         }
     }
 
-    /// Start of the allowed range, and its end if it is bounded.
+    /// Start of the allowed range, and end of the range if it is bounded.
     fn region(&self, content: &Content) -> (usize, Option<usize>) {
         let of = |value: Option<Value>| value.map(|value| self.value(value));
         let mut from = of(content.offset).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Generates flows that fire a rule from its signature.
+//! Generates flows that fire a rule, from the signature of the rule.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 mod cells;
@@ -128,7 +128,7 @@ fn is_set_by(rule: &Signature, names: &[&str]) -> bool {
         })
 }
 
-/// Endpoints of the first rule, restricted to those that the second rule also matches.
+/// Endpoints that match the first rule and the second rule.
 fn joined(wire: &Wire, first: &Signature, second: &Signature) -> Option<Wire> {
     let other = wire_of(second).ok()?;
     let mut joined = wire.clone();
@@ -366,7 +366,7 @@ impl Flow {
         matches!(self.form, Form::Http(_))
     }
 
-    /// Reply of the other side.
+    /// Reply of the other host.
     fn answer(&self) -> Option<Message> {
         let (toward, bytes) = match self.toward {
             Toward::Server if self.is_spoken() => (Toward::Client, &b"HTTP/1.1 204 OK\r\n\r\n"[..]),

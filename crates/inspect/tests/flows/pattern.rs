@@ -11,9 +11,9 @@ pub enum Edge {
     /// No constraint.
     #[default]
     Free,
-    /// A line begins or ends here.
+    /// A line starts or ends at this edge of the text.
     Line,
-    /// The buffer begins or ends here.
+    /// The buffer starts or ends at this edge of the text.
     Buffer,
 }
 
@@ -28,12 +28,12 @@ pub struct Text {
     captured: Vec<Vec<Option<u8>>>,
 }
 
-/// Placeholder byte for a reference to the first capture. The byte with the next number stands for the second capture.
+/// Placeholder byte for a reference to the first capture. The byte with the next number represents the second capture.
 const REFERENCE: u8 = 0xf1;
 
-/// Generates a text. `None` if the expression has a form that is not supported here.
+/// Generates a text. Returns `None` if the expression is not supported.
 pub fn text(expression: &Expression, filler: u8) -> Option<Text> {
-    // The shortest text never contains what a negative lookahead excludes, so lookaheads are removed.
+    // Lookaheads are removed, because the shortest text never contains the text that a negative lookahead excludes.
     let pattern = without_lookahead(&expression.pattern)?;
     let referring = (1..=9).any(|number| pattern.contains(&format!("\\{number}")));
     let pattern = (1..=9).fold(pattern, |pattern, number| {

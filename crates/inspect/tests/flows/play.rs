@@ -11,7 +11,7 @@ use sluice_wire::tcp::flag::{ACK, FIN, PSH, SYN};
 
 use crate::lab::Lab;
 
-/// Data that one side sends until the other replies, or a datagram.
+/// Data that a host sends before the other host replies, or a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub toward: Toward,
@@ -31,7 +31,7 @@ pub struct Wire {
     pub window: u16,
     /// Initial sequence numbers of client and server.
     pub initial: [u32; 2],
-    /// Whether datagrams belong to a flow in which both sides have already sent.
+    /// Whether datagrams belong to a flow in which both hosts have already sent packets.
     pub established: bool,
 }
 
@@ -54,7 +54,7 @@ impl Default for Wire {
     }
 }
 
-/// Splits messages, sent in turn, into segments of `step` bytes.
+/// Splits consecutive messages into segments of `step` bytes.
 pub fn in_parts(messages: &[(Toward, &[u8])], step: usize) -> Vec<Message> {
     let parts = messages.iter().flat_map(|(toward, bytes)| {
         bytes.chunks(step).map(|part| Message {

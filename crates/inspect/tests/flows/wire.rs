@@ -7,14 +7,14 @@ use sluice_inspect::signature::Buffer;
 /// Content of each buffer.
 pub type Buffers = BTreeMap<Buffer, Vec<u8>>;
 
-/// Where contents are placed in a message, if there are alternatives.
+/// Position of contents in a message, for contents with several possible positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// The bytes of the URI are in the query, which is not normalised.
+    /// Whether the bytes of the URI are in the query, which is not normalised.
     pub query: bool,
-    /// The bytes of the header buffer are in the value of a field.
+    /// Whether the bytes of the header buffer are in the value of a field.
     pub value: bool,
-    /// Bytes for the payload buffer are in a header field, not in the body.
+    /// Whether the bytes for the payload buffer are in a header field instead of the body.
     pub in_header: bool,
 }
 
@@ -42,7 +42,7 @@ fn rest(buffers: &Buffers, manner: Manner, fields: [(&[u8], Buffer); 3], body: &
                 (false, false) => b"",
             });
             head.extend_from_slice(bytes);
-            // White space at the end of a value is not part of the buffer, so a byte follows it.
+            // White space at the end of a value is not part of the buffer, so a byte is added after white space.
             head.extend_from_slice(if bytes.ends_with(b" ") { b"0" } else { b"" });
             head.extend_from_slice(if bytes.ends_with(b"\r\n") { b"" } else { b"\r\n" });
         }

@@ -1,4 +1,4 @@
-//! Collects the events of messages, and checks them against the slot at every event.
+//! Collects the events of messages, and compares each event with the slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct Message {
 
 impl Message {
     #[allow(dead_code)]
-    /// A buffer as text; empty if it does not exist.
+    /// A buffer as text; empty if the buffer does not exist.
     pub fn text(&self, buffer: Buffer) -> String {
         self.buffers
             .get(&buffer)

@@ -1,4 +1,4 @@
-//! Plays flows between a client and a server through an inspector, with rules as an operator writes them.
+//! Passes flows between a client and a server through an inspector, with rules in a rule file.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -35,7 +35,7 @@ pub struct Lab {
     pub said: Vec<Transaction>,
 }
 
-/// Compiles a rule file, all of whose rules must load.
+/// Compiles a rule file. All rules of the file must load.
 pub fn rules(dialect: Dialect, text: &str) -> Arc<Ruleset> {
     let file = read(text.as_bytes(), dialect, &Variables::default(), &Classes::default());
     assert!(file.refused.is_empty(), "{:?}", file.refused);
@@ -112,7 +112,8 @@ pub struct Connection<'l> {
     pub handle: FlowHandle,
     client: IpAddr,
     ports: [u16; 2],
-    /// Forwarded bytes of each direction, at their offset in the stream. Bytes that were not forwarded are zeros.
+    /// Forwarded bytes of each direction, at their offsets in the stream. The bytes are zeros where no byte was
+    /// forwarded.
     pub delivered: [Vec<u8>; 2],
     /// Verdict on the last packet.
     pub last: Verdict,
@@ -150,7 +151,7 @@ impl<'l> Connection<'l> {
         connection
     }
 
-    /// Sends bytes at an offset in the stream of a side.
+    /// Sends bytes at an offset in the stream of a direction.
     pub fn send_at(&mut self, direction: Direction, place: usize, data: &[u8]) -> Verdict {
         self.raw(direction, place as i64, ACK | PSH, data)
     }
@@ -165,7 +166,7 @@ impl<'l> Connection<'l> {
         self.send_at(Direction::Reverse, place, data)
     }
 
-    /// Ends the stream of a side.
+    /// Ends the stream of a direction.
     pub fn finish(&mut self, direction: Direction, place: usize) -> Verdict {
         self.raw(direction, place as i64, ACK | FIN, b"")
     }
@@ -180,7 +181,7 @@ impl<'l> Connection<'l> {
         segment[2..4].copy_from_slice(&to.to_be_bytes());
         let sequence = INITIAL[direction as usize].wrapping_add(1).wrapping_add(place as u32);
         segment[4..8].copy_from_slice(&sequence.to_be_bytes());
-        // The segment acknowledges all bytes that have arrived from the other side.
+        // The segment acknowledges all bytes that have arrived from the other host.
         let other = direction.opposite() as usize;
         let acknowledged = INITIAL[other]
             .wrapping_add(1)

@@ -119,8 +119,8 @@ pub fn drawn(count: u32) -> Vec<Signature> {
     (1..=count).map(&mut one).collect()
 }
 
-/// The contents of real rules, each rule converted to a TCP payload rule. Empty if the rule file is not present. Only
-/// the necessary part of the grammar is parsed.
+/// The contents of real rules. Each rule is converted to a TCP payload rule. The list is empty if the rule file is not
+/// present. Only the necessary part of the grammar is parsed.
 pub fn real() -> Vec<Signature> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/signatures/snort3-community.rules");
     let Ok(text) = std::fs::read_to_string(&path) else {

@@ -6,7 +6,7 @@ use sluice_inspect::stream::{Exception, SegmentKind, StreamCapacity};
 use sluice_wire::key::Direction::{self, Forward, Reverse};
 use sluice_wire::tcp::flag;
 
-/// Initial sequence number of the client. The client's sequence numbers soon wrap around at 2³².
+/// Initial sequence number of the client. The client's sequence numbers wrap around at 2³² after a few bytes.
 pub const CLIENT: u32 = 0xffff_fff8;
 pub const SERVER: u32 = 5000;
 
@@ -14,13 +14,13 @@ pub const SERVER: u32 = 5000;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Is {
     Fresh,
-    /// In order, with this number of rewritten bytes and flags.
+    /// The segment is in order, with this number of rewritten bytes and flags.
     Mended(usize),
     Repeat,
-    /// A retransmission, with this number of rewritten bytes and flags.
+    /// The segment is a retransmission, with this number of rewritten bytes and flags.
     Right(usize),
     Ahead,
-    /// Beyond a gap, with this number of rewritten bytes and flags.
+    /// The segment is beyond a gap, with this number of rewritten bytes and flags.
     AheadRight(usize),
     Not(Exception),
 }

@@ -10,7 +10,7 @@ use sluice_wire::checksum;
 use sluice_wire::key::Direction;
 use sluice_wire::tcp::{self, flag};
 
-/// Bytes of a block of stream memory.
+/// Size in bytes of a block of stream memory.
 pub const BLOCK: usize = 2048;
 
 /// Capacities so small that every limit is reached.
@@ -64,11 +64,11 @@ pub fn data(segment: &[u8]) -> &[u8] {
 pub struct Rig {
     pub streams: Streams<'static>,
     pub handle: StreamHandle,
-    /// Inspected bytes of each direction since its stream last began.
+    /// Inspected bytes of each direction since the last start of its stream.
     pub inspected: [Vec<u8>; 2],
     /// Forwarded segments, in order.
     pub passed: Vec<(Direction, Vec<u8>)>,
-    /// Number of inspected bytes that had been queued beyond a gap.
+    /// Number of inspected bytes that were queued beyond a gap.
     pub kept: usize,
 }
 
@@ -124,7 +124,7 @@ impl Rig {
         }
     }
 
-    /// Checks that the view is the end of the inspected bytes.
+    /// Checks that the view consists of the last inspected bytes.
     fn check_view(&self, direction: Direction) {
         let view = self.streams.view(self.handle, direction);
         let inspected = &self.inspected[direction as usize];

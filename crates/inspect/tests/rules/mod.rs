@@ -44,7 +44,7 @@ pub fn refused(dialect: Dialect, options: &str) -> (String, RuleError) {
     (refusal.option.into(), refusal.why)
 }
 
-/// Each row: dialects, options, and the expected conditions.
+/// Each row contains dialects, options, and the expected conditions.
 pub type Table<'t> = &'t [(&'t [Dialect], &'t str, Vec<Condition>)];
 
 pub fn compare(table: Table) {

@@ -16,8 +16,7 @@ use crate::ports::{Lease, PortClass};
 
 use crate::{Address, PoolIndex, Reason, Tuple};
 
-/// Number of outside addresses that an allocation tries with soft pairing, or if all ports of an address must belong to
-/// this shard.
+/// Maximum number of outside addresses that one allocation tries, with soft pairing or port preservation.
 const ADDRESSES: u32 = 8;
 
 impl<A: Address> Bindings<'_, A> {
@@ -75,7 +74,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// Whether a pool contains an address of which this shard owns ports.
+    /// Whether a pool contains the address and this shard owns ports of the address.
     #[inline(always)]
     fn is_usable(&self, pool: PoolIndex, address: A) -> bool {
         let place = self.pool(pool).and_then(|valid| valid.index_of(address));
@@ -127,8 +126,8 @@ impl<A: Address> Bindings<'_, A> {
         Ok(allocation)
     }
 
-    /// Checks whether a subscriber may have another session. `Ok(true)` means that it may also have another port of the
-    /// class.
+    /// Checks whether a subscriber may have another session. `Ok(true)` means that the subscriber may also have another
+    /// port of the class.
     #[inline(never)]
     fn admit(&self, number: u32, pool: PoolIndex, class: PortClass, now: u64) -> Result<bool, Reason> {
         let valid = self.pool(pool).ok_or(Reason::PortsExhausted)?;
@@ -216,7 +215,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// Permits the remote address to send to the mapping, if filtering is address-dependent.
+    /// If filtering is address-dependent, permits the remote address to send to the mapping.
     #[inline(always)]
     fn permit(
         &mut self,
@@ -282,7 +281,7 @@ impl<A: Address> Bindings<'_, A> {
             .pool(pool)
             .is_some_and(|valid| valid.blocks().is_some() && valid.plan().is_none())
         {
-            // Take that of two candidate addresses which has more free blocks. The choice distributes subscribers evenly.
+            // Pair with the candidate address that has more free blocks, to distribute subscribers evenly.
             let other = self.pair_other(key, pool);
             let free = |bindings: &mut Self, address: A| {
                 let place = bindings.pool(pool).and_then(|valid| valid.index_of(address));
@@ -327,8 +326,8 @@ impl<A: Address> Bindings<'_, A> {
         }
         let usable = |&place: &u32| self.ports.has_ports(request.pool, place);
         let Some(place) = valid.index_of(paired).filter(usable) else {
-            // The pool may no longer contain the paired address, or other shards may own its ports now. Pair the
-            // subscriber with another address.
+            // After a migration, the pool may lack the paired address, or other shards may own the ports of the
+            // address. Pair the subscriber with another address.
             let paired = self.pair(key, request.pool).ok_or(Reason::PortsExhausted)?;
             self.subscribers
                 .records
@@ -409,7 +408,7 @@ impl<A: Address> Bindings<'_, A> {
         self.allocate_block(number, request, key, now)
     }
 
-    /// Allocates another block to a subscriber, and a port of this block.
+    /// Allocates another port block to a subscriber, and one port of this block to the session.
     #[inline(never)]
     fn allocate_block<T: Tuple<Address = A>>(
         &mut self,
@@ -483,7 +482,7 @@ impl<A: Address> Bindings<'_, A> {
                 Ok(lease)
             }
             _ => {
-                // A block at the end of the pool's ports may have no usable port. The subscriber keeps it as an empty block.
+                // A block at the end of the port range may have no usable port. It is kept as an empty block.
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {
                     subscriber.empty += 1;
                 }

@@ -2,7 +2,7 @@
 
 use crate::event::EventKinds;
 
-/// Capacity of one shard for allocated resources.
+/// Sizes of the tables in which one shard records its allocated resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Maximum number of mappings, including permissions of address-dependent filtering.
@@ -15,8 +15,8 @@ pub struct Capacity {
     pub quarantine: usize,
     /// Kinds of events that the shard records.
     pub events: EventKinds,
-    /// Length of the inside prefix that counts as one subscriber, in bits. If the length is at least that of an
-    /// address, each address is a subscriber.
+    /// Length of the inside prefix that counts as one subscriber, in bits. If the length is at least the address
+    /// length, each inside address is a subscriber.
     pub subscriber: u8,
 }
 

@@ -1,8 +1,8 @@
 //! Mappings from an inside address and port to an outside address and port (the BIB of RFC 6146).
 //!
-//! A mapping can be found from both sides. A mapping counts its sessions and is removed with the last one. With
-//! address-dependent filtering, the same table also contains permissions. A permission allows one remote address to
-//! send to an outside port.
+//! A mapping can be looked up by its inside or its outside address and port. A mapping counts its sessions and is
+//! removed with its last session. With address-dependent filtering, the mapping table also contains permissions. A
+//! permission allows one remote address to send to an outside port.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct Mapping<A> {
     outside_port: u16,
     /// Number of the subscriber's record; unused in a permission.
     subscriber: u32,
-    /// Bits 0–28: number of sessions. Bits 29–30: port class. Bit 31: whether the record is a permission.
+    /// Bits 0–28: number of sessions. Bits 29–30: port class. Bit 31: set if the record is a permission.
     state: u32,
 }
 
@@ -85,7 +85,7 @@ impl<A: Address> Mapping<A> {
         self.is_mapping() && self.class() == class && self.outside() == outside && self.inside() == inside
     }
 
-    /// Whether the record is a mapping, and neither a permission nor free.
+    /// Whether the record is a mapping instead of a permission or a free record.
     pub fn is_mapping(&self) -> bool {
         self.state & PERMISSION == 0 && self.sessions() > 0
     }
@@ -147,7 +147,8 @@ impl<'m, A: Address> Part<'m, A> {
     }
 }
 
-/// Mapping table of a shard: a fixed part, and further parts from a reserve that all shards share, if the fixed part is full.
+/// Mapping table of a shard. If its fixed part is full, the table takes further parts from a reserve that all shards
+/// share.
 #[derive(Debug)]
 pub struct Mappings<'m, A: Address> {
     home: Part<'m, A>,
@@ -168,8 +169,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Sets the reserve from which a full table takes further parts of the size of the fixed part. Empty parts are
-    /// returned to the reserve.
+    /// Sets the reserve from which a full table takes further parts. All parts have the size of the fixed part. The
+    /// table returns empty parts to the reserve.
     pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, A>>>) {
         self.further.reserve(reserve.available());
         self.reserve = Some(reserve);
@@ -209,7 +210,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.parts().map(|part| part.records.len()).sum()
     }
 
-    /// Number of mappings for which the shard's parts have space. Parts in the reserve are not included.
+    /// Number of mappings for which the shard's parts have space, excluding parts in the reserve.
     pub fn capacity(&self) -> usize {
         self.parts().map(|part| part.records.capacity()).sum()
     }
@@ -285,8 +286,8 @@ impl<'m, A: Address> Mappings<'m, A> {
             .is_some_and(|record| record.is_exact(outside, class, inside))
     }
 
-    /// Creates a mapping with one session; `None` if the table is full. Lookups from outside find it only after
-    /// [`Mappings::publish`].
+    /// Creates a mapping with one session; `None` if the table is full. Lookups from outside find the mapping only
+    /// after [`Mappings::publish`].
     #[inline]
     pub fn make(
         &mut self,
@@ -354,7 +355,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Prefetches the lines that [`Mappings::publish`] will write. Returns the hash that must be passed to it.
+    /// Prefetches the lines that [`Mappings::publish`] will write. Returns the hash that the caller must pass to
+    /// [`Mappings::publish`].
     #[inline(always)]
     pub fn prepare(&self, outside: Lease<A>, class: PortClass) -> u64 {
         let hash = self.outside_hash(outside, class);
@@ -376,7 +378,7 @@ impl<'m, A: Address> Mappings<'m, A> {
         record.map(|record| record.state += 1).is_some()
     }
 
-    /// Removes a session from a mapping or permission. The record is removed with its last session.
+    /// Removes a session from a mapping or permission. Removes the record with its last session.
     #[inline]
     pub fn remove(&mut self, number: u32, inside: u64, outside: u64) {
         if let Some(part) = self.part_mut(number) {
@@ -387,8 +389,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.free_record(number);
     }
 
-    /// Quarantines a mapping after its last session. The mapping's port stays occupied, but lookups from either side
-    /// don't find the mapping.
+    /// Quarantines a mapping after its last session. The mapping's port stays occupied, but lookups from inside or
+    /// outside don't find the mapping.
     pub fn quarantine(&mut self, number: u32, hash: u64) {
         if let Some(part) = self.part_mut(number) {
             let own = number.wrapping_sub(part.base);
@@ -410,8 +412,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Second pass of [`Mappings::find_exact`]: prefetches the record to which the index probably refers, and returns
-    /// its number.
+    /// Second pass of [`Mappings::find_exact`]: prefetches the record to which the index probably refers. Returns the
+    /// number of the record.
     #[inline(always)]
     pub fn prefetch_outside_record(&self, hash: u64) -> Option<u32> {
         let number = self.home.outside.candidate(hash)?;
@@ -437,7 +439,8 @@ impl<'m, A: Address> Mappings<'m, A> {
         })
     }
 
-    /// Permits a remote address to send, because a session with it exists. Returns false if the table is full.
+    /// Permits a remote address to send to an outside port, because a session with the remote address exists. Returns
+    /// false if the table is full.
     pub fn permit(&mut self, outside: Lease<A>, class: PortClass, remote: A) -> bool {
         if let Some(number) = self.permission(outside, class, remote) {
             return self.add_session(number);

@@ -1,8 +1,8 @@
 //! Resources that a shard has allocated: ports, mappings, and the subscribers that use them.
 //!
-//! The allocation of an outside address and port for a new session has several passes, so that a batch hides memory
-//! latency: [`Bindings::request`], [`Bindings::prefetch_records`] and [`Bindings::allocate`]. The [`crate::Decision`]
-//! of the session records which resources were allocated. At the end of the session, [`Bindings::release_request`] and
+//! An outside address and port is allocated in several passes over a batch of new sessions, which hides memory latency:
+//! [`Bindings::request`], [`Bindings::prefetch_records`] and [`Bindings::allocate`]. The [`crate::Decision`] of the
+//! session records which resources were allocated. At the end of the session, [`Bindings::release_request`] and
 //! [`Bindings::release`] release these resources.
 
 mod allocation;
@@ -35,7 +35,7 @@ use sluice_table::memory::Line;
 use sluice_table::reserve::Reserve;
 use sluice_wire::{Context, Direction};
 
-/// Maximum number of new mappings of a batch that are not in the outside index.
+/// Maximum number of new mappings that wait for their insertion into the outside index.
 const PENDING: usize = 64;
 
 /// Request for an outside port, created by [`Bindings::request`].
@@ -48,12 +48,12 @@ pub struct PortRequest<A> {
     host: Option<u64>,
     /// Keyed hash of the flow for which the port is requested, or of the inside address and port.
     flow: u64,
-    /// Request for a port, if the session needs a port but no mapping or subscriber.
+    /// Request for a port. `None` if the session also needs a mapping or a subscriber.
     port: Option<ports::LeaseRequest>,
-    /// Record number of the subscriber. [`Bindings::prefetch_records`] sets the probable number,
-    /// [`Bindings::prefetch_block`] one that is almost certainly right; both are verified before use.
+    /// Record number of the subscriber. [`Bindings::prefetch_records`] sets a probable number, and
+    /// [`Bindings::prefetch_block`] replaces it by a more reliable one. The number is verified before use.
     subscriber: Option<u32>,
-    /// The newest block of the subscriber, and its location.
+    /// The newest port block of the subscriber, with the block's location in memory.
     block: Option<(Block<A>, BlockPlace)>,
 }
 
@@ -64,8 +64,8 @@ pub struct Allocation<A> {
     pub lease: Lease<A>,
     /// Resources that the session holds.
     pub resources: Resources,
-    /// Whether other sessions may use the same outside address and port. If the port is shared, the answers to the
-    /// sessions must have different sources. If the sources are equal, [`Bindings::another`] returns the next candidate.
+    /// Whether other sessions may share the outside address and port. Sessions that share a port must have different
+    /// remote endpoints. If the remote endpoints are equal, [`Bindings::another`] returns the next candidate.
     pub overlaps: bool,
 }
 
@@ -112,10 +112,10 @@ pub struct Bindings<'m, A: Address> {
     mappings: Mappings<'m, A>,
     subscribers: Subscribers<'m, A>,
     quarantine: VecDeque<Quarantined<A>>,
-    /// Number of ports and blocks that were freed without quarantine because the quarantine was full.
+    /// Number of ports and blocks freed without quarantine because the quarantine queue was full.
     not_quarantined: u64,
     pending: ArrayVec<(u32, u64), PENDING>,
-    /// Events that the worker has not taken.
+    /// Events that the worker has not yet taken from the shard.
     pub events: Outbox,
     secret: Secret,
     /// Length of the inside prefix that counts as one subscriber.
@@ -192,13 +192,14 @@ impl<'m, A: Address> Bindings<'m, A> {
         (self.subscribers.blocks.len(), self.subscribers.blocks.capacity())
     }
 
-    /// Number of quarantined ports and blocks, and number of those that were freed without quarantine because it was full.
+    /// Number of quarantined ports and blocks, and number of ports and blocks freed without quarantine because the
+    /// quarantine queue was full.
     pub fn quarantined(&self) -> (usize, u64) {
         (self.quarantine.len(), self.not_quarantined)
     }
 
-    /// Visits the mappings among the next `count` records from `cursor` on, each with its subscriber. The first cursor
-    /// is 0. Returns the next cursor, or `None` after the last record.
+    /// Visits the mappings among the next `count` records, starting at `cursor`. Each mapping is passed with its
+    /// subscriber. The first cursor is 0. Returns the next cursor, or `None` after the last record.
     pub fn scan_mappings(
         &self,
         cursor: u32,
@@ -216,8 +217,8 @@ impl<'m, A: Address> Bindings<'m, A> {
         (end < self.mappings.end()).then_some(end)
     }
 
-    /// Visits the subscribers among the next `count` records from `cursor` on, each with its blocks. The first cursor
-    /// is 0. Returns the next cursor, or `None` after the last record.
+    /// Visits the subscribers among the next `count` records, starting at `cursor`. Each subscriber is passed with its
+    /// port blocks. The first cursor is 0. Returns the next cursor, or `None` after the last record.
     pub fn scan_subscribers(
         &self,
         cursor: u32,
@@ -234,12 +235,14 @@ impl<'m, A: Address> Bindings<'m, A> {
         (end < reach).then_some(end)
     }
 
-    /// Sets the table by which outside ports are preferred whose answers RSS delivers to this shard.
+    /// Sets the table of the outside ports for which RSS delivers replies to this shard. Allocations prefer these
+    /// ports.
     pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
         self.ports.prefer_rss_ports(fitting);
     }
 
-    /// First pass for a new session: determines where its outside port is allocated from, and prefetches the index lines.
+    /// First pass for a new session: selects the pool's allocation method for its outside port, and prefetches the
+    /// index lines.
     #[inline]
     pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> PortRequest<A> {
         self.ports.migrate_if_due();
@@ -337,8 +340,8 @@ impl<'m, A: Address> Bindings<'m, A> {
     #[inline]
     pub fn publish(&mut self) {
         for &(number, hash) in &self.pending {
-            // If the index has no free entry for the hash, lookups from outside don't find the mapping, but its
-            // existing sessions work.
+            // If the index has no free entry for the hash, lookups from outside don't find the mapping. The existing
+            // sessions of the mapping still work.
             self.mappings.publish(number, hash);
         }
         self.pending.clear();
@@ -416,8 +419,8 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// The inside prefix of an address's subscriber. A site is one subscriber, independent of the addresses of its
-    /// terminals.
+    /// The inside prefix of the subscriber to which an address belongs. A site is one subscriber, independent of the
+    /// addresses of its terminals.
     #[inline(always)]
     fn prefix(&self, context: Context, address: A) -> A {
         if is_site(context) {
@@ -431,7 +434,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         A::from_number(address.number() & mask)
     }
 
-    /// Finds the subscriber of a key. Uses the record number that earlier passes may have found.
+    /// Finds the subscriber of a key. Tries the record number from the earlier passes before a lookup.
     #[inline(always)]
     fn subscriber_of<T: Tuple<Address = A>>(&self, request: &PortRequest<A>, host: u64, key: &T) -> Option<u32> {
         let (context, prefix) = (key.context(), self.prefix(key.context(), key.source()));
@@ -464,7 +467,7 @@ struct Sides<A> {
 /// Derives the addresses of a session from its decision and its keys.
 #[inline(always)]
 fn sides<T: Tuple>(decision: Decision, forward: &T, reverse: &T) -> Sides<T::Address> {
-    // The keys of packets that the inside host and the remote host send.
+    // Key of packets from the inside host, and key of packets from the remote host.
     let (from_inside, from_outside) = match decision.outbound(Direction::Forward) {
         true => (forward, reverse),
         false => (reverse, forward),

@@ -16,8 +16,8 @@ pub struct ReleaseRequest<A> {
     resources: Resources,
     /// Keyed hash of the mapping in the outside index. If the session has no mapping, keyed hash of its subscriber.
     hash: u64,
-    /// Record number of the mapping. [`Bindings::prefetch_release`] sets the probable number,
-    /// [`Bindings::prefetch_release_subscriber`] one that is almost certainly right; both are verified before use.
+    /// Record number of the mapping. [`Bindings::prefetch_release`] sets a probable number, and
+    /// [`Bindings::prefetch_release_subscriber`] replaces it by a more reliable one. The number is verified before use.
     mapping: Option<u32>,
     /// Keyed hash of the mapping in the inside index.
     inside: Option<u64>,
@@ -29,7 +29,7 @@ pub(super) struct Port<A> {
     pub pool: PoolIndex,
     pub class: PortClass,
     pub lease: Lease<A>,
-    /// Whether the port was used by a mapping, and not directly by a session.
+    /// Whether a mapping used the port. False if a session used the port directly.
     pub mapped: bool,
 }
 
@@ -86,8 +86,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Third pass of a release: prefetches the mapping's subscriber, and the entry of the inside index that must be
-    /// removed with the mapping.
+    /// Third pass of a release: prefetches the mapping's subscriber and the mapping's entry in the inside index.
     #[inline(always)]
     pub fn prefetch_release_subscriber(&self, ending: &mut ReleaseRequest<A>) {
         if !ending.resources.has(Resources::MAPPING) {
@@ -104,7 +103,7 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Finds the mapping of an ended session. Uses the record number that earlier passes may have found.
+    /// Finds the mapping of an ended session. Tries the record number from the earlier passes before a lookup.
     #[inline(always)]
     fn mapping_of(&self, ending: &ReleaseRequest<A>) -> Option<u32> {
         let (outside, class, inside) = (ending.ends.outside, ending.class, ending.ends.inside);
@@ -191,8 +190,8 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Removes a session from a mapping. With the last session the mapping's port is released, after quarantine if
-    /// configured. The hashes are those of the mapping in the inside and in the outside index.
+    /// Removes a session from a mapping. After the last session, the mapping's port is released or, if so configured,
+    /// quarantined. The hashes are the mapping's keys in the inside index and in the outside index.
     pub(super) fn release_mapping(&mut self, mapping: u32, (inside, outside): (u64, u64), now: u64) {
         let Some(record) = self.mappings.get_mut(mapping) else {
             return;
@@ -219,7 +218,7 @@ impl<A: Address> Bindings<'_, A> {
                 let computed = valid.inside(lease.address, lease.port).is_some();
                 valid.has_bits() || computed
             });
-            // If the pool has no port bitmap, the record of the mapping marks the port as occupied.
+            // In a pool without a port bitmap, only the record of the mapping marks the port as occupied.
             if !stored && self.quarantine(pool, Resource::Record(mapping), hold, now) {
                 self.mappings.quarantine(mapping, inside);
                 self.count_port(number, class);
@@ -243,9 +242,9 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// Quarantine of a mapping's port (RFC 6888, REQ-8). The port is not quarantined if the class is TCP, which is
-    /// tracked, if filtering is strict and blocks unsolicited packets, or if the port belongs to a block, which stays
-    /// with its subscriber.
+    /// Quarantine of a mapping's port (RFC 6888, REQ-8). Three kinds of ports are not quarantined: TCP ports, because
+    /// connections are tracked; ports with strict filtering, which blocks unsolicited packets; and ports of a port
+    /// block, which stays with its subscriber.
     fn quarantine_of(&self, pool: PoolIndex, class: PortClass) -> Option<Quarantine> {
         let valid = self.pool(pool)?;
         let waits = class != PortClass::Tcp
@@ -270,8 +269,8 @@ impl<A: Address> Bindings<'_, A> {
         true
     }
 
-    /// Frees at most `count` resources whose quarantine has expired. The queue is in order of arrival, so that entries
-    /// of a pool with a long quarantine delay those of a pool with a short one.
+    /// Frees at most `count` resources after their quarantine. The queue is first-in, first-out: entries with a long
+    /// quarantine delay later entries with a short quarantine.
     pub fn expire(&mut self, now: u64, count: usize) {
         for _ in 0..count {
             let Some(held) = self.quarantine.front().copied().filter(|held| held.due <= now) else {
@@ -308,7 +307,7 @@ impl<A: Address> Bindings<'_, A> {
             {
                 return true;
             }
-            // A port of a mapping or a block never moves to another pool when its session does.
+            // When a session moves to another pool, ports of mappings and of port blocks stay in the old pool.
             let of_block = self.subscribers.get(number).is_some_and(|record| record.blocks() > 0);
             return match mapped || of_block {
                 true => self.ports.release_quarantined(pool, class, lease),
@@ -335,7 +334,7 @@ impl<A: Address> Bindings<'_, A> {
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.empty += 1;
             // An empty block can be kept as the spare block. If the subscriber already has another empty block, release
-            // this one.
+            // this block.
             if subscriber.empty > u16::from(blocks.spare) {
                 self.release_block(number, owned, now);
             }
@@ -343,7 +342,7 @@ impl<A: Address> Bindings<'_, A> {
         known
     }
 
-    /// Releases a subscriber's block that has no port in use, after quarantine if configured.
+    /// Releases or, if so configured, quarantines a subscriber's block without ports in use.
     fn release_block(&mut self, number: u32, owned: u32, now: u64) {
         let (Some(record), Some(subscriber)) = (
             self.subscribers.blocks.get(owned).copied(),
@@ -367,7 +366,7 @@ impl<A: Address> Bindings<'_, A> {
         self.subscribers.blocks.release(owned);
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.block_count -= 1;
-            // If the block was allocated under another port layout of the pool, it may have been counted as in use.
+            // A block that was allocated under another port layout of the pool may have been counted as in use.
             subscriber.empty = subscriber.empty.saturating_sub(1);
         }
         let pool = subscriber.pool();
@@ -391,7 +390,7 @@ impl<A: Address> Bindings<'_, A> {
         self.ports.put_block(pool, record.block());
     }
 
-    /// Removes a session from a subscriber. The subscriber is removed with its last session.
+    /// Removes a session from a subscriber. Removes the subscriber with its last session.
     fn end_session(&mut self, number: u32, now: u64) {
         let Some(subscriber) = self.subscribers.records.get_mut(number) else {
             return;

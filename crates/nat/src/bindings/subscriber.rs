@@ -23,15 +23,16 @@ pub struct Subscriber<A> {
     pub(super) sessions: u32,
     /// Number of outside ports in use, by class.
     pub(super) ports: [u32; 3],
-    /// Record number plus one of the subscriber's first block. In a free record: of the next free record.
+    /// Record number plus one of the subscriber's first block. In a free record: number plus one of the next free
+    /// record.
     pub(super) blocks: u32,
     /// Number of blocks.
     pub(super) block_count: u16,
     /// Number of blocks without a port in use.
     pub(super) empty: u16,
     pool: PoolIndex,
-    /// First port of the newest block, which usually belongs to the paired address. The port is used to prefetch the
-    /// block.
+    /// First port of the newest port block. The prefetch of the block assumes that the block belongs to the paired
+    /// address.
     pub(super) newest: u16,
     /// Pads the record to a whole cache line for IPv4.
     spare: [u8; 12],
@@ -110,7 +111,8 @@ impl<A: Address> Subscriber<A> {
 #[repr(C, packed)]
 pub struct SubscriberBlock<A> {
     address: A,
-    /// Record number plus one of the subscriber's next block. In a free record: of the next free record.
+    /// Record number plus one of the subscriber's next block. In a free record: number plus one of the next free
+    /// record.
     pub(super) next: u32,
     first: u16,
     /// Number of ports in use, by class.
@@ -163,7 +165,7 @@ pub struct Subscribers<'m, A: Address> {
     pub(super) blocks: Slab<'m, SubscriberBlock<A>>,
 }
 
-/// Number of memory lines that this number of subscribers and blocks needs.
+/// Number of memory lines that a table of these capacities needs.
 pub const fn lines_for<A: Address>(subscribers: usize, blocks: usize) -> usize {
     CompactIndex::lines_for(subscribers)
         + Slab::<Subscriber<A>>::lines_for(subscribers)
@@ -199,8 +201,8 @@ impl<'m, A: Address> Subscribers<'m, A> {
         self.index.prefetch(hash);
     }
 
-    /// Second pass of [`Subscribers::find`]: prefetches the record to which the index probably refers, and returns its
-    /// number.
+    /// Second pass of [`Subscribers::find`]: prefetches the record to which the index probably refers. Returns the
+    /// number of the record.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u64) -> Option<u32> {
         let number = self.index.candidate(hash)?;
@@ -208,7 +210,8 @@ impl<'m, A: Address> Subscribers<'m, A> {
         Some(number)
     }
 
-    /// Finds the subscriber of a pool with this context and address. `hash` is a keyed hash of all three.
+    /// Finds the subscriber of a pool with this context and address. `hash` is a keyed hash of context, address and
+    /// pool.
     #[inline(always)]
     pub fn find(&self, hash: u64, context: Context, address: A, pool: PoolIndex) -> Option<u32> {
         self.index.find(hash, |number| self.is(number, context, address, pool))

@@ -2,8 +2,8 @@
 //!
 //! The permutation is a Feistel network over two digits with the bases `high` and `low`, whose product is at least
 //! `count` (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Results outside of `0..count` are
-//! permuted again (cycle walking). If `count` is at least some thousand, less than 1 % of the results lie outside; the
-//! number of such results never exceeds 256.
+//! permuted again (cycle walking). If `count` is at least some thousand, less than 1 % of the results lie outside of
+//! `0..count`. The number of results outside never exceeds 256.
 
 use crate::keyed::{Secret, reduce, sip};
 
@@ -16,14 +16,15 @@ fn bases(count: u32) -> (u32, u32) {
     (count.div_ceil(low), low)
 }
 
-/// Value that a round adds to a digit: a keyed hash of the tweak, the round and the other digit.
+/// Value that a round adds to a digit: a keyed hash of the tweak, the round and the digit that the round does not
+/// change.
 #[inline(always)]
 fn added(key: Secret, tweak: u32, round: u32, digit: u32, base: u32) -> u32 {
     let tail = u64::from(tweak) << 24 | u64::from(round) << 16 | u64::from(digit);
     reduce((sip::<1, 3>(key, &[], tail) >> 32) as u32, base)
 }
 
-/// Number to which the permutation maps `place`.
+/// Result of the permutation for `place`.
 #[inline]
 pub(super) fn image_of(key: Secret, tweak: u32, count: u32, place: u32) -> u32 {
     let (high, low) = bases(count);
@@ -44,7 +45,7 @@ pub(super) fn image_of(key: Secret, tweak: u32, count: u32, place: u32) -> u32 {
     }
 }
 
-/// Number that the permutation maps to `image`.
+/// Result of the inverse permutation for `image`.
 #[inline]
 pub(super) fn preimage_of(key: Secret, tweak: u32, count: u32, image: u32) -> u32 {
     let (high, low) = bases(count);
@@ -93,7 +94,7 @@ mod tests {
         };
         let same = |one: &[u32], other: &[u32]| one.iter().zip(other).filter(|(a, b)| a == b).count();
         let one = list(KEY, 0);
-        // On average, two independent permutations have about one number in common positions.
+        // On average, two independent permutations agree in about one position.
         assert!(same(&one, &list(KEY, 1)) < 20);
         assert!(same(&one, &list(Secret([7, 12]), 0)) < 20);
         assert!(same(&one, &(0..56_448).collect::<Vec<_>>()) < 20);

@@ -3,7 +3,7 @@
 use super::{Algorithm, Plan, permutation};
 use crate::Address;
 
-/// Outside ports of one inside address. The set is the same for TCP, UDP and ICMP queries.
+/// Outside ports of one inside address. One set applies to TCP, UDP and ICMP queries.
 #[derive(Clone, Copy, Debug)]
 pub struct PortSet<'a, A> {
     plan: &'a Plan<A>,
@@ -36,7 +36,7 @@ impl<'a, A: Address> PortSet<'a, A> {
         one.then(|| self.at(0).0)
     }
 
-    /// Address and number of the `k`-th port. If `k` is too large, those of the last port.
+    /// Address and number of the `k`-th port, or of the last port if `k` is too large.
     #[inline]
     pub fn at(&self, k: u32) -> (A, u16) {
         let plan = self.plan;
@@ -74,7 +74,7 @@ impl<'a, A: Address> PortSet<'a, A> {
         (subscriber == u64::from(self.subscriber)).then_some(k)
     }
 
-    /// Address, first and last port of the set, if the ports are one contiguous range on one address.
+    /// Address, first port and last port, if the set is one contiguous range on one address.
     pub fn range(&self) -> Option<(A, u16, u16)> {
         let ((address, first), (other, last)) = (self.at(0), self.at(self.count() - 1));
         let whole = address == other && u32::from(last) + 1 == u32::from(first) + self.count();

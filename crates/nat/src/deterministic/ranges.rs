@@ -1,8 +1,8 @@
-//! Ascending ranges of addresses or port numbers whose elements are numbered consecutively.
+//! Ascending ranges of addresses or ports, with consecutive numbers for the elements of all ranges.
 
 use crate::Address;
 
-/// Ranges with their first and last element, and with the number of elements in the preceding ranges.
+/// Ranges, each with its first element, its last element, and the number of elements in the preceding ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ranges<A> {
     spans: Box<[(A, A, u32)]>,
@@ -31,7 +31,7 @@ impl<A: Address> Ranges<A> {
         }
     }
 
-    /// Creates the numbering of one range without the given holes.
+    /// Creates the numbering of the elements of one range, without the elements in `holes`.
     pub fn without(whole: (A, A), holes: impl Iterator<Item = (A, A)>) -> Self {
         let mut holes: Vec<_> = holes.collect();
         holes.sort_unstable();

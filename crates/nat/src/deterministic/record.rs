@@ -1,5 +1,5 @@
-//! Log record of a configuration change. From such records, the owner of every port at a later time can be computed
-//! (RFC 7422, section 3).
+//! Log record of a configuration change. An operator can compute the subscriber of a port at a past time from these
+//! records (RFC 7422, section 3).
 
 use core::fmt::Write;
 
@@ -7,10 +7,10 @@ use super::{Plan, Ranges};
 use crate::Address;
 
 impl<A: Address> Plan<A> {
-    /// Formats the record. The caller formats `time`. The fields are the time, I, O, D, M, A and R as in the RFC, and
-    /// C, which can't be derived from I and O. Prefixes are written as address and length; other ranges are written as
-    /// prefixes of length 32 or 128. IPv6 addresses are written in brackets. The key of the random algorithm is not
-    /// included.
+    /// Formats the record. The caller formats `time`. The fields are the time, and I, O, D, M, A, R and C of RFC 7422.
+    /// C is included because it can't be derived from I and O. Prefixes are written as address and length; other ranges
+    /// are written as prefixes of length 32 or 128. IPv6 addresses are written in brackets. The key of the random
+    /// algorithm is not included.
     pub fn record(&self, time: &str) -> String {
         let mut line = format!("[{time}]:");
         let inside = Ranges::new(vec![(self.first, self.last)]);

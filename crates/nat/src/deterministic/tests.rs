@@ -187,8 +187,8 @@ fn addresses() -> impl Strategy<Value = Vec<(u32, u32)>> {
 }
 
 proptest! {
-    /// Checks that f2(f1(x, k)) = x, that no port has two owners, that reserved ports and ports for blocks on demand
-    /// have no owner, and that the plan recognises ports outside of all shares.
+    /// Checks that f2(f1(x, k)) = x and that no port is assigned to two inside addresses. Reserved ports and ports for
+    /// blocks on demand are assigned to none.
     #[test]
     fn rfc7422_both_functions_agree_and_share_nothing(
         algorithm in algorithm(),

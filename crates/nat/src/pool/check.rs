@@ -33,7 +33,7 @@ pub enum PoolError {
         last: IpAddr,
     },
     /// The pool has more than [`ADDRESSES`] addresses.
-    #[error("pool {pool} has {count} addresses, at most 1048576 are possible")]
+    #[error("pool {pool} has {count} addresses, but at most 1048576 addresses are possible")]
     TooLarge {
         /// Index of the pool.
         pool: PoolIndex,
@@ -51,7 +51,7 @@ pub enum PoolError {
         last: u16,
     },
     /// The list of protocols that are translated by address alone contains a protocol that has ports or identifiers.
-    #[error("pool {pool}: protocol {protocol} has ports or identifiers, and is not translated by address alone")]
+    #[error("pool {pool}: protocol {protocol} has ports or identifiers, so it can't be translated by address only")]
     HasPorts {
         /// Index of the pool.
         pool: PoolIndex,
@@ -59,7 +59,7 @@ pub enum PoolError {
         protocol: u8,
     },
     /// The block size is not a power of two, or is below 64.
-    #[error("pool {pool}: blocks of {size} ports; a block has a power of two of ports, at least 64")]
+    #[error("pool {pool}: a block has {size} ports, but its size must be a power of two and at least 64")]
     BadBlocks {
         /// Index of the pool.
         pool: PoolIndex,
@@ -71,7 +71,7 @@ pub enum PoolError {
     Deterministic {
         /// Index of the pool.
         pool: PoolIndex,
-        /// The fault of the plan.
+        /// Why the plan is invalid.
         error: DeterministicError,
     },
     /// Some settings contradict each other.
@@ -83,11 +83,11 @@ pub enum PoolError {
         why: &'static str,
     },
     /// Two ranges have an address and a port in common.
-    #[error("pools {pool} and {other} overlap: both have {address}")]
+    #[error("pools {pool} and {other} overlap: both contain {address}")]
     Overlap {
         /// First pool.
         pool: PoolIndex,
-        /// Second pool. The second pool is equal to the first if the ranges belong to one pool.
+        /// Second pool. Equal to `pool` if both ranges belong to one pool.
         other: PoolIndex,
         /// First address that both ranges contain.
         address: IpAddr,
@@ -100,8 +100,8 @@ pub enum PoolError {
         /// Violated bound or duplicate.
         error: TimeoutError,
     },
-    /// There are more pools than possible indexes.
-    #[error("{count} pools, at most 65536 are possible")]
+    /// The number of pools exceeds the maximum number of indexes.
+    #[error("{count} pools exceed the maximum of 65536")]
     TooMany {
         /// Configured number of pools.
         count: usize,
@@ -168,7 +168,7 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
     Ok(valid)
 }
 
-/// The sorted address ranges of a pool (first address, last address, index of the first address), and the number of its
+/// Sorted address ranges of a pool (first address, last address, index of the first address), and total number of
 /// addresses.
 #[expect(clippy::type_complexity, reason = "the ranges of a valid pool, and their length")]
 fn ranges<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<(Vec<(A, A, u32)>, u32), PoolError> {
@@ -208,15 +208,15 @@ fn contradiction<A>(pool: &Pool<A>) -> Option<&'static str> {
     if pool.overlap && all_independent {
         Some("overlapping ports need address-and-port-dependent mapping")
     } else if pool.overlap && pool.blocks.is_some() {
-        Some("ports that overlap don't come in blocks")
+        Some("overlapping ports can't be allocated in blocks")
     } else if preserves && pool.blocks.is_some() {
-        Some("ports that are preserved don't come in blocks")
+        Some("preserved ports can't be allocated in blocks")
     } else if pool.deterministic.is_some() && preserves {
-        Some("ports that are computed are not preserved")
+        Some("computed ports can't be preserved")
     } else if pool.deterministic.is_some() && by_both {
-        Some("computed ports with address-and-port-dependent mapping overlap")
+        Some("computed ports with address-and-port-dependent mapping must be allowed to overlap")
     } else if preserves && by_both {
-        Some("preserved ports with address-and-port-dependent mapping overlap")
+        Some("preserved ports with address-and-port-dependent mapping must be allowed to overlap")
     } else {
         None
     }
@@ -253,8 +253,8 @@ fn protocols<A>(index: PoolIndex, pool: &Pool<A>) -> Result<[u64; 4], PoolError>
     Ok(protocols)
 }
 
-/// Maximum number of shards that can each own ports if the NIC's RSS hash distributes addresses and ports. If no other
-/// distribution would give ports to more shards, the result is larger than any number of shards.
+/// Maximum number of shards that can each own ports if the NIC's RSS hash distributes addresses and ports. The result
+/// is larger than any number of shards if no other distribution would give ports to more shards.
 fn units<A: Address>(pool: &ValidPool<A>) -> u32 {
     if pool.selection != PortSelection::Preserve {
         let ((first, last), size) = (pool.dealt().unwrap_or(pool.ports), pool.unit() * BLOCK);

@@ -1,4 +1,5 @@
-//! Ownership of an outside address and port by a shard, a port unit that NICs can hash, or an inside address.
+//! Ownership of outside addresses and ports. The owner is a shard, a range of ports that NICs can hash, or an inside
+//! address.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::shard::{BLOCK, BLOCKS, Shards};
 /// Owner of an outside address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<A> {
-    /// The shard that owns a port unit. NICs can compute it ([`Shards::shard_of_unit`]).
+    /// The shard that owns the port unit (a range of consecutive ports) with this number. NICs can compute this shard
+    /// ([`Shards::shard_of_unit`]).
     Unit(u32),
     /// A shard that NICs can't compute.
     Shard(u32),
@@ -21,7 +23,7 @@ pub enum Home<A> {
 }
 
 impl<A: Address> ValidPool<A> {
-    /// Number of 64-port words in a unit. All words of a unit belong to the same shard.
+    /// Number of 64-port words in a port unit. All words of a port unit belong to one shard.
     #[inline(always)]
     pub fn unit(&self) -> u32 {
         match (self.selection, self.blocks) {
@@ -41,16 +43,16 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether the NIC's RSS hash distributes addresses and ports over the shards. The hash is used only if every shard
-    /// then owns ports.
+    /// Whether the NIC's RSS hash distributes addresses and ports over the shards. The RSS hash is used only if it
+    /// gives ports to every shard.
     #[inline(always)]
     pub(crate) fn is_wide(&self, shards: Shards) -> bool {
         self.units >= shards.count()
     }
 
-    /// Whether shards share ports of the pool's addresses. Sharing requires that the pool has a port bitmap, that
-    /// sessions don't share ports, that ownership is not deterministic, and that each shard keeps at least one whole
-    /// unit of each address. With two shards nothing is shared, because each has half of the ports anyway.
+    /// Whether shards share ports of the pool's addresses. Sharing requires a port bitmap, ports that sessions don't
+    /// share, no deterministic NAT, and at least one whole port unit per shard and address. Two shards share no ports,
+    /// because each shard owns half of the ports anyway.
     #[inline(always)]
     pub fn shares(&self, shards: Shards) -> bool {
         let by_bits = self.has_bits() && self.plan.is_none() && !self.overlap;
@@ -70,8 +72,9 @@ impl<A: Address> ValidPool<A> {
             .map(Arc::as_ref)
     }
 
-    /// Whether a session keeps its address and port after a change of pools: they must belong to its shard, or to a
-    /// shared unit that no other shard has claimed. The shard claims such a unit when it takes over the new pools.
+    /// Whether a session keeps its address and port after a change of pools. The port must belong to the session's
+    /// shard, or to a shared port unit that no other shard has claimed. The shard claims such a port unit when it
+    /// migrates to the new pools.
     pub fn keeps(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
         match self.shared_at(shards, address, port) {
             Some(shared) => shared.owner(u32::from(port) / BLOCK).is_none_or(|owner| owner == shard),
@@ -79,16 +82,16 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether a shard owns an address and port that deterministic NAT does not compute: the shard has claimed it, or
-    /// no shard has claimed it and the distribution assigns it to this shard.
+    /// Whether a shard owns an address and port outside of deterministic NAT. The owner is the shard that has claimed
+    /// the port, or else the shard to which the distribution assigns the port.
     pub fn is_of(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
         let shared = self.shared_at(shards, address, port);
         let owner = shared.and_then(|shared| shared.owner(u32::from(port) / BLOCK));
         owner.unwrap_or_else(|| self.shard_of(shards, address, port)) == shard
     }
 
-    /// Current owner of an address and port. The current owner differs from that of the distribution if a shard has
-    /// borrowed the port.
+    /// Current owner of an address and port: the shard that has borrowed the port, or else the owner according to the
+    /// distribution.
     #[inline(never)]
     pub(super) fn home_now(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         let shared = self.shared_at(shards, address, port);
@@ -108,16 +111,16 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Shard of an address whose ports all belong to one shard that NICs can't compute; such addresses are assigned
-    /// round-robin. `None` if ports are distributed individually or by the NIC's RSS hash.
+    /// Shard of an address in a pool that preserves ports: addresses are assigned to shards round-robin. `None` if
+    /// ports are distributed individually or by the NIC's RSS hash.
     #[inline(always)]
     pub(super) fn turn(&self, shards: Shards, address: A) -> Option<u32> {
         let in_turn = self.selection == PortSelection::Preserve && !self.is_wide(shards);
         in_turn.then(|| self.index_of(address).unwrap_or_default() & (shards.count() - 1))
     }
 
-    /// First unit of an address, at or after `from`, that the distribution assigns to a shard. The other units of the
-    /// shard follow at a distance of [`Shards::count`] units.
+    /// First port unit of an address, at or after `from`, that the distribution assigns to a shard. Further port units
+    /// of the shard follow at intervals of [`Shards::count`].
     #[inline(always)]
     pub(crate) fn first_unit(&self, shards: Shards, address: A, from: u32, shard: u32) -> u32 {
         match self.turn(shards, address) {
@@ -127,10 +130,10 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Index of the unit that contains a port.
+    /// Index of the port unit that contains a port.
     #[inline(always)]
     pub fn unit_of(&self, port: u16) -> u32 {
-        // For 16-bit values the multiplication is exact. The multiplication avoids a division.
+        // The multiplication replaces a division, and is exact for 16-bit values.
         ((u64::from(port) * self.per_port) >> 32) as u32
     }
 

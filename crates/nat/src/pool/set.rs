@@ -46,8 +46,8 @@ impl<A: Address> Default for Pools<A> {
 }
 
 impl<A: Address> Pools<A> {
-    /// Validates each pool, and all pools against each other. Two pools may have a common address only if their ports
-    /// differ.
+    /// Validates the pools individually and against each other. Two pools may share an address only with disjoint port
+    /// ranges.
     pub fn new(pools: &[Pool<A>]) -> Result<Self, PoolError> {
         Self::placed(&pools.iter().map(Some).collect::<Vec<_>>())
     }
@@ -120,8 +120,8 @@ impl<A: Address> Pools<A> {
             .map(|(index, pool)| (index as PoolIndex, pool))
     }
 
-    /// A pool of a virtual router that contains the address. A packet to such an address is unsolicited if it matches
-    /// neither a session nor a rule.
+    /// A pool of a virtual router that contains the address. A packet to an address of a pool is unsolicited if it
+    /// matches neither a session nor a rule.
     #[inline]
     pub fn owner(&self, context: Context, address: A) -> Option<PoolIndex> {
         self.owners_of(context, address).next()
@@ -134,7 +134,7 @@ impl<A: Address> Pools<A> {
     }
 
     /// A pool of a virtual router that contains an address of the range and can allocate a port from `first` to `last`.
-    /// Also returns this address.
+    /// The result includes the address.
     pub fn lends_within(&self, context: Context, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
         let includes = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
         let owners = self.ranges(context, addresses.1).iter();
@@ -156,9 +156,8 @@ impl<A: Address> Pools<A> {
             })
     }
 
-    /// Prepares the shared ports of all pools for `shards`. Addresses that the pools in `before` also contain keep
-    /// their shared port sets: shards migrate to the new pools one after another, and in the meantime two shards must
-    /// not own the same block.
+    /// Prepares the shared ports of all pools for `shards`. An address that `before` also contains keeps its shared
+    /// port set. Shards migrate to the new pools one after another, and a block must never have two owners.
     pub fn share(&mut self, before: Option<&Self>, shards: Shards) {
         let mut known = HashMap::new();
         if let Some(before) = before {
@@ -209,14 +208,14 @@ impl<A: Address> Pools<A> {
         }
     }
 
-    /// The address ranges of a virtual router whose first address does not exceed the given address.
+    /// The address ranges of a virtual router that start at or below the given address.
     #[inline]
     fn ranges(&self, context: Context, address: A) -> &[(Context, A, A, PoolIndex)] {
         let before = self
             .owners
             .partition_point(|range| (range.0, range.1) <= (context, address));
         let ranges = self.owners.get(..before).unwrap_or_default();
-        // Fast case: most processes have one virtual router.
+        // Fast path for processes with one virtual router.
         match ranges.first() {
             Some(first) if first.0 != context => {
                 let others = ranges.partition_point(|range| range.0 < context);
@@ -229,8 +228,8 @@ impl<A: Address> Pools<A> {
     /// Pools that contain an address. Several pools may share an address with different ports.
     #[inline]
     fn owners_of(&self, context: Context, address: A) -> impl Iterator<Item = PoolIndex> {
-        // Ranges overlap only if pools share addresses with different ports. If ranges overlap, an earlier range may
-        // extend beyond a later one.
+        // Ranges overlap if pools share addresses with disjoint ports. An earlier range may then extend beyond a later
+        // range.
         let owners = self.ranges(context, address).iter().rev();
         owners.filter(move |range| address <= range.2).map(|range| range.3)
     }

@@ -9,12 +9,12 @@ pub(super) struct Bits<'a> {
     pub(super) address: usize,
     pub(super) summary: &'a mut [u64],
     pub(super) words: &'a mut [u64],
-    /// Bitmap of the shared words that this shard has claimed and that have a free port.
+    /// Bitmap of the claimed shared words that have a free port.
     pub(super) claimed: &'a mut [u64],
 }
 
 impl Bits<'_> {
-    /// Word and bit of a free port in a range of words. The hash of the flow determines where the search starts.
+    /// Word and bit of a free port in a range of words. The search starts at a word that the hash of the flow selects.
     #[inline(always)]
     pub(super) fn find(&self, (from, to): (usize, usize), flow: u64) -> Option<(usize, u32)> {
         if from >= to {

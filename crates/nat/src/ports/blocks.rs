@@ -1,4 +1,4 @@
-//! Port blocks. A whole block is allocated to a subscriber, whose sessions then get ports of the block.
+//! Port blocks. A whole block is allocated to a subscriber. The subscriber's sessions get ports of the block.
 
 use super::bits::{next, pick, start};
 use super::layout::Region;
@@ -15,9 +15,9 @@ pub struct Block<A> {
     pub first: u16,
 }
 
-/// Location of a block in memory: index of its address, and index of its first word. The location is valid as long as
-/// the layout does not change. The index counts the words of the address that belong to this shard, or all of its words
-/// if shards share the address.
+/// Location of a block in memory: index of its address, and index of its first word. The location is valid until the
+/// layout changes. The word index counts this shard's words of the address, or all words of the address if shards share
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
     address: u32,
@@ -44,8 +44,8 @@ impl<A: Address> Ports<'_, A> {
         units.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Allocates a block of an address: the first free one after a random block, among the shard's own and the shared
-    /// blocks.
+    /// Allocates a block of an address: the first free block after a random position. The shard's own blocks and the
+    /// shared blocks are searched.
     pub(crate) fn take_block(&mut self, pool: PoolIndex, address: u32, random: u64) -> Option<Block<A>> {
         let shards = self.layout.shards;
         let region = self.layout.regions.get(usize::from(pool))?;
@@ -124,7 +124,7 @@ impl<A: Address> Ports<'_, A> {
         let (found, word) = find(suits).or_else(|| find(u64::MAX))?;
         let bit = pick(word, flow);
         if of_block[found] & of_block[found].wrapping_sub(1) != 0 {
-            // The word has another free port, so the summary does not change.
+            // The summary stays unchanged, because the word has another free port.
             of_block[found] &= !(1 << bit);
         } else {
             let mut bits = region.bits(self.memory, class, place.address as usize);
@@ -171,8 +171,8 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Location of a block; `None` if the pool does not contain the block, or if its block size has increased in the
-    /// meantime.
+    /// Location of a block. `None` if the pool does not contain the block, or if the block size of the pool has
+    /// increased since its allocation.
     #[inline(always)]
     pub(crate) fn find_block(&self, pool: PoolIndex, block: Block<A>) -> Option<BlockPlace> {
         let region = self.layout.regions.get(usize::from(pool))?;

@@ -1,4 +1,4 @@
-//! Shared ports: a shard claims and releases them in whole units.
+//! Shared ports. A shard claims and releases shared ports in port units, which are ranges of consecutive ports.
 
 use super::bits::{next, start};
 use super::layout::Region;
@@ -21,7 +21,7 @@ impl<A: Address> Region<A> {
         shared.map(AsRef::as_ref)
     }
 
-    /// Unit of the word with this index among the shared words. One unit of each pair is shared.
+    /// Port unit of the word with this index among the shared words. One of two consecutive port units is shared.
     fn shared_unit(&self, shards: Shards, at: usize) -> u32 {
         let first = (self.geometry.first_unit / 2 + at as u32 / self.geometry.unit) * 2;
         if shards.is_shared(first) { first } else { first + 1 }
@@ -33,7 +33,7 @@ impl<A: Address> Region<A> {
         self.shared_unit(shards, at) * unit + at as u32 % unit
     }
 
-    /// Index of a 64-port block among the shared blocks; `None` if it is not shared.
+    /// Index of a 64-port block among the shared blocks; `None` if the block is not shared.
     pub(super) fn shared_place(&self, shards: Shards, block: u32) -> Option<usize> {
         let unit = self.geometry.unit;
         let pair = (block / unit / 2).checked_sub(self.geometry.first_unit / 2)?;
@@ -47,7 +47,7 @@ impl<A: Address> Region<A> {
         self.pool.shard_of(shards, outside, port) != shard
     }
 
-    /// Claims the unit of a shared word for a shard. All its ports become free ports of the shard.
+    /// Claims the port unit of a shared word for a shard. All ports of the port unit become free ports of the shard.
     pub(super) fn claim_unit(
         &self,
         memory: &mut [u64],
@@ -71,8 +71,8 @@ impl<A: Address> Region<A> {
         Some(first)
     }
 
-    /// Claims an unclaimed unit in a range of words. Units whose answers RSS delivers to this shard are preferred; for
-    /// other units, each answer must be handed over between workers.
+    /// Claims an unclaimed port unit in a range of words. Prefers port units for which RSS delivers replies to this
+    /// shard. Replies to other port units need a hand-off between workers.
     pub(super) fn claim_within(
         &self,
         memory: &mut [u64],
@@ -127,8 +127,8 @@ impl<A: Address> Region<A> {
         blocks.filter(move |&block| shared.and_then(|shared| shared.owner(block)) == Some(shard))
     }
 
-    /// Finds a free port in the blocks that a shard has claimed, within a range of words. Returns the block and its
-    /// free preferred ports.
+    /// Finds a free port in a range of the shard's claimed blocks. Returns the block number and the block's free
+    /// preferred ports.
     pub(super) fn find_shared(
         &self,
         memory: &mut [u64],
@@ -171,8 +171,8 @@ impl<A: Address> Ports<'_, A> {
         })
     }
 
-    /// Frees a shared port. The block of the port is released when none of its ports is in use, unless the block
-    /// belongs to a subscriber.
+    /// Frees a shared port. If the port was the last one in use in its block and no subscriber has the block, the block
+    /// is released.
     pub(super) fn put_shared(&mut self, pool: PoolIndex, class: PortClass, place: SharedPlace) -> bool {
         let SharedPlace { address, block, bit } = place;
         let shards = self.layout.shards;
@@ -205,7 +205,7 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Releases the block of a port if the block belongs to no subscriber, because the pool's block size has changed.
+    /// Releases the block of a port if no subscriber has the block because the pool's block size has changed.
     #[cold]
     pub(crate) fn release_stray(&mut self, pool: PoolIndex, lease: Lease<A>) {
         if let Some(place) = self.place_shared(pool, lease) {
@@ -228,7 +228,7 @@ impl<A: Address> Ports<'_, A> {
             return false;
         };
         if region.pool.is_of(shards, shard, lease.address, lease.port) {
-            // The unit belongs to this shard already, or this call claims it.
+            // Claim the port unit. Nothing changes if this shard has already claimed the port unit.
             region.claim_unit(self.memory, (shards, shard), address as usize, at);
         }
         let Some(place) = self.place_shared(pool, lease) else {

@@ -1,10 +1,10 @@
 //! Memory layout of the port bits of each pool, and migration of allocations between layouts.
 //!
 //! The region of a pool starts with the number of allocated ports of each class. For each class it then contains a
-//! bitmap of the addresses that have a free port, followed by the data of each address. The data of an address are a
-//! bitmap of the words that have a free port (the summary), the 64-port words in ascending order of the units that the
-//! shard owns, and a bitmap of the shared words that this shard has claimed ([`SharedPorts`](super::SharedPorts)). The
-//! region of a pool with port blocks also contains a bitmap of the free blocks.
+//! bitmap of the addresses that have a free port, followed by the data of each address. The data of an address are
+//! three bitmaps. The summary marks the words that have a free port. The 64-port words of the shard's own ports follow
+//! in ascending order. The last bitmap marks the claimed shared words ([`SharedPorts`](super::SharedPorts)). The region
+//! of a pool with port blocks also contains a bitmap of the free blocks.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ const LOW_BLOCKS: u32 = 1024 / BLOCK;
 pub(super) enum Range {
     /// Ports below 1024, if any of them are free.
     Low,
-    /// Ports from 1024 on, if the pool has any.
+    /// Ports from 1024 on, if the pool has such ports.
     High,
     /// No preference: all ports are equally suitable.
     Any,
 }
 
-/// Memory layout of the port allocations for the pools of a snapshot. The layout is the same in every shard. Clones
-/// share their contents, so that a worker can take over a layout without allocating memory.
+/// Memory layout of the port allocations for the pools of a snapshot. All shards have an identical layout. Clones share
+/// their contents, so a worker can adopt a layout without a memory allocation.
 #[derive(Clone, Debug)]
 pub struct Layout<A> {
     pub(super) regions: Arc<[Region<A>]>,
@@ -72,7 +72,7 @@ impl<A: Address> Layout<A> {
         }
     }
 
-    /// Whether both layouts allocate identically: every pool has the same addresses, ports and pairing.
+    /// Whether this layout and `other` allocate identically: every pool has equal addresses, ports and pairing.
     pub fn is_same(&self, other: &Self) -> bool {
         let pools = self.regions.iter().zip(other.regions.iter());
         Arc::ptr_eq(&self.regions, &other.regions)
@@ -86,7 +86,7 @@ impl<A: Address> Layout<A> {
         lines_of(self.words() * size_of::<u64>())
     }
 
-    /// Number of memory lines that each shard needs for a pool of `addresses` addresses with all ports.
+    /// Number of memory lines per shard for a pool with `addresses` addresses and all ports.
     pub fn lines_of_spare(addresses: u32, shards: Shards) -> usize {
         let length = |shared| Geometry::new((0, BLOCKS - 1), 1, true, addresses as usize, (shards, shared)).length();
         match addresses {
@@ -111,7 +111,7 @@ impl<A: Address> Layout<A> {
         self.regions.last().map_or(0, |last| last.start + last.length())
     }
 
-    /// Pool that currently allocates the port of a lease.
+    /// Pool to which the port of a lease currently belongs.
     pub(super) fn holder(&self, lease: Lease<A>) -> Option<PoolIndex> {
         let holds = |region: &Region<A>| region.pool.is_plain() && region.pool.includes(lease.address, lease.port);
         self.regions.iter().position(holds).map(|place| place as PoolIndex)
@@ -130,12 +130,12 @@ impl<A: Address> Layout<A> {
 pub(super) struct Region<A> {
     pub(super) pool: ValidPool<A>,
     pub(super) geometry: Geometry,
-    /// Index of the first word. The region starts with the numbers of allocated ports by class.
+    /// Memory index of the region's first word. The first words are the numbers of allocated ports by class.
     pub(super) start: usize,
 }
 
-/// The word range to search first, and the one to search next. `low` of the `words` words contain ports below 1024.
-/// `all` is the result for pools without such words and for [`Range::Any`].
+/// First and second word range of a search. `low` of the `words` words contain ports below 1024. `all` is the result
+/// for [`Range::Any`] and for pools without ports below 1024.
 #[inline(always)]
 fn split(range: Range, (low, words): (usize, usize), all: [(usize, usize); 2]) -> [(usize, usize); 2] {
     match range {
@@ -150,14 +150,14 @@ fn split(range: Range, (low, words): (usize, usize), all: [(usize, usize); 2]) -
 pub(super) struct Geometry {
     /// Number of the first port unit of the pool.
     pub(super) first_unit: u32,
-    /// Number of 64-port words in a unit. All words of a unit belong to the same shard.
+    /// Number of 64-port words in a port unit. All words of a port unit belong to one shard.
     pub(super) unit: u32,
     /// Whether the pool has port bits.
     pub(super) stored: bool,
     pub(super) addresses: usize,
-    /// Number of 64-port words of each address that belong to only this shard.
+    /// Number of words per address that belong exclusively to this shard.
     pub(super) words: usize,
-    /// Binary logarithm of the distance between the units of a shard.
+    /// Binary logarithm of the distance between consecutive port units of a shard.
     stride: u32,
     /// Number of shared 64-port words of each address; 0 if no ports are shared.
     pub(super) shared: usize,
@@ -170,7 +170,8 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// Arrangement of the 64-port blocks from first to last in units. Either every second unit is shared, or none.
+    /// Arrangement of the 64-port blocks in port units. Either every second port unit is shared, or no port unit is
+    /// shared.
     fn new(
         (first, last): (u32, u32),
         unit: u32,
@@ -239,7 +240,7 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// First unit that a shard owns.
+    /// First port unit that a shard owns.
     #[inline(always)]
     fn first_own(&self, shards: Shards, address: A, shard: u32) -> u32 {
         let first = self.pool.first_unit(shards, address, self.geometry.first_unit, shard);
@@ -257,8 +258,8 @@ impl<A: Address> Region<A> {
         (first + ((at / unit) << self.geometry.stride)) * unit + at % unit
     }
 
-    /// Index of a 64-port block among the words of a shard; `None` if the shard does not own the block, or if the pool
-    /// does not contain it.
+    /// Index of a 64-port block among the words of a shard. `None` if the shard does not own the block, or if the pool
+    /// does not contain the block.
     #[inline(always)]
     pub(super) fn place_of(&self, shards: Shards, shard: u32, address: A, block: u32) -> Option<usize> {
         let (unit, stride) = (self.geometry.unit, self.geometry.stride);
@@ -347,21 +348,21 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// Word range of the shard's own ports to search first, and the one to search next.
+    /// First and second word range for a search of the shard's own ports.
     #[inline(always)]
     pub(super) fn ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let own = self.low(shards, shard, address);
         split(range, own, [own, self.low_shared()])
     }
 
-    /// Word range of the shared ports to search first, and the one to search next.
+    /// First and second word range for a search of the shared ports.
     pub(super) fn shared_ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let shared = self.low_shared();
         split(range, shared, [self.low(shards, shard, address), shared])
     }
 
-    /// Number of words that a shard owns, and number of these that belong to units with a port below 1024. Units with a
-    /// port below 1024 may also contain higher ports.
+    /// Number of words that a shard owns, and number of owned words in port units with a port below 1024. Such port
+    /// units may also contain higher ports.
     #[inline(always)]
     fn low(&self, shards: Shards, shard: u32, address: u32) -> (usize, usize) {
         let (unit, words) = (self.geometry.unit, self.geometry.words);
@@ -372,7 +373,7 @@ impl<A: Address> Region<A> {
         (low.min(words), words)
     }
 
-    /// Number of shared words, and number of these that belong to units with a port below 1024.
+    /// Number of shared words, and number of shared words in port units with a port below 1024.
     #[inline(always)]
     fn low_shared(&self) -> (usize, usize) {
         let Geometry {
@@ -385,7 +386,7 @@ impl<A: Address> Region<A> {
         ((low as usize).min(shared), shared)
     }
 
-    /// Mask of the ports in a block that the pool contains.
+    /// Mask of the pool's ports in a block.
     pub(super) fn owned(&self, block: u32) -> u64 {
         let Some((first, last)) = self.pool.dealt() else {
             return 0;
@@ -402,7 +403,7 @@ impl<A: Address> Region<A> {
         })
     }
 
-    /// Sets the bits of exactly those ports that the shard owns.
+    /// Sets the bits of all ports that the shard owns, and no other bits.
     fn free_all(&self, memory: &mut [u64], shards: Shards, shard: u32) {
         memory[self.start..][..self.length()].fill(0);
         if !self.geometry.stored {

@@ -14,7 +14,7 @@ struct Successor<'a, A> {
     to: &'a Region<A>,
     /// Index of the address in its pool.
     address: usize,
-    /// Whether it is the same pool with equal allocation settings, so that subscribers keep their blocks.
+    /// Whether the pool index and the allocation settings are unchanged, so that subscribers keep their blocks.
     same: bool,
 }
 
@@ -22,7 +22,7 @@ struct Successor<'a, A> {
 #[derive(Clone, Copy)]
 struct Before<'a, A> {
     from: &'a Region<A>,
-    /// The address, and its index in the pool.
+    /// Index of the address in its pool.
     address: usize,
     outside: A,
     shards: Shards,
@@ -30,8 +30,8 @@ struct Before<'a, A> {
 }
 
 impl<A: Address> Layout<A> {
-    /// Marks the ports that were allocated in the previous layout as allocated, if a pool still contains them. Before
-    /// the call all bits represent free ports.
+    /// Marks the ports as allocated that were allocated in the previous layout and that a pool still contains. Before
+    /// the call, all bits represent free ports.
     pub(super) fn migrate_ports(&self, memory: &mut [u64], before: &Self, old: &mut [u64], shard: u32) {
         for (index, from) in before.regions.iter().enumerate() {
             if !from.geometry.stored {
@@ -39,12 +39,12 @@ impl<A: Address> Layout<A> {
             }
             for address in 0..from.geometry.addresses {
                 let outside = from.pool.address(address as u32);
-                // Pools that share an address have different ports, so there is usually at most one successor.
+                // Usually at most one successor exists, because pools that share an address have different ports.
                 let heirs = self.regions.iter().enumerate().filter_map(|(heir, to)| {
                     let address = to.pool.index_of(outside)? as usize;
-                    // Blocks and mappings refer to their pool, so only ports of sessions may move to another pool. If
-                    // the pool's storage format has changed, ports that were allocated in the old format stay allocated
-                    // while the pool lacks their address.
+                    // Blocks and mappings refer to their pool, so only ports of sessions may move to another pool.
+                    // After a change of the pool's storage format, ports of the old format stay allocated while the
+                    // pool lacks their address.
                     let keeps = heir == index;
                     let takes = to.pool.is_plain() && from.pool.is_plain();
                     let same = keeps && to.pool.has_shape_of(&from.pool);
@@ -101,9 +101,9 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// Migrates the allocated ports of a block to the new pools. Each pool in which the block is the shard's own takes
-    /// over its part. A single successor may also take over the ports as a shared block, unless another shard has
-    /// claimed the block.
+    /// Migrates the allocated ports of a block to the new pools. Each pool in which the shard exclusively owns the
+    /// block takes over the pool's ports of the block. A single successor may also take over the ports as a shared
+    /// block that no other shard has claimed.
     fn migrate_word(
         &self,
         memory: &mut [u64],
@@ -126,7 +126,7 @@ impl<'a, A: Address> Before<'a, A> {
             return;
         };
         if let Some(at) = to.shared_place(self.shards, block) {
-            // A subscriber's block has already been claimed as a whole.
+            // A block of a subscriber is already claimed as a whole.
             if to.geometry.unit == 1 {
                 to.claim_unit(memory, (self.shards, self.shard), address, at);
             }
@@ -137,8 +137,8 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// Migrates the allocations of the shared blocks that this shard has claimed. A block is released if it would be
-    /// divided among several pools, or is no longer shared.
+    /// Migrates the allocations of the shared blocks that this shard has claimed. Releases a block that is no longer
+    /// shared or would be divided among several pools.
     fn migrate_claimed(&self, memory: &mut [u64], heirs: impl Iterator<Item = Successor<'a, A>> + Clone) {
         let (from, shards) = (self.from, self.shards);
         let Some(shared) = from.shared(self.address) else {
@@ -181,7 +181,8 @@ impl<'a, A: Address> Before<'a, A> {
     }
 }
 
-/// The only successor that contains the allocated ports of a block; `None` if several successors contain some of them.
+/// The successor that contains the allocated ports of a block. `None` if several successors contain allocated ports of
+/// the block.
 fn only<'a, A: Address>(
     heirs: impl Iterator<Item = Successor<'a, A>>,
     block: u32,

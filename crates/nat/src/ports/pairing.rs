@@ -7,20 +7,20 @@ use crate::keyed::{Secret, fold, reduce};
 use crate::sites::is_site;
 use crate::{Address, PoolIndex};
 
-/// Number of consecutive subscribers that are assigned to consecutive addresses. The prefixes of these subscribers have
-/// the same leading bits.
+/// Number of consecutive subscribers that are assigned to consecutive addresses. These subscribers have equal leading
+/// prefix bits.
 const ROW: u64 = 1 << 16;
 
 impl<A: Address> Ports<'_, A> {
-    /// Index of the pool address that is assigned to an inside host. `prefix` is the inside prefix of its subscriber,
-    /// and has `length` bits.
+    /// Index of the pool address that is assigned to an inside host. `prefix` is the subscriber's inside prefix of
+    /// `length` bits.
     #[inline(always)]
     pub(crate) fn paired_index(&self, pool: PoolIndex, context: Context, prefix: A, length: u8) -> u32 {
         host_index(self.secret, context, prefix, length, self.addresses(pool))
     }
 
-    /// Index of the first address at or after `first` of which this shard owns ports. If there is none, the result is
-    /// `first`.
+    /// Index of the first address, at or after `first`, that has ports of this shard. The result is `first` if no
+    /// address has ports of this shard.
     #[inline(always)]
     pub(crate) fn address_from(&self, pool: PoolIndex, first: u32) -> u32 {
         match self.has_ports(pool, first) {
@@ -43,16 +43,16 @@ impl<A: Address> Ports<'_, A> {
     }
 }
 
-/// Index, among `count` addresses, of the address that is assigned to a subscriber with this prefix. Consecutive
+/// Index (below `count`) of the outside address that is assigned to a subscriber with this prefix. Consecutive
 /// subscribers get consecutive addresses, starting from a keyed index, so that all addresses have equally many
-/// subscribers. Each pass over the addresses starts one address later. Because consecutive subscribers belong to
-/// consecutive shards, the subscribers of one address are thus spread over different shards.
+/// subscribers. Each pass over the addresses starts one address later. Consecutive subscribers belong to consecutive
+/// shards. Thus the later start spreads the subscribers of one address over different shards.
 #[inline(always)]
 fn host_index<A: Address>(secret: Secret, context: Context, prefix: A, length: u8, count: u32) -> u32 {
     if count <= 1 {
         return 0;
     }
-    // All terminals of a site are assigned to the same outside address.
+    // All terminals of a site are assigned to one outside address.
     let number = match is_site(context) {
         true => 0,
         false => prefix.number() >> A::BITS.saturating_sub(length).min(A::BITS - 1),

@@ -6,8 +6,8 @@ use super::{Lease, PortClass, Ports};
 use crate::{Address, PoolIndex};
 
 impl<A: Address> Ports<'_, A> {
-    /// Releases a port. Returns false, without effect, if this shard had not allocated it. `pool` is the pool that
-    /// allocated the port. If another pool contains the port now, the port becomes free in that pool.
+    /// Releases a port. Returns false, without effect, if this shard has not allocated the port. `pool` is the pool
+    /// that allocated the port. If another pool contains the port now, the port becomes free in that pool.
     #[inline]
     pub fn release(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         match self.place(pool, lease) {
@@ -27,8 +27,8 @@ impl<A: Address> Ports<'_, A> {
         self.release_quarantined(pool, class, lease)
     }
 
-    /// Releases a port after its quarantine; no session uses it. If another pool contains the port now, the port
-    /// becomes free in that pool.
+    /// Releases an unused port after its quarantine. If another pool contains the port now, the port becomes free in
+    /// that pool.
     pub(crate) fn release_quarantined(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
         if let Some(place) = self.place(pool, lease) {
             return self.put(pool, class, place);
@@ -45,7 +45,7 @@ impl<A: Address> Ports<'_, A> {
             return false;
         }
         if *word != 0 {
-            // The word already has a free port, so the summary does not change.
+            // The summary stays unchanged, because the word already has a free port.
             *word |= 1 << bit;
         } else {
             region.bits(self.memory, class, address).put(at, bit);

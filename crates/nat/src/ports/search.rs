@@ -1,5 +1,5 @@
-//! Search for a port if the requested word has none. The search covers the shard's own ports, then the shared ports
-//! that it has claimed. At last the shard claims another shared unit.
+//! Search for a port if the requested word has no free port. The search covers the shard's own ports, then its claimed
+//! shared ports. If these are exhausted, the shard claims another range of shared ports.
 
 use super::bits::{next, pick};
 use super::layout::Region;
@@ -60,8 +60,8 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Finds a free port of an address. A port whose answers RSS delivers to this shard is preferred over one with the
-    /// preferred parity, because it avoids a hand-off of each answer.
+    /// Finds a free port of an address. RSS delivery of the replies to this shard takes precedence over parity, because
+    /// it avoids a hand-off of each reply.
     fn find_at(&mut self, request: &LeaseRequest, address: usize) -> Option<Found> {
         let (shards, shard) = (self.layout.shards, self.shard);
         let region = self.layout.regions.get(usize::from(request.pool))?;

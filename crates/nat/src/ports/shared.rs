@@ -1,15 +1,15 @@
 //! Ports of one outside address that several shards share.
 //!
-//! Of every two consecutive units of ports, one is shared ([`Shards::is_shared`]). A shared unit belongs to no shard
-//! until a shard claims the whole unit. All shards have equal priority. The unit that is not shared always belongs to
-//! the shard to which the distribution assigns it. Thus one shard can own up to half of the ports of an address plus
-//! its part of the other half, and no shard is left without ports.
+//! One of two consecutive port units is shared ([`Shards::is_shared`]). A shared port unit belongs to no shard until a
+//! shard claims the whole port unit. All shards have equal priority. The distribution assigns each other port unit
+//! permanently to one shard. Thus one shard can own all shared ports of an address (half of its ports) and its
+//! permanent ports. Every shard keeps its permanent ports.
 //!
 //! Ownership of a block changes only by compare-and-exchange, and only the owner accesses the bits of its free ports.
-//! The release operation that frees a block and the exchange that claims it order these accesses between two owners.
-//! Other workers read the owner to determine which shard receives a packet from outside. The value that they read may
-//! be stale, but never for a packet of a session: a block is claimed before its first port is allocated, and therefore
-//! before the first answer to that port; a block is released only when none of its ports is in use or quarantined.
+//! These accesses are ordered by the release store of the previous owner and the exchange of the next owner. Other
+//! workers read the owner to determine which shard receives a packet from outside. Workers may read a stale owner, but
+//! never for a packet of a session: a shard claims a block before it allocates the block's first port, and therefore
+//! before the first reply. A shard releases a block only when none of its ports is in use or quarantined.
 //!
 //! [`Shards::is_shared`]: crate::shard::Shards
 
@@ -23,16 +23,16 @@ use crate::shard::BLOCKS;
 /// Owner value of a block that no shard has claimed.
 const FREE: u16 = u16::MAX;
 
-/// Flag in addition to the shard number: the distribution assigns the block to another shard.
+/// Flag in an owner value: the distribution assigns the block to another shard than its owner.
 const BORROWED: u16 = 1 << 15;
 
-/// Number of claimed blocks, over all addresses of a family, that the distribution assigns to another shard than their
-/// owner.
+/// Number of borrowed blocks of all addresses of a family. A borrowed block is claimed by another shard than the
+/// distribution assigns.
 pub(crate) type Borrowed = AtomicU32;
 
 /// Owners of the 64-port blocks of an address, and the free ports of these blocks.
 pub(crate) struct SharedPorts {
-    /// Number of borrowed blocks of this address, and number of those of all addresses.
+    /// Number of borrowed blocks of this address.
     borrowed: AtomicU32,
     all_borrowed: Arc<Borrowed>,
     owners: Box<[AtomicU16]>,
@@ -74,13 +74,13 @@ impl SharedPorts {
         (owner != FREE && owner & BORROWED != 0).then_some(u32::from(owner & !BORROWED))
     }
 
-    /// Claims `count` consecutive blocks for a shard: all of them or none. `borrows` means that the distribution
-    /// assigns the blocks to another shard.
+    /// Claims `count` consecutive blocks for a shard. Either all blocks are claimed or none. `borrows` means that the
+    /// distribution assigns the blocks to another shard.
     pub(crate) fn claim(&self, first: u32, count: u32, shard: u32, borrows: bool) -> bool {
         if (first..first + count).any(|block| self.load(block) != FREE || block >= BLOCKS) {
             return false;
         }
-        // Count before claiming, so that a thread that sees a borrowed block also sees the count.
+        // Count before claiming, so that the count is visible to every thread that reads a borrowed block.
         self.count(borrows, count as i32);
         let owner = shard as u16 | if borrows { BORROWED } else { 0 };
         for (taken, cell) in self.owners[first as usize..][..count as usize].iter().enumerate() {
@@ -150,8 +150,8 @@ impl fmt::Debug for SharedPorts {
     }
 }
 
-/// Shared ports of each address of a pool; `None` if no ports are shared. Shared ports follow from the other settings
-/// of the pool, so that comparisons of pools ignore them.
+/// Shared ports of each address of a pool; `None` if no ports are shared. Comparisons of pools ignore shared ports,
+/// because the other settings of the pool determine them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedOf(pub(crate) Option<Arc<[Arc<SharedPorts>]>>);
 

@@ -39,8 +39,7 @@ impl Changed {
         mark(&mut self.destinations, external);
     }
 
-    /// Whether the changed rules may affect a flow between two addresses. The result false is exact; true may be a
-    /// false positive.
+    /// Whether the changed rules may affect a flow between two addresses. False is exact; true may be a false positive.
     #[inline(always)]
     pub fn may_concern<A: Address>(&self, source: A, destination: A) -> bool {
         self.sources.contains(region(source)) || self.destinations.contains(region(destination))

@@ -12,15 +12,15 @@ use crate::{Address, PoolIndex, Pools};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
     /// The prefix is longer than an address.
-    #[error("rule {rule}: /{length} is longer than an address")]
+    #[error("rule {rule}: the prefix length {length} exceeds the length of an address")]
     TooLong {
         /// Number of the rule.
         rule: RuleId,
         /// Length of the rule's prefix.
         length: u8,
     },
-    /// The prefix has bits that are not 0 beyond its length.
-    #[error("rule {rule}: {address}/{length} has bits set behind its length")]
+    /// The address of the prefix has host bits that are not 0.
+    #[error("rule {rule}: {address}/{length} has bits set beyond its prefix length")]
     HostBits {
         /// Number of the rule.
         rule: RuleId,
@@ -37,7 +37,7 @@ pub enum RuleError {
         /// Index of the pool.
         pool: PoolIndex,
     },
-    /// Two source rules match the same packets.
+    /// Two source rules have equal match conditions.
     #[error("source rules {rule} and {other} match the same packets")]
     SameSource {
         /// First rule.
@@ -46,13 +46,16 @@ pub enum RuleError {
         other: RuleId,
     },
     /// The rule has ports but no protocol, or a protocol without ports.
-    #[error("rule {rule} names ports, but a protocol other than TCP or UDP")]
+    #[error("rule {rule} has ports, but its protocol is neither TCP nor UDP")]
     PortsWithoutProtocol {
         /// Number of the rule.
         rule: RuleId,
     },
     /// The port range is empty, or a target port would exceed 65535.
-    #[error("destination rule {rule}: ports {first}-{last} are no range, or the target's pass 65535")]
+    #[error(
+        "destination rule {rule}: ports {first}-{last} are not a valid range, or the target ports would exceed \
+         65535"
+    )]
     BadPorts {
         /// Number of the rule.
         rule: RuleId,
@@ -62,13 +65,13 @@ pub enum RuleError {
         last: u16,
     },
     /// The rule has a target port but no external ports.
-    #[error("destination rule {rule} names a target port, but no ports")]
+    #[error("destination rule {rule} has a target port, but no ports")]
     TargetPortAlone {
         /// Number of the rule.
         rule: RuleId,
     },
     /// Two destination rules overlap, and neither is more specific than the other.
-    #[error("destination rules {rule} and {other} overlap, and neither is within the other")]
+    #[error("destination rules {rule} and {other} overlap, but neither contains the other")]
     SameDestination {
         /// First rule.
         rule: RuleId,
@@ -89,17 +92,17 @@ pub enum RuleError {
         /// Index of the pool.
         pool: PoolIndex,
     },
-    /// The number of rules, or of ports in rules, exceeds the capacity of the tables.
+    /// The number of rules or of their ports exceeds the capacity of the tables.
     #[error(
-        "rule {rule} is one too many: at most {} rules of either kind are possible, with {ENTRIES} ports that they name",
+        "rule {rule} exceeds the maximum of {} source or destination rules, or of {ENTRIES} ports in these rules",
         RuleId::MAX
     )]
     TooMany {
         /// Number of the rule.
         rule: RuleId,
     },
-    /// Too many rules have the same prefix and port with different protocols or interfaces.
-    #[error("rule {rule}: too many rules of one prefix and port that differ in protocol and interface alone")]
+    /// Too many rules have one prefix and port, and differ only in protocol or interface.
+    #[error("rule {rule}: too many rules have the same prefix and port and differ only in protocol or interface")]
     Crowded {
         /// Number of the rule.
         rule: RuleId,
@@ -169,8 +172,8 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
         .protocol
         .is_none_or(|number| PortClass::of(number, A::BITS).is_some());
     let (from, to) = (named.external.address, named.external.last());
-    // A rule with an inbound interface may match pool addresses, because the operator knows whether packets to them
-    // arrive through this interface.
+    // A rule with an inbound interface may match pool addresses. The operator is responsible for the packets to pool
+    // addresses that arrive through this interface.
     if shares
         && named.inbound.is_none()
         && named.context & FROM_HOST == 0

@@ -16,7 +16,7 @@ use super::rules::{Number, Shared};
 use super::{DestinationAction, DestinationRule, FROM_HOST, Prefix, RuleId, SourceRule};
 use crate::{Address, Pools};
 
-/// Key of a group of destination rules whose ports must be compared with each other.
+/// Key of a group of destination rules. The ports of a group's rules must be compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Group<A> {
     context: Context,
@@ -58,9 +58,9 @@ fn source_key<A: Address>(rule: &SourceRule<A>) -> Key<Number<A>> {
     }
 }
 
-/// Key of an address for which the gateway answers ARP and neighbour discovery because of a rule. `None` for a rule
-/// that maps a whole network to one host, because the addresses of the network have owners, and for a rule with an
-/// inbound interface.
+/// Key of a rule's external address for which the gateway answers ARP and neighbour discovery. `None` for a rule with
+/// an inbound interface. `None` also for a rule that maps a whole network to one host, because hosts of that network
+/// answer for their addresses.
 fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>> {
     if rule.context & FROM_HOST != 0 {
         return None;
@@ -79,7 +79,7 @@ fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>>
 pub struct Editor<A: Address> {
     pub source: QnsTable<Number<A>>,
     pub destination: QnsTable<Number<A>>,
-    /// Addresses for which the gateway answers ARP and neighbour discovery, each with the number of its rules.
+    /// Addresses for which the gateway answers ARP and neighbour discovery, each with its number of rules.
     pub external: QnsTable<Number<A>>,
     externals: HashMap<(Context, Prefix<A>), u32>,
     /// Source rules by number.
@@ -87,10 +87,11 @@ pub struct Editor<A: Address> {
     pub destinations: Vec<Option<DestinationRule<A>>>,
     pub free_sources: Vec<RuleId>,
     pub free_destinations: Vec<RuleId>,
-    /// Destination rules with more than one port. If two rules of a group share a port, one contains the other.
+    /// Destination rules with more than one port. If two rules of a group have a common port, the port range of one
+    /// rule contains the port range of the other.
     wide: HashMap<Group<A>, Vec<RuleId>>,
     account: Account,
-    /// Changes since [`Changed`] was last taken.
+    /// Rule changes since the last call of [`super::Rules::take_changed`].
     pub changed: Changed,
 }
 
@@ -226,8 +227,8 @@ impl<A: Address> Editor<A> {
             let rules = self.externals.entry((rule.context, rule.external)).or_default();
             *rules += 1;
             if *rules == 1 {
-                // If the table is full, the gateway does not answer for this address, and neighbours need a static
-                // entry.
+                // If the table is full, the gateway does not answer ARP for this address. Neighbours then need a static
+                // ARP entry.
                 let _ = self.external.insert(&key, Default::default());
             }
         }
@@ -251,7 +252,7 @@ impl<A: Address> Editor<A> {
         }
     }
 
-    /// Checks that rules of a group are nested or have no common port.
+    /// Checks that the port ranges of a group's rules are nested or disjoint.
     fn check_beside(&self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), RuleError> {
         let group = Group::of(rule);
         let same = |other: RuleId| RuleError::SameDestination { rule: other, other: id };
@@ -289,7 +290,7 @@ impl<A: Address> Editor<A> {
         ports.map_or(0, |(first, last)| u32::from(last - first) + 1)
     }
 
-    /// Adds the entries of a rule to the table, except for ports of a narrower rule.
+    /// Adds an entry for each port of a rule to the table, except for ports of a narrower rule.
     fn enter(&mut self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), QnsError> {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
@@ -310,8 +311,7 @@ impl<A: Address> Editor<A> {
         Ok(())
     }
 
-    /// Removes the entries of a rule from the table. Ports that a wider rule contains get the entries of the next wider
-    /// rule.
+    /// Removes the entries of a rule from the table. Ports of a wider rule get the entries of the next wider rule.
     fn withdraw(&mut self, id: RuleId, rule: &DestinationRule<A>) {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
@@ -334,7 +334,7 @@ impl<A: Address> Editor<A> {
                 *other != id && (from..=to).contains(&port)
             });
             let next = covering.min_by_key(|(_, rule)| ports(rule).1 - ports(rule).0);
-            // The replacement of an existing value needs no space in the table, so it succeeds.
+            // Replacing an existing value succeeds, because it needs no space in the table.
             let changed = next.map(|(other, rule)| A::pack(entry_of_port(&rule, other, port)));
             if changed.is_none_or(|value| self.destination.insert(&key, value).is_err()) {
                 self.destination.remove(&key);
@@ -346,7 +346,7 @@ impl<A: Address> Editor<A> {
 fn refused(wrong: QnsError, rule: RuleId) -> RuleError {
     match wrong {
         QnsError::Crowded => RuleError::Crowded { rule },
-        // Prefix length and host bits have been checked before.
+        // The prefix length and the host bits were validated before.
         QnsError::Length(length) => RuleError::TooLong { rule, length },
         QnsError::HostBits => RuleError::Crowded { rule },
     }

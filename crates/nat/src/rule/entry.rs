@@ -1,4 +1,4 @@
-//! Value of a rule, as the rule table stores it with the rule's key.
+//! Value that the rule table stores with the key of a rule.
 
 use sluice_table::qns::{self, Value4, Value6};
 
@@ -8,7 +8,7 @@ use crate::{Address, PoolIndex};
 /// Unpacked value of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleEntry<A> {
-    /// Kind of action, with a flag for rules that have an inbound interface. The value is less than 256.
+    /// Kind of action, with the flag [`INBOUND`]. The value is less than 256.
     kind: u8,
     /// First address of a prefix, or address of a single host.
     address: A,
@@ -25,7 +25,7 @@ pub trait Stored: Sized {
     /// Type of the packed value of a rule.
     type Value: Copy + Default + PartialEq + core::fmt::Debug + Send + Sync + 'static;
 
-    /// The address in its form for a key.
+    /// Converts the address to its form in a key.
     fn stored(self) -> Self::Number;
     /// Packs the value of a rule.
     fn pack(said: RuleEntry<Self>) -> Self::Value;
@@ -33,8 +33,8 @@ pub trait Stored: Sized {
     fn unpack(value: Self::Value) -> RuleEntry<Self>;
 }
 
-/// Number of low bits of the rule number that are stored in the word. The high bits are stored in the note, below the
-/// kind.
+/// Number of low bits of the rule number that the word of a value contains. The note of the value contains the high
+/// bits, below the kind.
 const LOW: u32 = 16;
 const HIGH: u32 = 4;
 const _: () = assert!(RuleId::MAX <= 1 << (LOW + HIGH) && Value4::NOTES >= 1 << (8 + HIGH));

@@ -1,5 +1,5 @@
-//! Pre-filter for packets from outside: shows quickly that no destination rule translates a packet. The pre-filter is
-//! evaluated for each packet, whereas the rule table is looked up once for each flow.
+//! Pre-filter for packets from outside. It finds packets that no destination rule translates. The pre-filter is
+//! evaluated for each packet, and the rule table once for each flow.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::Prefix;
 use crate::Address;
 
-/// Number of port bits, and number of address regions. Several prefixes may have the same region.
+/// Number of port bits, and number of hashed address regions. Several prefixes may share a region.
 const PORTS: usize = 1 << 16;
 const REGIONS: usize = 1 << 16;
 
@@ -15,13 +15,13 @@ const REGIONS: usize = 1 << 16;
 const NAMED: u64 = 1;
 const ALL: u64 = 2;
 
-/// Bitmaps of the ports that rules forward, and of the address regions that have such rules. Only one thread writes the
+/// Bitmaps of the forwarded ports, and of the address regions with forwarding rules. Only one thread writes the
 /// bitmaps.
 #[derive(Debug)]
 pub struct Forwarded {
     ports: Box<[AtomicU64; PORTS / 64]>,
     regions: Box<[AtomicU64; REGIONS / 32]>,
-    /// The two bits of rules with ports and of rules without ports, for rules that apply to every region.
+    /// Two bits for rules that apply to every region: rules with ports, and rules without ports.
     everywhere: AtomicU32,
 }
 
@@ -53,8 +53,7 @@ fn region<A: Address>(address: A) -> usize {
 }
 
 impl Forwarded {
-    /// Whether a destination rule may forward a port of an address. The result false is exact; true may be a false
-    /// positive.
+    /// Whether a destination rule may forward a port of an address. False is exact; true may be a false positive.
     #[inline(always)]
     pub fn may_have<A: Address>(&self, address: A, port: u16) -> bool {
         let region = region(address);
@@ -94,7 +93,7 @@ fn less<K: core::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool 
 }
 
 impl Account {
-    /// Adds a rule that forwards these ports of a prefix, or all ports if `None`. Must be called before the rule takes
+    /// Adds a rule that forwards these ports of a prefix; `None` means all ports. Must be called before the rule takes
     /// effect.
     pub fn add<A: Address>(&mut self, forwarded: &Forwarded, external: Prefix<A>, ports: Option<(u16, u16)>) {
         let kind = if ports.is_some() { NAMED } else { ALL };
@@ -142,7 +141,7 @@ impl Account {
     }
 }
 
-/// Regions of a prefix; `None` if the prefix is so short that it counts as all regions.
+/// Regions of a prefix; `None` if a short prefix counts as all regions.
 fn regions<A: Address>(external: Prefix<A>) -> Option<impl Iterator<Item = usize>> {
     let length = region_length::<A>();
     let count = 1u128 << length.saturating_sub(external.length).min(64);

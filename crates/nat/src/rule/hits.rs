@@ -9,7 +9,7 @@ use super::RuleId;
 const FIRST: u32 = 64;
 const SEGMENTS: usize = RuleId::MAX.ilog2() as usize - FIRST.ilog2() as usize + 1;
 
-/// One counter for each rule, in segments that never move. Several threads may count concurrently.
+/// One counter for each rule, in memory segments that never move. Several threads may increment counters concurrently.
 #[derive(Debug, Default)]
 pub struct Hits([OnceLock<Box<[AtomicU64]>>; SEGMENTS]);
 
@@ -66,7 +66,7 @@ mod tests {
         for rule in rules {
             assert_eq!(u64::from(rule.0) + 1, hits.get(rule));
         }
-        // A rule that never existed has a count of 0.
+        // The counter of a rule that never existed is 0.
         assert_eq!(0, hits.get(RuleId(70)));
         hits.add(RuleId(u32::MAX), 1);
         assert_eq!(0, hits.get(RuleId(u32::MAX)));

@@ -1,4 +1,4 @@
-//! Load balancing of destination rules over the hosts of a set, by weight, among the hosts that are up.
+//! Load balancing of destination rules over the hosts of a set that are up, by weight.
 //!
 //! The host is selected by weighted rendezvous hashing (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005):
 //! each host has a score that depends on the flow's hash and the host's address, and the host with the highest score is
@@ -18,7 +18,7 @@ pub enum Balance {
     /// The hash of the flow: each flow is balanced individually.
     #[default]
     Random,
-    /// The hash of the source address: all flows of a client use the same host.
+    /// The hash of the source address: all flows of a client use one host.
     Source,
 }
 
@@ -65,11 +65,11 @@ pub struct HostSet<A> {
     pub check: u64,
     /// Property of a flow that determines its host.
     pub balance: Balance,
-    /// Hosts of the set, without duplicates.
+    /// Distinct hosts of the set.
     pub hosts: Vec<SetHost<A>>,
 }
 
-/// Keeps the state of hosts that an earlier set with the same health check contains.
+/// Takes over the states of hosts from earlier sets with equal health check settings.
 pub fn adopt_states<A: Address>(sets: &mut [HostSet<A>], before: &[HostSet<A>]) {
     let old = before
         .iter()
@@ -95,7 +95,7 @@ impl<A: Address> HostSet<A> {
         best.map(|(_, host)| host)
     }
 
-    /// Host with this address. The host may be up or down.
+    /// Host of the set with this address, whether up or down.
     pub fn host(&self, address: A) -> Option<&SetHost<A>> {
         self.hosts.iter().find(|host| host.address == address)
     }

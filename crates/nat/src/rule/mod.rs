@@ -25,8 +25,8 @@ pub use self::hosts::{Balance, HostSet, HostSetIndex, HostState, SetHost};
 pub use self::rules::{RuleMatch, Rules};
 use crate::{Address, PoolIndex};
 
-/// Flag in the context of rules for packets that the host stack of a virtual router sends. The lower bits contain the
-/// number of the router.
+/// Context flag of rules for packets from the host stack of a virtual router. The lower bits contain the router's
+/// number.
 pub const FROM_HOST: Context = 1 << 16;
 
 /// A prefix: the set of addresses with the same first `length` bits.
@@ -62,7 +62,7 @@ impl<A: Address> Prefix<A> {
         A::from_number(self.address.number() | self.host_bits())
     }
 
-    /// The address of this prefix that has the host bits of `address`. `address` must be in a prefix of equal length.
+    /// The address of this prefix with the host bits of `address`. `address` belongs to another prefix of equal length.
     #[inline(always)]
     pub fn same_place(self, address: A) -> A {
         let bits = self.host_bits();
@@ -122,7 +122,7 @@ pub enum SourceAction<A> {
     /// Translate to an address and port of a pool.
     Pool(PoolIndex),
     /// Translate one to one, to the address with the same host bits in a prefix of equal length. In a rule, the value
-    /// is the first address of that prefix; in a match result, it is the translated address.
+    /// is the first address of the target prefix. In a match result, the value is the translated address.
     Static(A),
     /// Leave the source unchanged.
     Exempt,
@@ -139,8 +139,8 @@ pub struct DestinationRule<A> {
     pub external: Prefix<A>,
     /// First and last external port; `None` matches all ports.
     pub ports: Option<(u16, u16)>,
-    /// Input interface; `None` matches any. Packets from a specified interface are sent directly to their target,
-    /// without hairpinning at an outside address.
+    /// Input interface; `None` matches any. With an input interface, packets are sent directly to their target, without
+    /// hairpinning at an outside address.
     pub inbound: Option<u16>,
     /// Action on the destination.
     pub action: DestinationAction<A>,
@@ -166,10 +166,10 @@ pub enum DestinationAction<A> {
     /// Translate to an inside host. The port is the target of the first external port; further ports follow
     /// consecutively. `None` keeps the ports.
     Host(A, Option<u16>),
-    /// Translate to a host of a set. The port has the meaning that it has for a single host.
+    /// Translate to a host of a set. The port has the meaning described for [`DestinationAction::Host`].
     Hosts(HostSetIndex, Option<u16>),
-    /// Translate one to one, to the address with the same host bits in the prefix of equal length that begins with this
-    /// address.
+    /// Translate one to one, to the address with the same host bits in a prefix of equal length. The value is the first
+    /// address of that prefix.
     Static(A),
     /// Translate neither the destination nor the source (RFC 6888, REQ-6).
     Exempt,

@@ -33,7 +33,7 @@ pub struct RuleMatch<D> {
 pub(super) type Number<A> = <A as Stored>::Number;
 type Found<A> = Option<Match<<A as Stored>::Value>>;
 
-/// Rules of an address family. Clones share the same tables.
+/// Rules of an address family. Clones share the tables.
 #[derive(Debug)]
 pub struct Rules<A: Address> {
     source: QnsReader<Number<A>>,
@@ -83,7 +83,8 @@ impl<A: Address> Default for Rules<A> {
 }
 
 impl<A: Address> Rules<A> {
-    /// Validates the rules individually, against each other, and against the pools. Rules are numbered in this order.
+    /// Validates the rules individually, against each other, and against the pools. Rules are numbered in the order of
+    /// the arguments.
     pub fn new(
         source: &[SourceRule<A>],
         destination: &[DestinationRule<A>],
@@ -151,12 +152,12 @@ impl<A: Address> Rules<A> {
         self.editor().remove_destination(rule, &self.shared)
     }
 
-    /// The changes since the last call.
+    /// The regions in which rules have changed since the last call.
     pub fn take_changed(&self) -> Changed {
         std::mem::take(&mut self.editor().changed)
     }
 
-    /// Number of rules of both kinds.
+    /// Number of source rules and destination rules.
     pub fn len(&self) -> usize {
         let editor = self.editor();
         let (sources, destinations) = (editor.sources.len(), editor.destinations.len());
@@ -214,8 +215,8 @@ impl<A: Address> Rules<A> {
         self.shared.destination_hits.add(rule, flows);
     }
 
-    /// Whether a destination rule may translate a packet to this address and port. For most packets the result is
-    /// false, at low cost.
+    /// Whether a destination rule may translate a packet to this address and port. False for most packets, which then
+    /// need no rule lookup.
     #[inline(always)]
     pub fn maybe_forwarded(&self, address: A, port: u16) -> bool {
         self.shared.forwarded.may_have(address, port)
@@ -245,7 +246,7 @@ impl<A: Address> Rules<A> {
     }
 
     /// Like [`Rules::match_destination`], for several keys with their protocols and interfaces. If the slices differ in
-    /// length, the shorter length applies.
+    /// length, the shortest length applies.
     #[inline]
     pub fn match_destinations<T: Tuple<Address = A>>(
         &self,
@@ -267,8 +268,8 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// The most specific source rule for a flow. The key is that after destination translation; the interface is the
-    /// output interface.
+    /// The most specific source rule for a flow. The key must be the key after destination translation, and the
+    /// interface must be the output interface.
     #[inline]
     pub fn match_source<T: Tuple<Address = A>>(
         &self,
@@ -304,7 +305,7 @@ impl<A: Address> Rules<A> {
     }
 
     /// Like [`Rules::match_source`], for several keys with their protocols and interfaces. If the slices differ in
-    /// length, the shorter length applies.
+    /// length, the shortest length applies.
     #[inline]
     pub fn match_sources<T: Tuple<Address = A>>(
         &self,

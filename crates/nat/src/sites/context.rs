@@ -1,18 +1,18 @@
-//! Context in the inside keys of a site. The context encodes the site, its virtual router, and whether its outside
-//! ports come from a pool.
+//! Context in the inside keys of a subscriber site. The context encodes the site number, the virtual router, and
+//! whether outside ports are allocated from a pool.
 
 use sluice_wire::Context;
 
 /// Flag in the context of a site. The next higher bit, which marks bridges, must not be set.
 pub const SITES: Context = 1 << 30;
 
-/// Flag: outside ports come from a pool instead of the site's own public address.
+/// Flag: outside ports are allocated from a pool instead of the site's own public address.
 pub const POOLED: Context = 1 << 29;
 
 /// Maximum number of sites.
 pub const MAX_SITES: u32 = 1 << ROUTER;
 
-/// Number of virtual routers that can have sites. Only routers with lower numbers can.
+/// Number of virtual routers that can have sites. Routers with numbers from this number on can't have sites.
 pub const MAX_ROUTERS: u32 = 1 << (29 - ROUTER);
 
 /// Position of the router number's first bit.
@@ -30,7 +30,7 @@ pub fn is_site(context: Context) -> bool {
     context >> 30 == 1
 }
 
-/// Whether the site's outside ports come from a pool.
+/// Whether the site's outside ports are allocated from a pool.
 #[inline(always)]
 pub fn is_pooled(context: Context) -> bool {
     context & POOLED != 0
@@ -42,7 +42,8 @@ pub fn site(context: Context) -> u32 {
     context % MAX_SITES
 }
 
-/// Context of outside keys. For a site's context, the result is the context of the router; other contexts are returned unchanged.
+/// Context of outside keys. The context of a site is converted to the context of its router. Other contexts are
+/// returned unchanged.
 #[inline(always)]
 pub fn outer(context: Context) -> Context {
     if is_site(context) {

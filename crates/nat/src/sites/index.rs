@@ -5,7 +5,7 @@ use super::sync::{AtomicU32, Ordering};
 /// Number of slots in a bucket. An entry is in one of two buckets.
 const BUCKET: usize = 8;
 
-/// Index of numbers by hash. A predicate of the caller determines whether a number matches.
+/// Index of numbers by hash. The caller's predicate determines whether a number matches.
 #[derive(Debug)]
 pub struct Index {
     /// Slots: a number plus 1, or 0 if the slot is empty.
@@ -13,7 +13,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Creates an index for `capacity` entries. The index is at most half full, so that two full buckets are rare.
+    /// Creates an index for `capacity` entries. The index is at most half full, which makes two full buckets rare.
     pub fn new(capacity: usize) -> Self {
         let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
         Self {

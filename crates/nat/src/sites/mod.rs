@@ -1,15 +1,14 @@
-//! Subscriber sites: translation of their terminals' packets, and forwarding of answers.
+//! Subscriber sites: translation of packets from terminals, and forwarding of replies to terminals.
 //!
-//! The number of a site is part of the context of its inside keys, so that terminals of different sites may have the
-//! same address. Workers read [`Sites`] without locks, while one thread modifies individual entries with a
-//! [`SiteWriter`].
+//! The context of inside keys includes the site number, so terminals of different sites may have equal addresses.
+//! Workers read [`Sites`] without locks, while one thread modifies individual entries with a [`SiteWriter`].
 
 mod context;
 mod index;
 mod table;
 mod writer;
 
-/// Atomics of the table. The model test compiles the same source with the atomics of the model checker.
+/// Atomics of the table. The model test compiles this module with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }

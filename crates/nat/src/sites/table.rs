@@ -5,13 +5,13 @@ use super::keyed::{Secret, fold};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use sluice_wire::Context;
 
-/// Maximum number of terminals of all sites. The number is limited by the size of the field that refers to a terminal.
+/// Maximum number of terminals of all sites. The width of terminal numbers in records limits this number.
 pub const MAX_TERMINALS: u32 = (1 << 20) - 1;
 
-/// Flag in the word of a site: the site has a public address. The word also contains this address and the router.
+/// Flag in a word that contains a site's public address and router: the site has a public address.
 const PUBLIC: u64 = 1 << 63;
 
-/// Flag in the pool word of a site: the site has a pool, whose number is in the same word.
+/// Flag in a word that contains a site's pool number: the site has a pool.
 const HAS_POOL: u32 = 1 << 31;
 
 /// Nanoseconds per second.
@@ -31,8 +31,8 @@ impl RequestKind {
     /// Number of request kinds.
     pub(super) const COUNT: usize = 2;
 
-    /// Nanoseconds per request, and maximum burst. The DHCP relay has stricter limits. The limits here prevent a single
-    /// site from filling the queue that all sites share.
+    /// Nanoseconds per request, and maximum burst. These limits prevent a single site from filling the request queue of
+    /// all sites. The DHCP relay has stricter limits.
     fn rate(self) -> (u64, u64) {
         match self {
             Self::Arp => (SECOND / 50, 200),
@@ -41,7 +41,7 @@ impl RequestKind {
     }
 }
 
-/// Cache line of a terminal. The key of the line is 0 while the line is free or is being written.
+/// Cache line of a terminal. The key is 0 while the line is free or is being written.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Line {
@@ -49,9 +49,9 @@ pub(super) struct Line {
     pub key: AtomicU64,
     /// MAC address of the terminal.
     pub mac: AtomicU64,
-    /// Virtual MAC of the site; 0 if none.
+    /// Virtual MAC of the site; 0 without a virtual MAC.
     pub virtual_mac: AtomicU64,
-    /// VLAN tags of the site as in frames, outermost tag first, padded with zeros.
+    /// VLAN tags of the site in frame format, outermost tag first, padded with zeros.
     pub tags: AtomicU64,
     /// Public address of the site, number of VLAN tags, and interface.
     pub place: AtomicU64,
@@ -69,12 +69,12 @@ impl Line {
     }
 }
 
-/// The words of a site.
+/// Public address, MAC, pool and rate limits of a site, as atomic words.
 #[derive(Debug)]
 pub(super) struct Site {
     /// Public address and router, with the flag [`PUBLIC`].
     pub public: AtomicU64,
-    /// Virtual MAC of the site; 0 if none.
+    /// Virtual MAC of the site; 0 without a virtual MAC.
     pub mac: AtomicU64,
     /// Pool of the site, with the flag [`HAS_POOL`].
     pub pool: AtomicU32,
@@ -93,8 +93,8 @@ impl Site {
     }
 }
 
-/// A MAC address as a word whose lowest byte is the first byte of the address. Little-endian processors load it in this
-/// form from a frame.
+/// A MAC address as a word. The first byte of the address is the lowest byte, as little-endian processors load an
+/// address from a frame.
 #[inline(always)]
 pub fn word_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
@@ -119,7 +119,7 @@ pub(super) fn place_word(public: u32, tags: u8, interface: u16) -> u64 {
     u64::from(public) << 32 | u64::from(tags) << 16 | u64::from(interface)
 }
 
-/// Snapshot of a terminal with the data that is needed to forward a packet.
+/// Snapshot of a terminal with the data for forwarding packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// MAC address in the form of [`word_of`].
@@ -127,14 +127,14 @@ pub struct View {
     /// Source MAC of the site's packets towards the network, in the form of [`word_of`]; 0 means the MAC of the
     /// interface.
     pub virtual_mac: u64,
-    /// VLAN tags of the site as in frames, with the first byte lowest: type and control information of the outermost
-    /// tag, then those of the inner tag.
+    /// VLAN tags of the site in frame format, first byte lowest. The word contains TPID and TCI of the outermost tag,
+    /// then TPID and TCI of the inner tag.
     pub tags: u64,
     /// Number of tags.
     pub tag_count: u8,
     /// Interface through which the terminal can be reached.
     pub interface: u16,
-    /// Public address of the terminal's site; 0 if none.
+    /// Public address of the terminal's site; 0 without a public address.
     pub public: u32,
 }
 
@@ -154,14 +154,14 @@ pub struct Sites {
     secret: Secret,
 }
 
-/// Public addresses that sites of a virtual router can have: context of the router, first address, last address.
+/// Range of public addresses for the sites of a virtual router: context of the router, first address, last address.
 pub type Network = (Context, u32, u32);
 
-/// Owners of the addresses in a network.
+/// Sites that own the addresses of a network.
 #[derive(Debug)]
 pub(super) struct Owners {
     pub network: Network,
-    /// For each address: number plus 1 of the site that has it or had it last.
+    /// For each address: number plus 1 of the site that owns the address or owned it last.
     pub sites: Box<[AtomicU32]>,
 }
 
@@ -173,7 +173,7 @@ impl Owners {
     }
 }
 
-/// Site number that means "no site". The number is larger than any site number.
+/// Value for "no site", larger than any site number.
 pub const NOBODY: u32 = u32::MAX;
 
 /// Key of a terminal.
@@ -182,7 +182,7 @@ pub(super) fn key_of(context: u32, address: u32) -> u64 {
     u64::from(context) << 32 | u64::from(address)
 }
 
-/// Allocates the lines of terminals. Large tables are on huge pages, because packets access them randomly.
+/// Allocates the lines of terminals. Large tables use huge pages, because packets access the lines in random order.
 fn lines(terminals: u32) -> Box<[Line]> {
     let mut slots = Vec::with_capacity(terminals as usize);
     sluice_table::pages::prefer_huge(slots.spare_capacity_mut());
@@ -232,7 +232,7 @@ impl Sites {
         }
     }
 
-    /// The terminal with this number, if it still has this context and address.
+    /// The terminal with this number; `None` if the line now has another context or address.
     #[inline(always)]
     pub fn view(&self, terminal: u32, context: u32, address: u32) -> Option<View> {
         let slot = self.slots.get(terminal as usize)?;
@@ -244,7 +244,8 @@ impl Sites {
         let virtual_mac = slot.virtual_mac.load(Ordering::Relaxed);
         let tags = slot.tags.load(Ordering::Relaxed);
         let place = slot.place.load(Ordering::Relaxed);
-        // Pairs with the fence of the writer: if a word of another terminal was read, the key read below differs.
+        // Pairs with the fence of the writer. If a word of another terminal was read, the following read of the key
+        // detects it.
         fence(Ordering::Acquire);
         (slot.key.load(Ordering::Relaxed) == key).then_some(View {
             mac,
@@ -285,16 +286,16 @@ impl Sites {
         })
     }
 
-    /// The site that receives a packet to a public address of a virtual router. It is the site that has the address or
-    /// had it last, because sessions with the address may still belong to it. [`NOBODY`] if no site has had the
-    /// address. `None` if no network of sites contains the address.
+    /// The site that receives packets to a public address of a virtual router: the owner or the last owner of the
+    /// address. Sessions of the last owner may still use the address. [`NOBODY`] if the address never had an owner.
+    /// `None` if no network of sites contains the address.
     #[inline(always)]
     pub fn recipient(&self, router: Context, public: u32) -> Option<u32> {
         let place = self.place(router, public)?;
         Some(place.load(Ordering::Acquire).wrapping_sub(1))
     }
 
-    /// The site that currently has a public address in a virtual router.
+    /// The site that currently owns a public address in a virtual router.
     #[inline]
     pub fn owner(&self, router: u16, public: u32) -> Option<u32> {
         let site = self.recipient(router.into(), public)?;
@@ -303,7 +304,7 @@ impl Sites {
         is.then_some(site)
     }
 
-    /// Networks of public addresses that sites can have.
+    /// Ranges of public addresses for sites.
     pub fn networks(&self) -> impl Iterator<Item = Network> + '_ {
         self.owners.iter().map(|owners| owners.network)
     }

@@ -34,7 +34,7 @@ fn context_of_a_site_tells_site_router_and_pool_and_is_no_bridges() {
     assert!(is_site(own) && is_pooled(own) && own >> 31 == 0);
     assert_eq!((131_071, 4_095), (site(own), outer(own)));
     assert!(!is_pooled(context(0, 0, false)) && is_site(context(0, 0, false)));
-    // The contexts of a router, and of the bridge with the highest number.
+    // Contexts of routers and bridges are not contexts of sites.
     assert_eq!((false, 9), (is_site(9), outer(9)));
     assert_eq!((false, u32::MAX), (is_site(u32::MAX), outer(u32::MAX)));
 }

@@ -10,10 +10,10 @@ use super::context;
 use super::sync::{Ordering, fence};
 use super::table::{Line, MAX_TERMINALS, Network, Sites, key_of, place_word, pool_word, public_word, word_of};
 
-/// Marks the end of a list of terminals.
+/// Terminal number that marks the end of a list.
 const NONE: u32 = u32::MAX;
 
-/// A terminal, with its address in a site.
+/// A terminal of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// Context of the site.
@@ -33,17 +33,17 @@ pub struct Terminal {
 #[error("the table of terminals is full: raise `terminals` under [subscribers]")]
 pub struct TerminalsFull;
 
-/// Another site has the address or MAC. The value is the number of that site.
+/// Another site already has the address or MAC. The value is the number of the other site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("site {0} already has the address")]
+#[error("the address already belongs to site {0}")]
 pub struct OtherSite(pub u32);
 
-/// The single writer of a table.
+/// The single writer of a site table.
 #[derive(Debug)]
 pub struct SiteWriter {
     table: Arc<Sites>,
-    /// Free lines; the line that has been free for the longest time is reused first. With late reuse, sessions that
-    /// still refer to a line can detect that it is empty.
+    /// Free lines. The line that has been free for the longest time is reused first, so that sessions
+    /// of a freed line detect that the line is empty.
     free: VecDeque<u32>,
     /// Number of the first terminal of each site.
     first: Vec<u32>,
@@ -53,8 +53,8 @@ pub struct SiteWriter {
 }
 
 impl SiteWriter {
-    /// Creates an empty table with these capacities and networks of public addresses, and its writer. `secret` is the
-    /// key of the hashes.
+    /// Creates an empty table with its writer. The table has these capacities and networks of public addresses.
+    /// `secret` is the key of the hashes.
     pub fn new(sites: u32, terminals: u32, networks: &[Network], secret: [u64; 2]) -> (Self, Arc<Sites>) {
         let (sites, terminals) = (sites.min(context::MAX_SITES), terminals.min(MAX_TERMINALS));
         let table = Arc::new(Sites::new(sites, terminals, networks, secret));
@@ -79,11 +79,11 @@ impl SiteWriter {
         size_of::<u32>() * (self.free.capacity() + lists.iter().sum::<usize>())
     }
 
-    /// Sets the virtual MAC of a site towards the network, and the pool of its ports. Must be called before terminals of the
-    /// site are added.
+    /// Sets the virtual MAC of a site, which is its MAC towards the network, and the site's port pool. Must be called
+    /// before terminals of the site are added.
     ///
     /// # Errors
-    /// Another site has the MAC. Nothing changes.
+    /// Another site has the MAC. The site is not changed.
     pub fn set_site(&mut self, site: u32, mac: Option<[u8; 6]>, pool: Option<u16>) -> Result<(), OtherSite> {
         let table = &self.table;
         let word = mac.map_or(0, word_of);
@@ -102,8 +102,8 @@ impl SiteWriter {
             if old != 0 {
                 table.macs.remove(table.hash(old), site);
             }
-            // If both index buckets are full, the site can't be found by its MAC, and frames to the MAC are not
-            // accepted by this gateway.
+            // If both index buckets are full, lookups by MAC don't find the site, and the gateway does not accept
+            // frames to this MAC.
             let _ = word != 0 && table.macs.insert(table.hash(word), site);
         }
         for terminal in self.of_site(site).collect::<Vec<_>>() {
@@ -126,7 +126,8 @@ impl SiteWriter {
 
     /// Sets, changes or clears the public address of a site in its virtual router.
     ///
-    /// # Errors Another site has the address. The site whose address was set then has no public address.
+    /// # Errors
+    /// Another site has the address. `site` then has no public address.
     pub fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite> {
         let Some(address) = address else {
             self.withdraw(site);
@@ -146,7 +147,7 @@ impl SiteWriter {
         let word = public_word(router, address);
         if let Some(record) = table.sites.get(site as usize) {
             record.public.store(word, Ordering::Release);
-            // Addresses outside of the configured networks have no entry.
+            // Only addresses in the configured networks have an owner entry.
             if let Some(place) = table.place(router.into(), address) {
                 place.store(site + 1, Ordering::Release);
             }
@@ -185,8 +186,8 @@ impl SiteWriter {
         })
     }
 
-    /// Adds a terminal with an address. If an equal terminal exists, nothing changes. If the existing terminal with this address
-    /// has another MAC, interface or tags, the existing terminal is replaced, and its sessions end.
+    /// Adds a terminal with an address. Has no effect if an equal terminal exists. A terminal with the same address but
+    /// another MAC, interface or tags is replaced, and its sessions end.
     ///
     /// # Errors
     /// The table is full.
@@ -272,15 +273,15 @@ impl SiteWriter {
     }
 }
 
-/// Marks a line as free and returns its previous key. Words other than the key may be written only after readers can
-/// see the mark.
+/// Marks a line as free and returns its previous key. The fence makes the mark visible to readers before the following
+/// writes to the other words.
 fn empty(slot: &Line) -> u64 {
     let key = slot.key.swap(0, Ordering::AcqRel);
     fence(Ordering::Release);
     key
 }
 
-/// VLAN tags as in frames, and the number of tags.
+/// VLAN tags in frame format, and number of tags.
 fn tags(terminal: &Terminal) -> (u64, u8) {
     let mut bytes = [0; 8];
     let tags = terminal.tags.iter().flatten();

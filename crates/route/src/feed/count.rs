@@ -7,11 +7,11 @@ use super::Refused;
 pub struct FeedCounts {
     /// Number of messages.
     pub messages: u64,
-    /// Number of routes that were offered, including repeated offers.
+    /// Number of offered routes, including repeated offers.
     pub offered: u64,
-    /// Number of routes that were withdrawn.
+    /// Number of withdrawn routes.
     pub withdrawn: u64,
-    /// Number of next hops and next-hop groups that were defined or changed.
+    /// Number of additions and changes of next hops and next-hop groups.
     pub next_hops: u64,
     refused: [u64; Refused::ALL.len()],
 }
@@ -29,7 +29,7 @@ impl Default for FeedCounts {
 }
 
 impl FeedCounts {
-    /// Number of messages, or of single next hops in messages, that were ignored for this reason.
+    /// Number of messages and single next hops that were ignored for this reason.
     pub fn refused(&self, reason: Refused) -> u64 {
         self.refused[reason as usize]
     }

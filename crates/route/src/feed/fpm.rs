@@ -11,17 +11,20 @@ const NETLINK: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The FPM version of the frame is not supported.
-    #[error("FPM version {0} is not supported, only version 1")]
+    #[error("FPM version {0} is not supported: only version 1 is supported")]
     Version(u8),
     /// The frame does not contain netlink messages.
-    #[error("FPM message type {0} is not supported, only netlink (1): load zebra's module dplane_fpm_nl")]
+    #[error(
+        "FPM message type {0} is not supported: load zebra's module dplane_fpm_nl, which sends netlink messages \
+         (type 1)"
+    )]
     Kind(u8),
     /// The length of the frame is invalid.
     #[error("an FPM frame of {0} bytes is out of range: 4 to {MAX_FRAME}")]
     Length(usize),
 }
 
-/// Received bytes of a connection that have not been consumed.
+/// Received but unconsumed bytes of a connection.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
@@ -29,7 +32,7 @@ pub struct FrameBuffer {
 }
 
 impl FrameBuffer {
-    /// Reserves space for received bytes after the bytes that have not been consumed.
+    /// Reserves space for received bytes after the unconsumed bytes.
     pub fn reserve(&mut self, bytes: usize) -> &mut Vec<u8> {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -50,7 +53,7 @@ impl FrameBuffer {
         Ok(self.length()?.is_some())
     }
 
-    /// Removes the next complete frame and returns its messages; `None` if the frame is incomplete.
+    /// Removes the next complete frame and returns the frame's messages. `None` if the frame is incomplete.
     ///
     /// # Errors
     /// The stream is invalid. The caller must close the connection.
@@ -63,7 +66,7 @@ impl FrameBuffer {
         Ok(self.bytes.get(begin..self.taken))
     }
 
-    /// Length of the next frame in bytes, if it is complete.
+    /// Length of the next frame in bytes; `None` if the frame is incomplete.
     fn length(&self) -> Result<Option<usize>, FrameError> {
         let rest = self.bytes.get(self.taken..).unwrap_or_default();
         let Some(&[version, kind, high, low]) = rest.first_chunk::<HEADER>() else {

@@ -10,8 +10,8 @@ use crate::rib::{Group, MAX_HOPS, Offer, OfferedNextHop, Origin, Rib, Target, We
 use crate::{Prefix, Time};
 
 impl Feed {
-    /// Selects routes again if next-hop objects have changed or were deleted since the last call. All routes are
-    /// examined, so the function should be called once after all pending messages.
+    /// Repeats the route selection if next-hop objects have changed or were deleted since the last call. The function
+    /// examines all routes, so callers should call it once after all pending messages.
     pub fn settle(&mut self, rib: &mut Rib, now: Time) {
         for (prefix, metrics) in self.mirror.settle() {
             if let Err(refused) = self.offer_chosen(rib, prefix, &metrics, now) {
@@ -29,7 +29,7 @@ impl Feed {
         now: Time,
     ) -> Result<(), Refused> {
         // When a next-hop object changes, the kernel reports each route that uses the object as a replacement. The
-        // position of the route in its list does not change.
+        // route keeps its position among the routes of its prefix.
         if let Some(id) = route.next_hop.filter(|_| is_of_object)
             && self.mirror.has_object(route.prefix, route.metric, id)
         {
@@ -39,7 +39,7 @@ impl Feed {
         let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
         let is_listed = route.flags & netlink::MULTI != 0;
         let offered = if self.mirror.is_empty(route.prefix) {
-            // Fast case: almost every prefix has only one route, so no selection is necessary.
+            // Fast path: a prefix with one route, as almost all prefixes, needs no selection.
             let only = followed.is_ok().then(|| SelectedRoute {
                 metric: route.metric,
                 protocol: route.protocol,
@@ -92,7 +92,7 @@ impl Feed {
         }
     }
 
-    /// Metrics of the routes that the kernel has for a prefix.
+    /// Metrics of the kernel's routes for a prefix.
     fn metrics(&self, prefix: Prefix) -> Vec<u32> {
         let all = self.mirror.chosen(prefix, |_| true);
         all.into_iter().map(|chosen| chosen.metric).collect()
@@ -100,8 +100,8 @@ impl Feed {
 
     /// Offers the routes that the kernel uses for a prefix, and withdraws earlier offers with other metrics.
     ///
-    /// The kernel has no administrative distances. All routes of a prefix get the distance that follows from the
-    /// protocol of the route that the kernel uses.
+    /// The kernel has no administrative distances. All offers for a prefix get the administrative distance of the
+    /// protocol (RTPROT) of the route that the kernel uses.
     fn offer_chosen(&mut self, rib: &mut Rib, prefix: Prefix, before: &[u32], now: Time) -> Result<(), Refused> {
         let usable = |lead: &KernelTarget| match lead {
             KernelTarget::Legs(legs) => legs.iter().any(|leg| self.way(prefix, leg).is_ok()),
@@ -140,8 +140,7 @@ impl Feed {
         result
     }
 
-    /// The group that a selected route refers to. If a route refers to no group, its next hops are stored in
-    /// `self.hops`.
+    /// RIB group of a selected route. Without a group, stores the next hops of the route in `self.hops`.
     fn chosen_target(
         &mut self,
         rib: &mut Rib,

@@ -1,6 +1,7 @@
 //! Route feeds: decodes the netlink messages of routing daemons and of the kernel, and offers the routes to a [`Rib`].
 //!
-//! A [`Feed`] contains the state of one peer. No message stops it; ignored messages are counted by reason.
+//! A [`Feed`] contains the state of one peer. An invalid message does not end a feed. Ignored messages are counted by
+//! reason.
 
 mod count;
 pub mod fpm;
@@ -33,8 +34,8 @@ use crate::{Address, DropKind, InterfaceIndex, Prefix, Time};
 pub enum Links {
     /// Interface numbers in the router's own network namespace.
     Numbered(BTreeMap<u32, InterfaceIndex>),
-    /// Interface numbers of another host. The interface numbers are ignored, and next hops are resolved by the
-    /// addresses of their gateways.
+    /// Interface numbers of another host. The feed ignores these interface numbers, and resolves next hops by gateway
+    /// address.
     Foreign,
 }
 
@@ -57,7 +58,7 @@ pub const MAIN_TABLE: u32 = 254;
 pub enum DumpResult {
     /// The dump is complete.
     Complete,
-    /// The table changed during the dump, so that routes may be missing.
+    /// The dump may lack routes, because the table changed during the dump.
     Incomplete,
 }
 
@@ -71,13 +72,13 @@ pub struct Feed {
     counts: FeedCounts,
     /// Next hops of the message that is being processed.
     hops: Vec<WeightedNextHop>,
-    /// Result of the requested dump; `None` until it has ended.
+    /// Result of the requested dump; `None` until the dump has ended.
     listed: Option<DumpResult>,
     /// Whether the table changed during the dump.
     is_torn: bool,
-    /// Request that caused the last change of a next-hop object.
+    /// Sequence number and netlink port of the request that last changed a next-hop object.
     object_request: Option<(u32, u32)>,
-    /// Links of the network namespace by number, and whether each is up.
+    /// For each link of the network namespace, by number: whether the link is up.
     links_up: BTreeMap<u32, bool>,
     /// Whether an event may have removed routes without a message for each route.
     is_disturbed: bool,
@@ -115,8 +116,8 @@ impl Feed {
         &self.counts
     }
 
-    /// Handles a new connection of the peer. The peer's earlier next-hop numbers become invalid, and its routes are
-    /// stale until it sends them again.
+    /// Handles a new connection of the peer. The peer's earlier next-hop numbers become invalid. Each route of the peer
+    /// is stale until the peer sends the route again.
     pub fn begin(&mut self, rib: &mut Rib) {
         self.objects.clear(rib);
         self.mirror.begin();
@@ -124,24 +125,25 @@ impl Feed {
         rib.begin_replay(self.teller.origin);
     }
 
-    /// The result of the dump, if the dump has ended since the last call.
+    /// The result of a dump that has ended since the last call.
     pub fn take_dump_result(&mut self) -> Option<DumpResult> {
         self.listed.take()
     }
 
-    /// Ends the dump. All later messages report changes. Returns false if a part of the dump may be older than a change
-    /// that was reported before it; the caller must then request another dump.
+    /// Ends the dump. All later messages report changes. Returns false if a dumped route may be older than an earlier
+    /// reported change. The caller must then request another dump.
     pub fn end_dump(&mut self) -> bool {
         self.mirror.end_listing()
     }
 
     /// Whether routes may have changed without a message since the last call. The kernel removes routes silently when a
-    /// link is set down or an address is deleted (`fib_sync_down_dev`). The caller must then request another dump.
+    /// link is set down or an address is deleted (`fib_sync_down_dev`). If the result is true, the caller must request
+    /// another dump.
     pub fn take_resync_needed(&mut self) -> bool {
         std::mem::take(&mut self.is_disturbed)
     }
 
-    /// Processes messages in order. The effect of the messages is visible after the next [`Rib::publish`].
+    /// Processes messages in order. The changes take effect at the next [`Rib::publish`].
     pub fn follow(&mut self, rib: &mut Rib, bytes: &[u8], now: Time) {
         for message in netlink::messages(bytes) {
             self.counts.messages += 1;
@@ -209,7 +211,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Checks that a route was created by another source: it is neither derived from an address nor created by Sluice.
+    /// Checks that the route is neither derived from an interface address nor created by Sluice.
     fn is_foreign(message: &RouteMessage<'_>) -> Result<(), Refused> {
         match message.protocol {
             DERIVED => Err(Refused::Connected),
@@ -239,13 +241,13 @@ impl Feed {
         });
         match offered {
             Ok(()) => self.counts.offered += 1,
-            // The new target of the route can't be used, so the old route is withdrawn.
+            // Withdraw the old route, because the new target is unusable.
             Err(_) => drop(rib.withdraw(route.prefix, origin, route.metric)),
         }
         offered
     }
 
-    /// The group that a route refers to. If a route refers to no group, its next hops are stored in `self.hops`.
+    /// RIB group of a route. Without a group, stores the next hops of the route in `self.hops`.
     fn target(&mut self, rib: &mut Rib, message: &RouteMessage<'_>) -> Result<Option<Group>, Refused> {
         self.hops.clear();
         if message.kind == Kind::Other {
@@ -259,7 +261,7 @@ impl Feed {
             return self.objects.group(rib, id).map(Some);
         }
         for leg in message.legs() {
-            // An unusable next hop is omitted; the other next hops are used.
+            // Omit an unusable next hop, and use the usable next hops.
             let leg = leg?;
             match self.way(message.prefix, &leg) {
                 Ok(_) if self.hops.len() == MAX_HOPS => return Err(Refused::NextHops),
@@ -363,13 +365,13 @@ impl Feed {
 }
 
 /// Address that FRR writes in place of an IPv6 gateway (`ipv4_ll` in its `rt_netlink.c`). FRR adds a neighbour entry
-/// for this address to the local kernel, but does not send that entry to other receivers.
+/// for this address only to the local kernel. FPM peers don't receive the entry.
 const PLACEHOLDER: Address = Address::V4(0xa9fe_0001);
 
-/// An IPv4 prefix. Gateways of its routes may belong to either address family.
+/// An IPv4 prefix, because the gateway of an IPv4 route may belong to either address family.
 const ANY: Prefix = Prefix::ALL_V4;
 
-/// How a route drops packets; `None` if it forwards them.
+/// How a route drops packets; `None` for a route that forwards packets.
 fn drops(kind: Kind) -> Option<DropKind> {
     match kind {
         Kind::Blackhole => Some(DropKind::Blackhole),

@@ -1,5 +1,5 @@
 //! Decoding of netlink messages about routes and next hops without copying (rtnetlink(7)). Numbers are in the byte
-//! order of the sending host, so a remote daemon must run on a machine with the byte order of this host; otherwise its
+//! order of the sending host. A remote daemon's host must have the byte order of this host; otherwise the daemon's
 //! messages are malformed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,7 +14,7 @@ pub struct Message<'a> {
     pub kind: u16,
     /// Flags of the message (NLM_F_…).
     pub flags: u16,
-    /// The request that caused the message: sequence number, and netlink port of the requester.
+    /// Request that caused the message: sequence number, and netlink port of the requesting process.
     pub request: (u32, u32),
     /// The bytes after the message header.
     pub body: &'a [u8],
@@ -52,9 +52,9 @@ pub mod kind {
 
 /// NLM_F_MULTI: the message is part of a dump.
 pub const MULTI: u16 = 2;
-/// NLM_F_REPLACE: the route replaces an existing one.
+/// NLM_F_REPLACE: the route replaces an existing route.
 pub const REPLACE: u16 = 0x100;
-/// NLM_F_APPEND: the route was inserted after the existing ones.
+/// NLM_F_APPEND: the route was inserted after the existing routes.
 pub const APPEND: u16 = 0x800;
 
 /// NLM_F_DUMP_INTR: the table changed during a dump.
@@ -78,7 +78,7 @@ fn aligned(length: usize) -> usize {
     length.saturating_add(3) & !3
 }
 
-/// Splits `bytes` into messages. If a message is truncated, the last item is an error.
+/// Splits `bytes` into messages. A truncated last message results in an error item.
 pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Refused>> {
     std::iter::from_fn(move || {
         let head = std::mem::take(&mut bytes);
@@ -100,7 +100,7 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Re
     })
 }
 
-/// Splits `bytes` into attributes. Each item is the type without flags, and the value.
+/// Splits `bytes` into attributes. Each item consists of the attribute type without flags and the attribute value.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Refused>> {
     std::iter::from_fn(move || {
         let head = std::mem::take(&mut bytes);
@@ -147,15 +147,15 @@ fn via(value: &[u8]) -> Result<Address, Refused> {
 pub struct NextHopMember {
     /// Gateway of the next hop.
     pub gateway: Option<Address>,
-    /// Number of the interface in the kernel; 0 if the message contains none.
+    /// Number of the interface in the kernel; 0 if the message contains no interface.
     pub interface: u32,
     /// Weight of the next hop.
     pub weight: u8,
     /// Whether the next hop encapsulates packets.
     pub wraps: bool,
-    /// RTNH_F_ONLINK: the gateway is considered on-link even if it is in no network of the link.
+    /// RTNH_F_ONLINK: the gateway is considered on-link even if no network of the link contains it.
     pub is_onlink: bool,
-    /// Whether the kernel does not use the next hop at the moment.
+    /// Whether the next hop is dead: the kernel currently does not use it.
     pub is_dead: bool,
 }
 
@@ -187,27 +187,27 @@ pub struct RouteMessage<'a> {
     pub protocol: u8,
     /// Type of the route.
     pub kind: Kind,
-    /// Whether the route applies only to a part of the packets to the prefix.
+    /// Whether the route applies to only some of the packets to the prefix.
     pub is_conditional: bool,
-    /// Whether the route is a cached clone, and not an entry of the table.
+    /// Whether the route is a cached clone instead of an entry of the table.
     pub is_cloned: bool,
     /// Metric of the route.
     pub metric: u32,
-    /// Hash of the other attributes by which the kernel distinguishes routes with equal next hops.
+    /// Hash of the attributes other than next hops by which the kernel distinguishes routes.
     pub identity: u32,
     /// Flags of the message (NLM_F_…).
     pub flags: u16,
-    /// Number of the next-hop object or group that the route refers to.
+    /// Number of the route's next-hop object or group.
     pub next_hop: Option<u32>,
-    /// The next hop of the route, if it has only one.
+    /// The next hop of a route without multipath.
     pub leg: NextHopMember,
     family: u8,
     multipath: &'a [u8],
 }
 
 const CLONED: u32 = 0x200;
-/// RTNH_F_DEAD: the interface is administratively down. The carrier state (RTNH_F_LINKDOWN) is taken from link
-/// messages, because the kernel sends no route message when the carrier returns.
+/// RTNH_F_DEAD: the interface is administratively down. The carrier state (RTNH_F_LINKDOWN) is not read from routes,
+/// because the kernel sends no route message when the carrier returns. Link messages contain the carrier state.
 const DEAD: u8 = 1;
 /// RTNH_F_ONLINK: the gateway is considered on-link.
 const ONLINK: u8 = 4;
@@ -279,14 +279,14 @@ impl<'a> RouteMessage<'a> {
             }
         }
         if message.next_hop.is_none() {
-            // If the route refers to a next-hop object, the object determines the type of the route.
+            // Exclude the type of a route with a next-hop object, because the object determines the type.
             message.kind.hash(&mut identity);
         }
         message.identity = identity.finish() as u32;
         Ok(message)
     }
 
-    /// Next hops of the route, unless it refers to a next-hop object.
+    /// Next hops of a route without a next-hop object.
     pub fn legs(&self) -> impl Iterator<Item = Result<NextHopMember, Refused>> {
         let one = self.multipath.is_empty().then_some(Ok(self.leg));
         let (family, mut bytes) = (self.family, self.multipath);
@@ -322,13 +322,13 @@ impl<'a> RouteMessage<'a> {
 }
 
 impl NextHopMember {
-    /// Decodes an attribute of a route or of one of its next hops.
+    /// Decodes an attribute of a route or of a next hop.
     fn read(&mut self, family: u8, name: u16, value: &[u8]) -> Result<(), Refused> {
         match name {
             4 => self.interface = number(value)?,
             5 => self.gateway = Some(address(family, value)?),
             18 => self.gateway = Some(via(value)?),
-            // Attributes: MPLS label, encapsulation, encapsulation type. Encapsulation type 0 means none.
+            // Attributes: MPLS label, encapsulation, encapsulation type. Encapsulation type 0 means no encapsulation.
             19 | 22 => self.wraps = true,
             21 => self.wraps |= half(value).ok_or(Refused::Malformed)? != 0,
             _ => {}
@@ -342,7 +342,7 @@ impl NextHopMember {
 pub struct Link {
     /// Interface number.
     pub index: u32,
-    /// IFF_UP: the link is administratively up. The link may have no carrier.
+    /// IFF_UP: the link is administratively up, with or without a carrier.
     pub is_up: bool,
 }
 
@@ -361,9 +361,9 @@ pub struct NextHopMessage<'a> {
     pub id: u32,
     /// Whether the object drops packets.
     pub is_blackhole: bool,
-    /// Whether the object is used for the bridging of Ethernet frames.
+    /// Whether the object is a next hop for bridged Ethernet frames.
     pub is_bridging: bool,
-    /// The next hop of the object, if it is not a group.
+    /// The next hop of an object that is not a group.
     pub leg: NextHopMember,
     group: Option<&'a [u8]>,
 }

@@ -18,7 +18,7 @@ pub enum ObjectKind {
 #[derive(Debug)]
 struct Object {
     meaning: ObjectKind,
-    /// RIB group of the routes that refer to this object; `None` if no route refers to it.
+    /// RIB group of the routes that refer to this object; `None` if no route refers to the object.
     group: Option<Group>,
 }
 
@@ -30,11 +30,11 @@ pub struct NextHopObjects {
     members: HashMap<u32, BTreeSet<u32>>,
 }
 
-/// Maximum number of objects per daemon. The maximum limits the control thread's memory that a daemon can use.
+/// Maximum number of objects per daemon. The maximum limits the memory that a daemon can occupy in the control thread.
 const MAX_OBJECTS: usize = 1 << 17;
 
 impl NextHopObjects {
-    /// Defines or changes an object. Groups and routes that use it are updated.
+    /// Defines or changes an object, and updates the groups and routes that use the object.
     pub fn set(&mut self, rib: &mut Rib, id: u32, meaning: ObjectKind) -> Result<(), Refused> {
         if self.known.get(&id).is_some_and(|object| object.meaning == meaning) {
             return Ok(());
@@ -71,7 +71,7 @@ impl NextHopObjects {
         }
     }
 
-    /// Deletes an object. Routes that use it keep its last definition.
+    /// Deletes an object. Routes that use the object keep its last definition.
     pub fn remove(&mut self, rib: &mut Rib, id: u32) -> bool {
         self.leave_groups(id);
         let Some(object) = self.known.remove(&id) else {
@@ -80,12 +80,13 @@ impl NextHopObjects {
         if let Some(group) = object.group {
             rib.drop_group(group);
         }
-        // As in the kernel, a group without the deleted member remains.
+        // A group remains without the deleted member, as in the kernel.
         let _ = self.follow(rib, id);
         true
     }
 
-    /// Deletes all objects, because the next connection defines its own numbers. Routes keep the last definitions.
+    /// Deletes all objects, because object numbers are valid for only one connection. Routes keep the last definitions
+    /// of deleted objects.
     pub fn clear(&mut self, rib: &mut Rib) {
         let groups = self.known.drain().filter_map(|(_, object)| object.group);
         groups.for_each(|group| rib.drop_group(group));

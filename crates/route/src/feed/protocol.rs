@@ -29,7 +29,7 @@ pub fn distance(protocol: u8) -> u8 {
     }
 }
 
-/// Name of an RTPROT; `None` if it is unknown.
+/// Name of an RTPROT; `None` for an unknown RTPROT.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         2 => "kernel",

@@ -7,41 +7,42 @@ named! {
     #[derive(PartialOrd, Ord)]
     pub enum Refused {
         Malformed "malformed"
-            "The message is cut short, or says something that cannot be.";
+            "The message is truncated or contains invalid values.";
         Message "message"
-            "A message about something else than routes and next hops.";
+            "The message is about neither routes nor next hops.";
         Family "family"
-            "A route of neither IPv4 nor IPv6.";
+            "The route belongs to neither IPv4 nor IPv6.";
         Table "table"
-            "A route of another routing table than the router's.";
+            "The route is in a routing table other than the router's.";
         Own "own"
-            "A route that Sluice itself gave to the kernel.";
+            "The route was added to the kernel by Sluice itself.";
         Connected "connected"
-            "A route that the kernel derived from an address: Sluice derives it itself.";
+            "The kernel derived the route from an interface address, as Sluice does itself.";
         Kind "kind"
-            "A route of a kind that does not forward: local, broadcast, multicast.";
+            "The type of the route is not for forwarding: local, broadcast or multicast.";
         Condition "condition"
-            "A route for some sources, or some types of service, alone.";
+            "The route applies only to some sources or types of service.";
         Encapsulation "encapsulation"
-            "A next hop that wraps packets or labels them.";
+            "The next hop encapsulates or labels packets.";
         OtherFamily "other-family"
-            "A route of IPv6 by a gateway of IPv4.";
+            "The route is IPv6, but its gateway is IPv4.";
         Interface "interface"
-            "A next hop on an interface that the router has not.";
+            "The next hop is on an interface that does not belong to the router.";
         Gateway "gateway"
-            "A next hop without a gateway, or one that is link-local, where interfaces mean nothing: they are another host's.";
+            "The next hop has no gateway or a link-local gateway, and the interface of the peer, which is another \
+             host, is not valid here.";
         Placeholder "placeholder-gateway"
-            "FRR before 10.6 has 169.254.0.1 in the place of a gateway of IPv6, unless it tells next hops as objects: \
-             leave `fpm use-next-hop-groups` on.";
+            "FRR before 10.6 sends 169.254.0.1 in place of an IPv6 gateway, unless it sends next hops as objects: \
+             keep `fpm use-next-hop-groups` enabled.";
         NextHop "next-hop"
-            "A next hop that was not told of before.";
+            "The route refers to a next hop that was not received before.";
         NextHops "next-hops"
-            "No next hop that can be used, or more than 64.";
+            "The route has no usable next hop, or more than 64 next hops.";
         Quota "quota"
-            "The router has as many learned routes as its quota allows.";
+            "The router reached its maximum number of learned routes.";
         Sets "sets"
-            "The router has as many different sets of next hops as it may.";
+            "The router reached its maximum number of different sets of next hops.";
         Bridging "bridging"
-            "A next hop for Ethernet frames, not for routes.";
+            "The next hop is for Ethernet frames, not for routes.";
     }
 }

@@ -1,5 +1,5 @@
-//! Encoder of netlink messages in the format of FRR and the kernel. Used for requests to the kernel, tests and
-//! benchmarks.
+//! Encoder of netlink messages in the format of FRR and the kernel. The encoder creates requests to the kernel, and
+//! messages for tests and benchmarks.
 
 use super::netlink::{HEADER, INET, INET6};
 use crate::{Address, Prefix};
@@ -25,8 +25,8 @@ impl Writer {
         Self(bytes)
     }
 
-    /// Starts a message about a route of the main table. The message type is `kind`, the RTPROT `protocol` and the RTN
-    /// type `forwards`.
+    /// Starts a message about a route of the main table. `kind` is the message type, `protocol` the RTPROT, and
+    /// `forwards` the RTN type.
     pub fn route((kind, flags): (u16, u16), prefix: Prefix, protocol: u8, forwards: u8) -> Self {
         let family = family(prefix.address());
         let table = super::MAIN_TABLE as u8;
@@ -34,7 +34,7 @@ impl Writer {
         Self::new(kind, flags, &fixed).address(1, prefix.address())
     }
 
-    /// Starts a message about a next-hop object that has RTPROT_ZEBRA.
+    /// Starts a message about a next-hop object with RTPROT_ZEBRA.
     pub fn next_hop((kind, flags): (u16, u16), family: u8, id: u32) -> Self {
         Self::new(kind, flags, &[family, 0, 11, 0, 0, 0, 0, 0]).number(1, id)
     }

@@ -1,4 +1,4 @@
-//! Address conflicts: two MACs claim the same address, because a host has moved or impersonates another.
+//! Address conflicts: two MACs claim one address, because a host has moved or impersonates another host.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,10 +7,10 @@ use crossbeam_queue::ArrayQueue;
 use super::table::Mac;
 use crate::{Address, InterfaceIndex};
 
-/// Maximum number of conflicts that wait to be reported. If more occur, the oldest are discarded.
+/// Maximum number of queued conflicts. If the queue is full, the oldest conflict is discarded.
 const WAITING: usize = 64;
 
-/// A claim of an address that belongs to another MAC.
+/// A host's claim to an address that belongs to another MAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Interface at which the claim was received.
@@ -23,7 +23,8 @@ pub struct Conflict {
     pub of: Option<Mac>,
 }
 
-/// Queue of conflicts from the writer of the neighbour table to the control thread, which reports them.
+/// Queue of conflicts from the writer of the neighbour table to the control thread. The control thread reports the
+/// conflicts.
 #[derive(Debug)]
 pub struct Conflicts {
     waiting: ArrayQueue<Conflict>,

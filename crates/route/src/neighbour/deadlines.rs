@@ -1,5 +1,5 @@
-//! One deadline for each slot, sorted by time. The structure is an indexed binary heap, so that a deadline can be
-//! changed without a search. The heap allocates no memory after its creation.
+//! One deadline for each slot, sorted by time. An indexed binary heap changes a deadline without a search, and
+//! allocates no memory after its creation.
 
 use crate::Time;
 
@@ -53,7 +53,7 @@ impl Deadlines {
         self.heap.first().map(|(time, _)| *time)
     }
 
-    /// Removes and returns the slot with the earliest deadline, if this is not later than `now`.
+    /// Removes and returns the slot with the earliest deadline, if that deadline is not later than `now`.
     pub fn due(&mut self, now: Time) -> Option<u32> {
         let &(time, slot) = self.heap.first()?;
         if time > now {

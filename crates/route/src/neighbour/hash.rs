@@ -1,12 +1,12 @@
-//! Hash of a neighbour's address. Attackers can choose addresses, so it is keyed (SipHash-1-3).
+//! Hash of a neighbour's address. The hash is keyed (SipHash-1-3), because attackers can choose addresses.
 
 use super::address::Address;
 
-/// Secret key, chosen at random at each start.
+/// Secret key; a random value at each start.
 pub type Key = [u64; 2];
 
-/// Hash of an address on a link. Inputs of the two address families can't be equal: `link` differs by family, and each
-/// family has a fixed length (one word in IPv4, three in IPv6).
+/// Hash of an address on a link. Inputs of the two address families differ in `link` and in length (one word for IPv4,
+/// three words for IPv6).
 #[inline]
 pub fn hash(key: Key, link: u32, address: Address) -> u64 {
     let mut v = [

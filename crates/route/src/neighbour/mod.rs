@@ -1,5 +1,5 @@
-//! Neighbours on links, their resolution by ARP (RFC 826) and neighbour discovery (RFC 4861), and packets that wait for
-//! it.
+//! Neighbours on links: resolution by ARP (RFC 826) and neighbour discovery (RFC 4861), and packets parked during
+//! resolution.
 //!
 //! Every worker reads [`Neighbours`]. One worker owns the [`NeighbourWriter`], and only this worker modifies the table.
 
@@ -12,7 +12,7 @@ mod table;
 mod timing;
 mod writer;
 
-/// Atomics of the table. The model test compiles the same source with the atomics of the model checker.
+/// Atomics of the table. The model test compiles this module with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }

@@ -1,5 +1,5 @@
-//! Packets that wait for the resolution of a neighbour. The engine owns the packets; this module stores handles of
-//! packets.
+//! Packets that are parked during the resolution of a neighbour. The engine owns the packets, and this module stores
+//! their handles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,13 +11,13 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 struct Place<H> {
-    /// `None` if the entry is free.
+    /// Handle of the parked packet; `None` in a free entry.
     handle: Option<H>,
     neighbour: NeighbourIndex,
     since: Time,
-    /// Next entry of the same neighbour, or next free entry.
+    /// Next entry in the list of a neighbour, or in the list of free entries.
     next: u32,
-    /// Links of a list that contains the entries of all neighbours in order of arrival.
+    /// Previous entry in the list of all entries in order of arrival.
     older: u32,
     newer: u32,
 }
@@ -29,8 +29,8 @@ struct Queue {
     length: u32,
 }
 
-/// Handles of parked packets, in order of arrival for each neighbour. The number of handles is limited per neighbour
-/// and in total, and their waiting time is limited.
+/// Handles of parked packets, in order of arrival for each neighbour. The number of handles per neighbour, the total
+/// number of handles, and their waiting time are limited.
 #[derive(Debug)]
 pub struct Parking<H> {
     places: Box<[Place<H>]>,
@@ -44,17 +44,17 @@ pub struct Parking<H> {
     waiting: ParkedCounts,
 }
 
-/// Number of parked handles for each neighbour. Any thread may read it.
+/// Number of parked handles for each neighbour. Any thread may read the numbers.
 #[derive(Clone, Debug)]
 pub struct ParkedCounts(Arc<[AtomicU32]>);
 
 impl ParkedCounts {
-    /// Creates counts for `neighbours` neighbours.
+    /// Creates counters for `neighbours` neighbours.
     pub fn new(neighbours: usize) -> Self {
         Self((0..neighbours).map(|_| AtomicU32::new(0)).collect())
     }
 
-    /// Number of handles that wait for a neighbour.
+    /// Number of handles parked for a neighbour.
     pub fn of(&self, neighbour: NeighbourIndex) -> u32 {
         let count = self.0.get(neighbour.0 as usize);
         count.map_or(0, |count| count.load(Ordering::Relaxed))
@@ -69,7 +69,7 @@ impl ParkedCounts {
 
 impl<H> Parking<H> {
     /// Creates space for `total` handles. At most `per_neighbour` handles (1 to 64; usually 4) are stored for each of
-    /// `neighbours` neighbours, and none is stored for longer than `patience`.
+    /// `neighbours` neighbours. A handle expires after `patience`.
     pub fn new(neighbours: usize, per_neighbour: usize, total: usize, patience: Time) -> Self {
         let place = |next| Place {
             handle: None,
@@ -114,9 +114,9 @@ impl<H> Parking<H> {
         self.parked == 0
     }
 
-    /// Parks a handle. If its neighbour has reached the limit, the oldest handle of the neighbour is returned, and its
-    /// packet must be dropped as [`Reason::ParkedReplaced`]. If the total is reached, the new handle is returned with
-    /// its drop reason.
+    /// Parks a handle. At the limit of the neighbour, the neighbour's oldest handle is returned, and the caller must
+    /// drop its packet as [`Reason::ParkedReplaced`]. At the total limit, the new handle is returned with a drop
+    /// reason.
     pub fn park(&mut self, neighbour: NeighbourIndex, handle: H, now: Time) -> Result<Option<H>, (H, Reason)> {
         let Some(queue) = self.queues.get(neighbour.0 as usize) else {
             return Err((handle, Reason::ParkedTooMany));
@@ -156,7 +156,7 @@ impl<H> Parking<H> {
         Ok(replaced)
     }
 
-    /// Removes and returns the oldest handle that waits for a neighbour. The caller repeats this until the result is
+    /// Removes and returns the oldest handle parked for a neighbour. The caller repeats the call until the result is
     /// `None`.
     pub fn take_first(&mut self, neighbour: NeighbourIndex) -> Option<H> {
         let queue = self.queues.get_mut(neighbour.0 as usize)?;
@@ -183,7 +183,7 @@ impl<H> Parking<H> {
         handle
     }
 
-    /// Removes and returns a handle that has waited too long. The packet of the handle must be dropped as
+    /// Removes and returns an expired handle. The caller must drop the packet of the handle as
     /// [`Reason::ParkedTooLong`].
     pub fn take_expired(&mut self, now: Time) -> Option<H> {
         let place = self.places.get(self.oldest as usize)?;

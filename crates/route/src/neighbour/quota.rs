@@ -1,5 +1,5 @@
-//! Quotas of the neighbour table. Quotas prevent one virtual router, one interface, or the unsolicited announcements of
-//! one host from displacing the neighbours of others.
+//! Quotas of the neighbour table. Quotas prevent one virtual router, one interface or one announcing host from
+//! displacing all other neighbours.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::table::Mac;
 use super::timing::Timing;
 use crate::{InterfaceIndex, MAX_ROUTERS, RouterIndex, Time};
 
-/// Number of interfaces for which the router is stored. Further interfaces count as interfaces of router 0.
+/// Number of interfaces with a stored router number. Interfaces with higher indexes count as interfaces of router 0.
 const INTERFACES: usize = 2048;
 
-/// Maximum number of addresses that one MAC on an interface may announce unsolicited. Hosts usually have fewer.
+/// Maximum number of addresses that one MAC on an interface may announce unsolicited. Few hosts need more addresses.
 const OF_MAC: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +29,7 @@ struct OfRouter {
     requests: TokenBucket,
 }
 
-/// Counts of neighbours for each router, with their limits. A single router may use the whole table.
+/// Neighbour counts and limits of each router. If there is only one router, it may use the whole table.
 #[derive(Debug)]
 pub(super) struct Quotas {
     router_of: Box<[RouterIndex]>,
@@ -37,9 +37,9 @@ pub(super) struct Quotas {
     of_interface: Box<[OfInterface]>,
     /// Number of unconfirmed neighbours, by interface and announcing MAC.
     of_mac: HashMap<(InterfaceIndex, Mac), u32>,
-    /// Maximum number of unresolved entries of a router, and of an interface.
+    /// Maximum number of unresolved entries per router, and per interface.
     unresolved: u32,
-    /// Maximum number of unconfirmed entries of an interface.
+    /// Maximum number of unconfirmed entries per interface.
     unconfirmed: u32,
     is_alone: bool,
     /// Whether there is only one interface.
@@ -47,7 +47,7 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    /// Create for a single router.
+    /// Creates quotas for a single router.
     pub fn new(timing: &Timing, capacity: usize, now: Time) -> Self {
         let rate = (timing.requests_per_second / 2).max(1);
         let router = OfRouter {
@@ -60,7 +60,7 @@ impl Quotas {
             router_of: vec![0; INTERFACES].into(),
             routers: vec![router; MAX_ROUTERS].into(),
             of_interface: vec![OfInterface::default(); INTERFACES].into(),
-            // The map never grows, because it has at most one entry for each neighbour.
+            // The map never reallocates, because it has at most one entry per neighbour.
             of_mac: HashMap::with_capacity(capacity),
             unresolved: (timing.unresolved / 2).max(1) as u32,
             unconfirmed: (capacity / 2).max(1) as u32,
@@ -69,8 +69,8 @@ impl Quotas {
         }
     }
 
-    /// Sets the router of each interface, and the maximum number of neighbours of each router. The caller must then
-    /// count all entries again.
+    /// Sets the router of each interface, and the maximum number of neighbours of each router. The caller must count
+    /// all entries again after this call.
     pub fn set(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
         self.router_of.fill(0);
         let mut number = 0;
@@ -104,26 +104,24 @@ impl Quotas {
         &mut self.routers[usize::from(router) % MAX_ROUTERS]
     }
 
-    /// Whether the router of an interface has its maximum number of neighbours.
+    /// Whether the router of an interface has reached its maximum number of neighbours.
     pub fn is_full(&self, interface: InterfaceIndex) -> bool {
         let of = self.of(interface);
         of.count >= of.max
     }
 
-    /// Whether the router of an interface has the maximum number of unresolved entries. If there is only one router,
-    /// this number is not limited.
+    /// Whether the router of an interface has reached its maximum number of unresolved entries. A single router has no
+    /// maximum.
     pub fn is_unresolved_full(&self, interface: InterfaceIndex) -> bool {
         !self.is_alone && self.of(interface).unresolved >= self.unresolved
     }
 
-    /// Whether an interface has the maximum number of unresolved entries. If there is only one interface, this number
-    /// is not limited.
+    /// Whether an interface has reached its maximum number of unresolved entries. A single interface has no maximum.
     pub fn is_unresolved_full_of(&self, interface: InterfaceIndex) -> bool {
         !self.is_single && self.of_interface(interface).unresolved >= self.unresolved
     }
 
-    /// Whether an interface has the maximum number of unconfirmed entries. If there is only one interface, this number
-    /// is not limited.
+    /// Whether an interface has reached its maximum number of unconfirmed entries. A single interface has no maximum.
     pub fn is_unconfirmed_full_of(&self, interface: InterfaceIndex) -> bool {
         !self.is_single && self.of_interface(interface).unconfirmed >= self.unconfirmed
     }
@@ -137,18 +135,17 @@ impl Quotas {
         self.of_interface[usize::from(interface) % INTERFACES]
     }
 
-    /// Whether the router of an interface may send another request. If there is only one router, its rate is not
-    /// limited here.
+    /// Whether the router of an interface may send another request. A single router has no rate limit here.
     pub fn may_request(&mut self, interface: InterfaceIndex, now: Time) -> bool {
         self.is_alone || self.of_mut(interface).requests.take(now)
     }
 
-    /// Count an added or removed entry.
+    /// Counts an added (`has_come`) or removed entry.
     pub fn count(&mut self, interface: InterfaceIndex, has_come: bool) {
         add(&mut self.of_mut(interface).count, has_come);
     }
 
-    /// Counts an entry that becomes unresolved (`is_so`), or that is no longer unresolved.
+    /// Counts an entry that becomes unresolved (`is_so`) or resolved.
     pub fn count_unresolved(&mut self, interface: InterfaceIndex, is_so: bool) {
         add(&mut self.of_mut(interface).unresolved, is_so);
         add(
@@ -157,7 +154,7 @@ impl Quotas {
         );
     }
 
-    /// Counts an entry that becomes unconfirmed (`is_so`), or that is no longer unconfirmed. A MAC has announced it.
+    /// Counts an entry, announced by a MAC, that becomes unconfirmed (`is_so`) or confirmed.
     pub fn count_unconfirmed(&mut self, interface: InterfaceIndex, mac: Mac, is_so: bool) {
         add(
             &mut self.of_interface[usize::from(interface) % INTERFACES].unconfirmed,

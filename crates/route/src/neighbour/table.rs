@@ -1,8 +1,8 @@
 //! The neighbour table, with one writer and lock-free readers.
 //!
 //! The MAC, state and generation of an entry are in one word, so that a reader sees a consistent combination. A reader
-//! loads the key between two loads of this word. If the slot was reused for another address in the meantime, the two
-//! loads differ. An entry that is held keeps its slot and its key.
+//! loads the key between two loads of this word. The two loads differ if the slot was reused for another address in the
+//! meantime. A held entry keeps its slot and its key.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 /// A MAC address.
 pub type Mac = [u8; 6];
 
-/// Index of a neighbour in the table. The index refers to the same neighbour as long as the entry is held
+/// Index of a neighbour in the table. The index refers to one neighbour while a worker holds the entry
 /// ([`Neighbours::hold`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeighbourIndex(pub u32);
 
-/// State of an entry (RFC 4861, section 7.3.2). There is no separate DELAY state: a stale entry that is used remains
-/// stale until its probe delay has passed.
+/// State of an entry (RFC 4861, section 7.3.2). There is no separate DELAY state: a used stale entry stays stale until
+/// its probe delay has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -27,13 +27,13 @@ pub enum State {
     Free,
     /// Resolution is in progress.
     Incomplete,
-    /// Recently confirmed to be reachable.
+    /// Reachability was confirmed recently.
     Reachable,
-    /// The MAC can be used, but reachability is no longer confirmed.
+    /// The MAC is usable, but the confirmation of reachability has expired.
     Stale,
-    /// Reachability is being probed.
+    /// Probes check the reachability of the neighbour.
     Probe,
-    /// No answer was received.
+    /// The neighbour did not answer the requests.
     Failed,
     /// The entry is configured and never expires.
     Permanent,
@@ -111,17 +111,17 @@ impl Word {
 pub struct Neighbour {
     /// Index in the table.
     pub index: NeighbourIndex,
-    /// Interface of the link on which the neighbour is.
+    /// Interface on the neighbour's link.
     pub interface: InterfaceIndex,
     /// Address of the neighbour.
     pub address: Address,
     /// State of the entry.
     pub state: State,
-    /// MAC of the neighbour; undefined if the state has none.
+    /// MAC of the neighbour; undefined in a state without a MAC.
     pub mac: Mac,
 }
 
-/// Flag in `uses`: the slot is free or is being filled, so the entry can't be held.
+/// Flag in `uses`: the slot is free or is being filled, so workers can't hold the entry.
 const CLOSED: u32 = 1 << 31;
 
 #[derive(Debug)]
@@ -133,7 +133,7 @@ struct Slot {
     link: AtomicU32,
     /// Number of sessions and next hops that hold the entry.
     uses: AtomicU32,
-    /// Set by a worker that sends to an entry whose reachability is not confirmed. Cleared by the writer.
+    /// Set by a worker that sends to an entry without confirmed reachability. Cleared by the writer.
     used: AtomicU32,
 }
 
@@ -143,8 +143,8 @@ const BUCKET: usize = 8;
 /// Number of interfaces that can be point-to-point links.
 const PAIRS: usize = 1 << 11;
 
-/// Key of the only neighbour on a point-to-point link. The key replaces every destination address on such a link,
-/// because the neighbour has no address.
+/// Key of the only neighbour on a point-to-point link. This key replaces every destination address on the link, because
+/// the neighbour has no address.
 pub const OTHER_END: Address = Address::V4(0);
 
 /// The neighbour table. All memory is allocated at start.
@@ -153,8 +153,8 @@ pub struct Neighbours {
     slots: Box<[Slot]>,
     /// Index slots: number of an entry plus 1; 0 if empty.
     places: Box<[AtomicU32]>,
-    /// Bitmap of point-to-point interfaces. The bit of an interface is set before packets are sent on the interface, so
-    /// the model check leaves the bitmap out.
+    /// Bitmap of point-to-point interfaces. The bit of an interface is set before the first packet of the interface, so
+    /// the model check omits the bitmap.
     pairs: Box<[std::sync::atomic::AtomicU32]>,
     key: Key,
 }
@@ -164,7 +164,7 @@ fn link(interface: InterfaceIndex, address: Address) -> u32 {
 }
 
 impl Neighbours {
-    /// Creates a table for `capacity` neighbours. `key` is the secret key of its hash.
+    /// Creates a table for `capacity` neighbours. `key` is the secret key of the table's hash.
     pub fn new(capacity: usize, key: Key) -> Self {
         let slot = || Slot {
             word: AtomicU64::new(0),
@@ -173,8 +173,8 @@ impl Neighbours {
             uses: AtomicU32::new(CLOSED),
             used: AtomicU32::new(0),
         };
-        // The index is at most half full, so that two full buckets are rare. If both buckets of a neighbour are full,
-        // the neighbour is refused.
+        // The index is at most half full, which makes two full buckets rare. The table rejects a neighbour if both of
+        // its buckets are full.
         let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
         Self {
             slots: (0..capacity).map(|_| slot()).collect(),
@@ -184,7 +184,7 @@ impl Neighbours {
         }
     }
 
-    /// The entries in both buckets of an address.
+    /// The entries in the two buckets of an address.
     pub(super) fn bucket_entries(
         &self,
         interface: InterfaceIndex,
@@ -197,8 +197,8 @@ impl Neighbours {
         entries
     }
 
-    /// Sets whether an interface is a point-to-point link, such as a tunnel without Ethernet. All packets that are sent
-    /// there go to [`OTHER_END`], which is always resolved. Only one thread may call this.
+    /// Sets whether an interface is a point-to-point link, such as a tunnel without Ethernet. All packets on the link
+    /// are sent to the neighbour [`OTHER_END`], which is always resolved. Only one thread may call this.
     pub fn set_pair(&self, interface: InterfaceIndex, is_pair: bool) {
         if let Some(word) = self.pairs.get(interface as usize / 32) {
             let bit = 1 << (interface % 32);
@@ -214,7 +214,7 @@ impl Neighbours {
         word.is_some_and(|word| word.load(Ordering::Acquire) >> (interface % 32) & 1 != 0)
     }
 
-    /// Address under which a neighbour is stored in the table.
+    /// Address of a neighbour as stored in the table.
     #[inline]
     fn listed(&self, interface: InterfaceIndex, address: Address) -> Address {
         if self.is_pair(interface) { OTHER_END } else { address }
@@ -230,8 +230,8 @@ impl Neighbours {
         size_of_val(&*self.slots) + size_of_val(&*self.places)
     }
 
-    /// MAC of a neighbour; `None` if it has none. The caller must hold the entry. Callers that don't hold the entry
-    /// must use the MAC that [`Neighbours::resolve`] returns, because it belongs to the requested address.
+    /// MAC of a neighbour; `None` without a MAC. The caller must hold the entry. Without a hold, use the MAC from
+    /// [`Neighbours::resolve`], which belongs to the requested address.
     #[inline(always)]
     pub fn mac(&self, index: NeighbourIndex) -> Option<Mac> {
         Word(self.slots.get(index.0 as usize)?.word.load(Ordering::Acquire)).usable_mac()
@@ -245,8 +245,8 @@ impl Neighbours {
             .map_or(State::Free, |slot| Word(slot.word.load(Ordering::Acquire)).state())
     }
 
-    /// MAC of a neighbour like [`Neighbours::mac`]. If its reachability is not confirmed, the entry is also marked as
-    /// used, so that the writer probes it.
+    /// MAC of a neighbour like [`Neighbours::mac`]. Also marks an entry without confirmed reachability as used, so that
+    /// the writer probes the neighbour.
     #[inline(always)]
     pub fn mac_to_send(&self, index: NeighbourIndex) -> Option<Mac> {
         let slot = self.slots.get(index.0 as usize)?;
@@ -290,7 +290,8 @@ impl Neighbours {
         let link = slot.link.load(Ordering::Relaxed);
         let high = slot.address[0].load(Ordering::Relaxed);
         let low = slot.address[1].load(Ordering::Relaxed);
-        // Pairs with the fence in `fill`: if the reader has read a word of a new key, it sees the new generation in the load below.
+        // Pairs with the fence in `fill`: after a read of a new key's word, the following load returns the new
+        // generation.
         fence(Ordering::Acquire);
         let word = Word(slot.word.load(Ordering::Relaxed));
         if word.generation() != before.generation() || before.state() == State::Free || word.state() == State::Free {
@@ -310,13 +311,14 @@ impl Neighbours {
         })
     }
 
-    /// Holds an entry, so that it keeps its slot. Returns false if the entry no longer belongs to this neighbour.
+    /// Holds an entry, so that the entry keeps its slot. Returns false if the entry no longer belongs to this
+    /// neighbour.
     pub fn hold(&self, index: NeighbourIndex, interface: InterfaceIndex, address: Address) -> bool {
         let Some(slot) = self.slots.get(index.0 as usize) else {
             return false;
         };
         if slot.uses.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
-            // From here on the entry is held, so its key can't change. The key may have changed before, so it is compared.
+            // From here on, the hold keeps the key from changing. The comparison detects an earlier change of the key.
             let address = self.listed(interface, address);
             let number = address.number();
             let same = slot.link.load(Ordering::Relaxed) == link(interface, address)
@@ -338,13 +340,13 @@ impl Neighbours {
         }
     }
 
-    /// Release a hold.
+    /// Releases a hold.
     #[inline(always)]
     pub fn release(&self, index: NeighbourIndex) {
         self.release_many(index, 1);
     }
 
-    /// Release `count` holds.
+    /// Releases `count` holds.
     #[inline(always)]
     pub fn release_many(&self, index: NeighbourIndex, count: u32) {
         if let Some(slot) = self.slots.get(index.0 as usize) {
@@ -372,7 +374,7 @@ impl Neighbours {
     }
 }
 
-/// The single writer of the table. The writer keeps copies of the words that it has written, and never reads the table.
+/// The single writer of the table. The writer has copies of all written words and never reads the table.
 #[derive(Debug)]
 pub struct NeighbourTableWriter {
     table: Arc<Neighbours>,
@@ -432,7 +434,7 @@ impl NeighbourTableWriter {
         true
     }
 
-    /// Set state and MAC of an entry.
+    /// Sets state and MAC of an entry.
     pub fn set(&mut self, index: NeighbourIndex, state: State, mac: Mac) {
         self.store(index, Word::new(self.generation(index), state, mac), Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Timing parameters and limits of neighbour resolution. The names are those of RFC 4861, section 10.
+//! Timing parameters and limits of neighbour resolution. Upper-case names are from RFC 4861, section 10.
 
 use crate::{SECOND, Time};
 
@@ -7,22 +7,21 @@ use crate::{SECOND, Time};
 pub struct Timing {
     /// Duration for which a reachability confirmation is valid: REACHABLE_TIME.
     pub reachable: Time,
-    /// Delay before a stale entry that is used is probed: DELAY_FIRST_PROBE_TIME. The probe starts at most this long
-    /// after a packet used the entry.
+    /// Maximum delay between the use of a stale entry and its first probe: DELAY_FIRST_PROBE_TIME.
     pub delay: Time,
     /// Interval between requests or probes of an entry: RETRANS_TIMER. RFC 1122 recommends at most one ARP request per
     /// second.
     pub retransmit: Time,
     /// Number of requests or probes after which an entry fails.
     pub attempts: u8,
-    /// Duration for which a failed entry is kept. Packets to it are dropped without another request.
+    /// Duration for which a failed entry is kept. Packets to a failed entry are dropped without another request.
     pub failed: Time,
     /// Duration for which an unused stale entry is kept.
     pub stale: Time,
-    /// Maximum number of incomplete or failed entries. If the maximum is exceeded, the oldest entry is removed, so that
-    /// a scan of an empty network does not displace reachable neighbours.
+    /// Maximum number of incomplete or failed entries. Above the maximum, the oldest such entry is removed, so that a
+    /// scan of unused addresses does not displace reachable neighbours.
     pub unresolved: usize,
-    /// Maximum rate of requests per second for all entries together.
+    /// Maximum number of requests per second over all entries.
     pub requests_per_second: u64,
 }
 

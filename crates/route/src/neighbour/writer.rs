@@ -1,6 +1,6 @@
 //! The single writer of the neighbour table. The writer implements the state machine of RFC 4861, section 7.3, for both
-//! address families. IPv4 uses the ARP cache rules of RFC 826 and RFC 1122, section 2.3.2. The caller passes the time,
-//! and a callback receives actions.
+//! address families. IPv4 uses the ARP cache rules of RFC 826 and RFC 1122, section 2.3.2. The caller passes the
+//! current time and a callback for actions.
 
 mod event;
 mod order;
@@ -18,13 +18,13 @@ use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourTableWriter, Neighbo
 use super::timing::Timing;
 use crate::{Address, InterfaceIndex, Reason, RouterIndex, Time};
 
-/// Data of an entry that only the writer needs.
+/// Writer-only data of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     attempts: u8,
     /// Time at which the current state began.
     since: Time,
-    /// The displacement order that contains the entry, and the adjacent entries in that order.
+    /// The displacement order that contains the entry.
     order: Option<Which>,
     older: u32,
     newer: u32,
@@ -32,7 +32,7 @@ struct Record {
     mac: Mac,
 }
 
-/// The writer of a [`Neighbours`] table. Exactly one worker owns it.
+/// The writer of a [`Neighbours`] table. Exactly one worker owns the writer.
 #[derive(Debug)]
 pub struct NeighbourWriter {
     table: Arc<Neighbours>,
@@ -75,10 +75,9 @@ impl NeighbourWriter {
         }
     }
 
-    /// Sets the router of each interface, and the maximum number of neighbours of each router. If there are several
-    /// routers, each may use at most half of the requests and of the unresolved entries. If there are several
-    /// interfaces, each may use at most half of the unresolved entries, and at most half of the table for unconfirmed
-    /// entries.
+    /// Sets the router of each interface, and the maximum number of neighbours of each router. Each of several routers
+    /// may use at most half of the requests and of the unresolved entries. Each of several interfaces may use at most
+    /// half of the unresolved entries, and at most half of the table for unconfirmed entries.
     pub fn set_quotas(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
         self.quotas.set(interfaces, most);
         for index in (0..self.records.len() as u32).map(NeighbourIndex) {
@@ -169,10 +168,10 @@ impl NeighbourWriter {
         Resolution::Pending(index)
     }
 
-    /// Learn from a packet that arrived through `interface`. `on_link` means that `address` belongs to a subnet of that
-    /// interface and is not the gateway's own ([`crate::Interface::has_neighbour`]). Addresses outside of the
-    /// interface's subnets are learned only if a route already led to them, so that their answer is awaited. MACs that
-    /// can't belong to a single host are ignored.
+    /// Learns a neighbour from a packet that arrived through `interface`. `on_link` means that `address` belongs to a
+    /// subnet of that interface and is not an address of the gateway ([`crate::Interface::has_neighbour`]). An address
+    /// outside of the subnets only updates an existing entry, which a route to the address has created. MACs that can't
+    /// belong to a single host are ignored.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a field of the packet, or time, or the way out"
@@ -230,7 +229,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Processing according to RFC 4861, section 7.2.5.
+    /// Processes an advertisement according to RFC 4861, section 7.2.5.
     fn receive_advertisement(
         &mut self,
         known: Neighbour,
@@ -268,7 +267,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Confirms reachability because of upper-layer traffic (RFC 4861, section 7.3.1).
+    /// Confirms the reachability of a neighbour after upper-layer progress (RFC 4861, section 7.3.1).
     pub fn confirm(&mut self, index: NeighbourIndex, now: Time) {
         if let Some(known) = self.table.snapshot(index)
             && matches!(known.state, State::Reachable | State::Stale | State::Probe)
@@ -298,7 +297,7 @@ impl NeighbourWriter {
         Ok(index)
     }
 
-    /// Removes an entry. If the entry is held, only its MAC is cleared, and it is resolved again when it is used.
+    /// Removes an entry. A held entry only loses its MAC, and its next use starts resolution again.
     pub fn remove(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
         if self.table.state(index) == State::Free {
             return;
@@ -309,8 +308,8 @@ impl NeighbourWriter {
         }
     }
 
-    /// Processes due entries, at most `budget` of them. Returns their number. If the number equals `budget`, more
-    /// entries may be due.
+    /// Processes at most `budget` due entries, and returns their number. A result of `budget` means that more entries
+    /// may be due.
     pub fn advance(&mut self, now: Time, budget: usize, emit: &mut impl FnMut(Action)) -> usize {
         for done in 0..budget {
             let Some(slot) = self.deadlines.due(now) else {
@@ -354,7 +353,7 @@ impl NeighbourWriter {
         }
     }
 
-    /// Sends a request or probe if the overall rate permits it; otherwise tries again later.
+    /// Sends a request or probe if the rate limits permit it. Otherwise sets a deadline for another attempt.
     fn send_request(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
         let interface = self.interface_of(index);
         if !self.quotas.may_request(interface, now) || !self.requests.take(now) {
@@ -369,8 +368,8 @@ impl NeighbourWriter {
         });
     }
 
-    /// Creates an entry in a free slot. If both buckets of its address are full, an unconfirmed entry in these buckets
-    /// is displaced.
+    /// Creates an entry in a free slot. If the two index buckets of the address are full, displaces an unconfirmed
+    /// entry in these buckets.
     fn create(
         &mut self,
         interface: InterfaceIndex,
@@ -398,7 +397,7 @@ impl NeighbourWriter {
         Some(slot)
     }
 
-    /// Sets a state that has a MAC.
+    /// Sets a state with a MAC.
     fn enter(&mut self, index: NeighbourIndex, state: State, mac: Mac, now: Time) {
         self.leave(index, self.interface_of(index));
         let record = &mut self.records[index.0 as usize];
@@ -406,7 +405,8 @@ impl NeighbourWriter {
         record.attempts = 0;
         self.writer.set(index, state, mac);
         match state {
-            // The slot determines a factor of 0.75 to 1.25, so that entries that were learned together are not probed together.
+            // A factor of 0.75 to 1.25 depends on the slot, so that entries learned at one time are probed at different
+            // times.
             State::Reachable => {
                 let spread = index.0.wrapping_mul(0x9e37_79b9) as u64 >> 24;
                 self.deadlines

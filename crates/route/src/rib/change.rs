@@ -80,7 +80,7 @@ pub(super) fn withdraw<A: Family>(
         return false;
     };
     let gone = if let Some(used) = table.entries[place].record().filter(&is_it) {
-        // Another offer takes its place until the next selection.
+        // Another offer replaces the withdrawn offer until the next route selection.
         let next = match table.entries[place].spare {
             NONE => None,
             spare => table.remove_spare(spare),
@@ -108,8 +108,8 @@ pub(super) fn withdraw<A: Family>(
     true
 }
 
-/// Marks a prefix whose routes may have changed, so that the next publication examines it and the gateways that are
-/// resolved through it.
+/// Marks a prefix with possibly changed routes. The next publication examines the prefix and all gateways that are
+/// resolved through the prefix.
 pub(super) fn touch<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     let entry = &mut table.entries[place];
     let (first, last) = (entry.address, entry.address.last(entry.length));

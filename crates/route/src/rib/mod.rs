@@ -1,9 +1,9 @@
-//! The RIB of a virtual router. The routes are offered by interfaces, the configuration, routing daemons and the
-//! kernel. Of the offers for a prefix the best usable one is selected, and its next hops are passed to a [`Sink`].
+//! The RIB of a virtual router. Interfaces, the configuration, routing daemons and the kernel offer routes. For each
+//! prefix, the RIB selects the best usable offer and passes its next hops to a [`Sink`].
 //!
-//! Offers change individually, and [`Rib::publish`] passes the combined result to the sink. If a prefix is withdrawn
-//! and offered again between two publications, nothing is published. Recursive next hops are resolved through other
-//! routes. When those routes change, the recursive next hops are resolved again.
+//! Offers change individually, and [`Rib::publish`] passes the combined result to the sink. A prefix that is withdrawn
+//! and offered again between two publications causes no change. Recursive next hops are resolved through other routes,
+//! and again when these routes change.
 
 mod change;
 mod offer;
@@ -52,7 +52,8 @@ impl Default for Settings {
 pub struct Counts {
     /// Number of offers by origin, in the order of [`Origin::ALL`].
     pub offers: [usize; 4],
-    /// Number of stale offers by origin. An offer is stale if its origin has not repeated it since the replay began.
+    /// Number of stale offers by origin. An offer is stale if its origin has not repeated the offer since the start of
+    /// the replay.
     pub stale: [usize; 4],
     /// Number of published prefixes: IPv4 and IPv6.
     pub published: [usize; 2],
@@ -64,7 +65,7 @@ pub struct Counts {
     pub gateways: usize,
     /// Number of recursive gateways that are unreachable.
     pub unreachable: usize,
-    /// Number of recursive gateways that were not resolved because of a loop, or because too many steps were necessary.
+    /// Number of recursive gateways that were not resolved because of a loop or of too many steps.
     pub loops: usize,
     /// Number of offers rejected because of the quota.
     pub refused_quota: u64,
@@ -80,12 +81,12 @@ struct Floating {
     loops: u64,
 }
 
-/// State that both address families share.
+/// State that IPv4 and IPv6 share.
 #[derive(Debug)]
 struct Common {
     sets: Sets,
     floating: BTreeMap<Address, Floating>,
-    /// Gateways that have not been resolved.
+    /// New gateways that are not yet resolved.
     fresh: Vec<Address>,
     /// Whether all gateways must be resolved again.
     unsettled: bool,
@@ -237,7 +238,7 @@ impl Rib {
         Ok(group)
     }
 
-    /// Changes the next hops of a group, and thereby those of every route that uses it.
+    /// Changes the next hops of a group for every route that uses the group.
     ///
     /// # Errors
     /// The group would have too many next hops, or does not exist.
@@ -257,7 +258,7 @@ impl Rib {
         }
     }
 
-    /// Sets whether an interface is up. The default is up. A removed interface counts as down.
+    /// Sets whether an interface is up. Interfaces are up by default. A removed interface counts as down.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) {
         let changed = match up {
             true => self.common.down.remove(&interface),
@@ -269,7 +270,7 @@ impl Rib {
     }
 
     /// Sets whether a gateway on an interface's link may be used. A gateway must not be used while its uplink is down.
-    /// The default is true. Returns false if nothing changed.
+    /// Gateways are usable by default. Returns false if the gateway already had this state.
     pub fn set_gateway(&mut self, (interface, address): (InterfaceIndex, Address), up: bool) -> bool {
         let changed = match up {
             true => self.common.lost.remove(&(interface, address)),
@@ -281,17 +282,17 @@ impl Rib {
         changed
     }
 
-    /// Whether a gateway may be used, according to the last [`Rib::set_gateway`].
+    /// Whether a gateway may be used, as set by the last [`Rib::set_gateway`].
     pub fn gateway_is_up(&self, gateway: (InterfaceIndex, Address)) -> bool {
         !self.common.lost.contains(&gateway)
     }
 
-    /// Whether an interface is up, according to the last [`Rib::set_link`].
+    /// Whether an interface is up, as set by the last [`Rib::set_link`].
     pub fn link_is_up(&self, interface: InterfaceIndex) -> bool {
         !self.common.down.contains(&interface)
     }
 
-    /// Why a next hop of an offer was unreachable at the last publication; `None` if it was reachable.
+    /// Why a next hop of an offer was unreachable at the last publication; `None` for a reachable next hop.
     pub fn unresolved_reason(&self, way: OfferedNextHop) -> Option<UnresolvedReason> {
         let found = |gateway| {
             self.common
@@ -314,16 +315,16 @@ impl Rib {
         }
     }
 
-    /// Begins a replay, in which an origin offers all of its routes again. All of its offers become stale until they
-    /// are repeated.
+    /// Starts a replay, in which an origin offers all of its routes again. Each offer of the origin is stale until the
+    /// origin repeats the offer.
     pub fn begin_replay(&mut self, origin: Origin) {
         change::mark_stale(&mut self.v4, &mut self.common, origin);
         change::mark_stale(&mut self.v6, &mut self.common, origin);
         self.cursors[origin as usize] = [0; 2];
     }
 
-    /// Ends the replay: withdraws at most `most` stale offers, and returns their number. If the number is less than
-    /// `most`, no stale offers remain.
+    /// Ends the replay: withdraws at most `most` stale offers, and returns their number. A result below `most` means
+    /// that no stale offers remain.
     pub fn end_replay(&mut self, origin: Origin, most: usize) -> usize {
         let swept = publish::sweep(self, origin, most);
         if swept < most {
@@ -367,7 +368,8 @@ impl Rib {
         self.page(0).map(|(_, shown)| shown)
     }
 
-    /// Offers from a position on, each with the position after it. Positions remain valid while routes change.
+    /// Offers in order, starting at a position. Each offer is returned with the following position. Positions remain
+    /// valid while routes change.
     pub fn page(&self, from: u64) -> impl Iterator<Item = (u64, ListedRoute<'_>)> {
         const SIX: u64 = 1 << 32;
         let four = from..u64::from(self.v4.entries.places());
@@ -410,7 +412,7 @@ impl Rib {
 
     fn listed<'r, A: Family>(&'r self, table: &'r Table<A>, place: u32) -> impl Iterator<Item = ListedRoute<'r>> + 'r {
         let entry = &table.entries[place];
-        // A free entry has neither a selected nor an unselected offer.
+        // A free entry has no offers, selected or unselected.
         let offers = entry
             .record()
             .is_some()

@@ -1,16 +1,16 @@
-//! Offers of routes for a prefix by their origins, and the results of route selection.
+//! Route offers for a prefix by origin, and results of route selection.
 
 use crate::{Address, Balance, DropKind, InterfaceIndex, NextHop, Prefix, Time};
 
 /// Maximum number of next hops in a set.
 pub const MAX_HOPS: usize = 64;
 
-/// Origin of an offer. An origin has one offer for each prefix, except that the kernel has one for each metric, and the
-/// configuration one for each distance.
+/// Origin of an offer. An origin has one offer for each prefix. Exceptions: the kernel has one offer for each prefix
+/// and metric, and the configuration one offer for each prefix and distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Origin {
-    /// The addresses of an interface.
+    /// Interface addresses.
     Connected,
     /// The configuration.
     Static,
@@ -34,7 +34,7 @@ impl Origin {
         }
     }
 
-    /// Whether the origin's routes are learned, so that they count against the quota.
+    /// Whether the origin's routes are learned routes, which count against the quota.
     pub fn is_learned(self) -> bool {
         matches!(self, Origin::Fpm | Origin::Kernel)
     }
@@ -56,13 +56,13 @@ impl Origin {
 /// Next hop of an offer before resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OfferedNextHop {
-    /// Packets are dropped in this way.
+    /// Drop packets with this drop kind.
     Drop(DropKind),
-    /// The gateway itself. The destination is an address of this interface.
+    /// Deliver packets to the gateway itself: the destination is an address of this interface.
     Local(InterfaceIndex),
-    /// The destination itself, which is on the link of this interface.
+    /// Send packets directly to the destination, which is on the link of this interface.
     Attached(InterfaceIndex),
-    /// A gateway on the link of this interface. The gateway need not be in a network of the interface.
+    /// A gateway on the link of this interface, inside or outside of the interface's networks.
     Gateway {
         /// Output interface.
         interface: InterfaceIndex,
@@ -80,8 +80,7 @@ pub struct WeightedNextHop {
     pub way: OfferedNextHop,
     /// Weight, at least 1.
     pub weight: u8,
-    /// Unit of traffic that always uses one next hop of the set. If any member requests "by host", this applies to the
-    /// whole set.
+    /// Balancing granularity. If any member has [`Balance::Host`], the whole set has [`Balance::Host`].
     pub balance: Balance,
 }
 
@@ -107,7 +106,7 @@ impl From<NextHop> for OfferedNextHop {
     }
 }
 
-/// A set of next hops that can be changed for all routes that use it. The owner of the group makes the change.
+/// A set of next hops that its owner can change for all routes of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub(super) u32);
 
@@ -125,11 +124,11 @@ pub enum Target<'a> {
 pub struct Offer<'a> {
     /// Origin of the offer.
     pub origin: Origin,
-    /// Routing protocol (RTPROT) from which the origin has the route; 0 if none.
+    /// Routing protocol (RTPROT) of the route; 0 if none.
     pub protocol: u8,
-    /// Administrative distance; the lowest is preferred.
+    /// Administrative distance; the lowest distance is preferred.
     pub distance: u8,
-    /// Metric; among equal distances the lowest is preferred.
+    /// Metric; among equal distances, the lowest metric is preferred.
     pub metric: u32,
     /// Next hops of the offer, or a group of next hops.
     pub target: Target<'a>,
@@ -142,17 +141,17 @@ impl Offer<'_> {
     }
 }
 
-/// Resolved next hops of a prefix, sorted, and their unit of balancing.
+/// Resolved next hops of a prefix, sorted, with their balancing granularity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedSet(pub(super) Box<[(NextHop, u8)]>, pub(super) Balance);
 
 impl ResolvedSet {
-    /// Next hops with their weights: a single next hop of any kind, or up to [`MAX_HOPS`] next hops that forward.
+    /// Next hops with their weights: a single next hop of any kind, or up to [`MAX_HOPS`] forwarding next hops.
     pub fn members(&self) -> &[(NextHop, u8)] {
         &self.0
     }
 
-    /// Unit of traffic that always uses one next hop.
+    /// Balancing granularity of the set.
     pub fn balance(&self) -> Balance {
         self.1
     }
@@ -160,7 +159,7 @@ impl ResolvedSet {
 
 /// Receiver of the changes of published routes, in order.
 pub trait Sink {
-    /// Sets the next hops of a new prefix, or changes those of a published one.
+    /// Sets the next hops of a new or published prefix.
     fn set(&mut self, prefix: Prefix, set: &ResolvedSet);
     /// Removes a prefix.
     fn remove(&mut self, prefix: Prefix);
@@ -170,16 +169,19 @@ pub trait Sink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibError {
     /// The router has reached its quota of learned routes.
-    #[error("the virtual router reached its limit of {0} learned routes: raise it, or filter in the routing daemon")]
+    #[error(
+        "the virtual router reached its limit of {0} learned routes: raise this limit, or filter routes in the \
+         routing daemon"
+    )]
     Quota(usize),
     /// The router has reached its maximum number of next-hop sets.
-    #[error("more than {0} different sets of next hops in one router")]
+    #[error("the virtual router has more than {0} different sets of next hops")]
     Sets(usize),
     /// The number of next hops is 0 or too large.
-    #[error("{0} next hops: a route has 1 to {MAX_HOPS}")]
+    #[error("the route has {0} next hops, but 1 to {MAX_HOPS} next hops are possible")]
     Hops(usize),
     /// The group does not exist.
-    #[error("no such group of next hops")]
+    #[error("the group of next hops does not exist")]
     Group,
 }
 
@@ -201,7 +203,7 @@ pub struct ListedRoute<'a> {
     pub prefix: Prefix,
     /// Origin of the offer.
     pub origin: Origin,
-    /// Routing protocol (RTPROT) from which the origin has the route.
+    /// Routing protocol (RTPROT) of the route.
     pub protocol: u8,
     /// Administrative distance.
     pub distance: u8,
@@ -213,7 +215,7 @@ pub struct ListedRoute<'a> {
     pub resolved: Option<&'a ResolvedSet>,
     /// Whether the offer is selected.
     pub selected: bool,
-    /// Whether the origin has not repeated the offer since the last replay began.
+    /// Whether the offer is stale: its origin has not repeated the offer since the start of the last replay.
     pub stale: bool,
     /// Time of the last change of the offer, with a resolution of one second.
     pub since: Time,

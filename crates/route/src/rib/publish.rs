@@ -1,4 +1,4 @@
-//! Publication of changes to the sink. Gateways are resolved first, then sets, and then routes are selected.
+//! Publication of changes to the sink, in three steps: resolution of gateways, resolution of sets, and route selection.
 
 use super::offer::Sink;
 use super::resolve::View;
@@ -8,9 +8,8 @@ use super::{Common, Rib, change};
 use crate::{Address, Prefix};
 
 impl Rib {
-    /// Passes the changes since the last call to `sink`. New and changed prefixes come first, in the order in which
-    /// they were first marked; removed prefixes follow. Thus no destination that remains reachable is temporarily
-    /// unreachable.
+    /// Passes the changes since the last call to `sink`. New and changed prefixes come first, in the order of their
+    /// first change. Removed prefixes follow. Thus a reachable destination never becomes temporarily unreachable.
     pub fn publish(&mut self, sink: &mut dyn Sink) {
         self.find_gateways();
         self.resolve_sets();
@@ -20,8 +19,8 @@ impl Rib {
         gone.into_iter().for_each(|prefix| sink.remove(prefix));
     }
 
-    /// Resolves new gateways, or all gateways if routes to them have changed. Sets that contain a changed gateway are
-    /// marked to be resolved again.
+    /// Resolves new gateways, or all gateways if routes to them have changed. Marks sets with a changed gateway for
+    /// another resolution.
     fn find_gateways(&mut self) {
         let fresh = std::mem::take(&mut self.common.fresh);
         let all = std::mem::take(&mut self.common.unsettled);
@@ -71,8 +70,8 @@ impl Rib {
     }
 }
 
-/// Marks the entries that use a set. With `spares`, entries that have an unselected offer with this set are marked as
-/// well, because the set has become reachable or unreachable.
+/// Marks the entries that use a set. With `spares`, also marks entries with an unselected offer of this set, because
+/// the set has become reachable or unreachable.
 fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, spares: Option<u32>) {
     let mut users: Vec<u32> = table.users(head).collect();
     if let Some(set) = spares {
@@ -90,7 +89,7 @@ fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, s
     }
 }
 
-/// Selects the best offer of every marked entry, and publishes it.
+/// Selects and publishes the best offer of every marked entry.
 fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<Prefix>, sink: &mut dyn Sink) {
     for place in std::mem::take(&mut common.dirty[A::INDEX]) {
         choose(table, common, place);
@@ -111,7 +110,7 @@ fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<P
     }
 }
 
-/// Selects the best reachable offer, or the best offer if none is reachable.
+/// Selects the best reachable offer, or the best offer if no offer is reachable.
 fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     if table.entries[place].spare == NONE {
         return;

@@ -1,4 +1,4 @@
-//! Resolution of next-hop sets: resolves recursive gateways, and omits members that are unreachable.
+//! Resolution of next-hop sets: resolves recursive gateways, and omits unreachable members.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use super::table::{Family, RouteRecord, Table};
 use super::{Common, Settings};
 use crate::{Address, Balance, DropKind, InterfaceIndex, NextHop};
 
-/// Maximum number of recursive gateways on the path from a route to the link.
+/// Maximum depth of recursion: number of recursive gateways between a route and a link.
 pub const DEPTH: usize = 8;
 
-/// Maximum number of gateways that are examined to resolve one gateway. The maximum limits the control thread's work
-/// that a daemon can cause.
+/// Maximum number of gateways examined for the resolution of one gateway. The maximum limits the work that a daemon can
+/// cause in the control thread.
 const STEPS: u32 = 512;
 
 /// Next hops with their relative weights.
 type Shares = BTreeMap<NextHop, u64>;
 
-/// The tables with which gateways are resolved.
+/// The tables for the resolution of gateways.
 #[derive(Clone, Copy)]
 pub(super) struct View<'r> {
     pub v4: &'r Table<u32>,
@@ -26,7 +26,7 @@ pub(super) struct View<'r> {
     pub settings: &'r Settings,
 }
 
-/// A gateway on the path from a route to the link.
+/// A gateway on the recursion path from a route to a link.
 #[derive(Default)]
 struct Path {
     gateways: Vec<Address>,
@@ -86,7 +86,7 @@ impl View<'_> {
         path.gateways.push(gateway);
         let allowed = |place: &u32| table.entries[*place].length > 0 || self.settings.by_default_route;
         let mut covering = table.covering(bits).filter(allowed);
-        // If the longest route is unreachable, a shorter one is used.
+        // If the longest matching prefix is unreachable, use a shorter matching prefix.
         let found = covering.find_map(|place| self.via_entry(table, place, gateway, path));
         path.gateways.pop();
         found.unwrap_or_default()
@@ -112,7 +112,7 @@ impl View<'_> {
         })
     }
 
-    /// Relation of an address to the attached networks. The most specific network decides.
+    /// Relation of an address to the most specific attached network that contains it.
     fn link<A: Family>(&self, table: &Table<A>, bits: A) -> Link {
         for place in table.covering(bits) {
             let connected = table.offers(place).find(|fact| fact.origin() == Origin::Connected);
@@ -144,7 +144,7 @@ impl View<'_> {
         hop.into_iter().map(|hop| (hop, 1)).collect()
     }
 
-    /// Resolves a set. The gateways of the set must be resolved already.
+    /// Resolves a set. The gateways of the set must be resolved before.
     pub fn resolve(&self, hops: &[WeightedNextHop]) -> Option<ResolvedSet> {
         if let [hop] = hops
             && !matches!(hop.way, OfferedNextHop::Via(_))
@@ -164,7 +164,7 @@ impl View<'_> {
     }
 }
 
-/// Combines the weights of next hops. If a next hop is resolved to several, its weight is divided among them.
+/// Combines the weights of next hops. If a next hop resolves to several next hops, its weight is divided among them.
 fn combine(hops: &[WeightedNextHop], mut lead: impl FnMut(OfferedNextHop) -> Shares) -> Shares {
     let found: Vec<(u64, Shares)> = hops
         .iter()
@@ -172,7 +172,7 @@ fn combine(hops: &[WeightedNextHop], mut lead: impl FnMut(OfferedNextHop) -> Sha
         .filter(|(_, shares)| !shares.is_empty())
         .collect();
     let sum = |shares: &Shares| shares.values().sum::<u64>();
-    // Scale the weights to integers. The scaling is exact if the common multiple of all sums is small, otherwise approximate.
+    // Scale the weights to integers: exactly if the common multiple of all sums is small, otherwise approximately.
     let whole = found.iter().try_fold(1_u64, |multiple, (_, shares)| {
         let sum = sum(shares);
         let next = multiple / common_divisor(multiple, sum) * sum;
@@ -211,8 +211,8 @@ fn reduce(shares: &mut Shares) {
     }
 }
 
-/// The resolved set. If any next hops forward, only these are included; if there are too many, those with the largest
-/// weights.
+/// The resolved set. If the set has forwarding next hops, only these are included, and at most [`MAX_HOPS`] with the
+/// largest weights.
 fn finish(mut shares: Shares, balance: Balance) -> Option<ResolvedSet> {
     let drops = |hop: &NextHop| matches!(hop, NextHop::Drop(_));
     if shares.keys().any(|hop| !drops(hop)) {

@@ -12,17 +12,17 @@ use crate::InterfaceIndex;
 pub struct Set {
     /// Next hops as offered.
     pub hops: Arc<[WeightedNextHop]>,
-    /// Resolved next hops; `None` if none is reachable.
+    /// Resolved next hops; `None` if no next hop is reachable.
     pub resolved: Option<ResolvedSet>,
-    /// Number of offers that use the set. For a group, its owner counts as one more.
+    /// Number of offers that use the set. The owner of a group counts as one offer.
     uses: u32,
-    /// Number of offers that use the set but are not selected.
+    /// Number of unselected offers that use the set.
     pub spare_uses: u32,
     /// First entry of each family in the list of entries that use the set.
     pub heads: [u32; 2],
-    /// Whether the set is a group. The owner of a group can change it, and a group is not shared with equal sets.
+    /// Whether the set is a group. Only a group can be changed by its owner. Equal sets never share a group.
     is_group: bool,
-    /// Whether the set is in the list of sets to resolve again.
+    /// Whether the set is in the list of sets that need a new resolution.
     is_dirty: bool,
     /// Whether the set has recursive gateways.
     pub is_floating: bool,
@@ -45,12 +45,11 @@ impl Set {
 pub struct Sets {
     all: Slab<Option<Set>>,
     known: BTreeMap<Arc<[WeightedNextHop]>, u32>,
-    /// The set that was acquired last. The set is cached because daemons send many consecutive routes with the same
-    /// next hops.
+    /// Cache of the last acquired set, because daemons send many consecutive routes with equal next hops.
     last: Option<(Arc<[WeightedNextHop]>, u32)>,
     count: usize,
     most: usize,
-    /// Numbers of the sets to resolve again.
+    /// Numbers of the sets that need a new resolution.
     pub dirty: Vec<u32>,
 }
 
@@ -104,7 +103,8 @@ impl Sets {
 
     /// First entry in the list of entries that use a set.
     ///
-    /// # Panics The set does not exist. Entries and offers have a use of their set, so that their set exists.
+    /// # Panics
+    /// The set does not exist. The set of an entry or offer always exists, because the entry or offer counts as a use.
     pub fn head(&mut self, index: u32, family: usize) -> &mut u32 {
         let set = self.all[index].as_mut().expect("a use is held");
         &mut set.heads[family]
@@ -164,7 +164,7 @@ impl Sets {
         self.get(group.0).is_some_and(|set| set.is_group)
     }
 
-    /// Changes the next hops of a group, and returns the old ones.
+    /// Changes the next hops of a group, and returns the old next hops.
     pub fn change_group(&mut self, group: Group, hops: &[WeightedNextHop]) -> Result<Arc<[WeightedNextHop]>, RibError> {
         if hops.len() > MAX_HOPS {
             return Err(RibError::Hops(hops.len()));
@@ -179,7 +179,7 @@ impl Sets {
         Ok(old)
     }
 
-    /// Marks a set to be resolved again.
+    /// Marks a set for another resolution.
     pub fn mark(&mut self, index: u32) {
         let Some(set) = self.get_mut(index) else { return };
         if !std::mem::replace(&mut set.is_dirty, true) {
@@ -187,7 +187,7 @@ impl Sets {
         }
     }
 
-    /// Stores the resolution of a set. Returns whether it has changed.
+    /// Stores the resolution of a set. Returns whether the resolution has changed.
     pub fn resolve(&mut self, index: u32, resolved: Option<ResolvedSet>) -> bool {
         let Some(set) = self.get_mut(index) else { return false };
         set.is_dirty = false;
@@ -203,14 +203,14 @@ impl Sets {
         }
     }
 
-    /// Counts an offer with this set that is no longer selected (`more`), or that has become selected.
+    /// Counts an offer with this set that has become unselected (`more`) or selected.
     pub fn count_spare(&mut self, index: u32, more: bool) {
         if let Some(set) = self.get_mut(index) {
             set.spare_uses = if more { set.spare_uses + 1 } else { set.spare_uses - 1 };
         }
     }
 
-    /// Removes a use of a set. Returns the set's next hops if it was the last use.
+    /// Removes a use of a set. Returns the set's next hops after the last use.
     pub fn release(&mut self, index: u32) -> Option<Arc<[WeightedNextHop]>> {
         let set = self.get_mut(index)?;
         set.uses -= 1;

@@ -1,4 +1,4 @@
-//! Slab with stable indexes. The slab is allocated in chunks, so that it grows without copying existing entries.
+//! Slab with stable indexes. The slab consists of chunks, so growth does not copy existing entries.
 
 /// Number of entries in a chunk.
 const CHUNK: usize = 1024;
@@ -6,7 +6,7 @@ const CHUNK: usize = 1024;
 /// Index that refers to no entry.
 pub const NONE: u32 = u32::MAX;
 
-/// Entries by index. Free indexes are reused; the last one freed is reused first.
+/// Entries by index. The most recently freed index is reused first.
 #[derive(Debug)]
 pub struct Slab<T> {
     chunks: Vec<Vec<T>>,
@@ -40,12 +40,12 @@ impl<T> Slab<T> {
         (full + last.len() - 1) as u32
     }
 
-    /// Frees an index. The entry is not cleared until the index is reused.
+    /// Frees an index. The entry keeps its content until the index is reused.
     pub fn free(&mut self, place: u32) {
         self.free.push(place);
     }
 
-    /// Number of indexes that have ever been used.
+    /// Exclusive upper bound of the indexes used so far.
     pub fn places(&self) -> u32 {
         match self.chunks.last() {
             Some(last) => ((self.chunks.len() - 1) * CHUNK + last.len()) as u32,

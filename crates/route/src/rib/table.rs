@@ -13,7 +13,7 @@ use crate::{Address, Prefix};
 pub trait Family: prefix::Address + Default {
     /// Index of the family in arrays.
     const INDEX: usize;
-    /// The address as an [`Address`], which may belong to either family.
+    /// Converts the address to an [`Address`], the type for both families.
     fn wrap(self) -> Address;
     /// Last address of the prefix that begins at this address.
     fn last(self, length: u8) -> Self;
@@ -41,23 +41,23 @@ family!(u32, 0, V4);
 family!(u128, 1, V6);
 
 const ORIGIN: u8 = 0b11;
-/// Flag: the origin has not repeated the offer since the replay began.
+/// Flag: the origin has not repeated the offer since the start of the replay.
 const STALE: u8 = 1 << 2;
 /// Flag: the prefix is published to the sink.
 const PUBLISHED: u8 = 1 << 3;
 /// Flag: the entry is in the list of entries that the next publication examines.
 const DIRTY: u8 = 1 << 4;
-/// Flags that belong to the entry, not to its offer.
+/// Flags of the entry, in contrast to flags of its offer.
 const OF_ENTRY: u8 = PUBLISHED | DIRTY;
 
-/// One offer, as stored.
+/// A stored offer.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteRecord {
-    /// Index of its next-hop set.
+    /// Index of the offer's next-hop set.
     pub set: u32,
     /// Metric of the offer.
     pub metric: u32,
-    /// Time at which the offer was made, in seconds.
+    /// Time of the offer in seconds.
     pub since: u32,
     /// Administrative distance.
     pub distance: u8,
@@ -67,7 +67,7 @@ pub struct RouteRecord {
 }
 
 impl RouteRecord {
-    /// Creates an offer of an origin that is not stale.
+    /// Creates an offer of an origin. The offer is not stale.
     pub fn new(origin: Origin, set: u32, protocol: u8, (distance, metric): (u8, u32), since: u32) -> Self {
         Self {
             set,
@@ -102,14 +102,14 @@ impl RouteRecord {
         (self.distance, self.metric, self.marks & ORIGIN)
     }
 
-    /// Value that distinguishes the offer from the other offers for its prefix.
+    /// Origin and value that distinguish the offer from the other offers for its prefix.
     #[inline]
     pub fn which(&self) -> (Origin, u32) {
         let origin = self.origin();
         (origin, origin.which(self.distance, self.metric))
     }
 
-    /// Whether both offers are equal, except for their age and staleness.
+    /// Whether this offer and `other` are equal except for age and staleness.
     #[inline]
     pub fn says(&self, other: &RouteRecord) -> bool {
         (self.set, self.metric, self.distance, self.protocol)
@@ -130,7 +130,7 @@ pub struct Entry<A> {
     marks: u8,
     /// Length of the prefix in bits.
     pub length: u8,
-    /// Previous and next entry in the list of entries that use the same set.
+    /// Previous entry in the list of entries that use this set.
     previous: u32,
     next: u32,
     /// Index of the first unselected offer.
@@ -174,12 +174,12 @@ impl<A: Family> Entry<A> {
         self.marks & PUBLISHED != 0
     }
 
-    /// Records that the entry was examined, and whether it is published now.
+    /// Records that the publication has examined the entry, and whether the prefix is published now.
     pub fn looked_at(&mut self, published: bool) {
         self.marks = self.marks & !OF_ENTRY | if published { PUBLISHED } else { 0 };
     }
 
-    /// Marks the entry to be examined. Returns false if it is already marked.
+    /// Marks the entry for the next publication. Returns false if the entry is already marked.
     pub fn mark(&mut self) -> bool {
         let fresh = self.marks & DIRTY == 0;
         self.marks |= DIRTY;
@@ -192,7 +192,7 @@ impl<A: Family> Entry<A> {
     }
 }
 
-/// An unselected offer. Only entries with several offers have unselected ones.
+/// An unselected offer of an entry with several offers.
 #[derive(Clone, Copy, Debug)]
 pub struct Spare {
     /// The offer; `None` if the slot is free.
@@ -252,7 +252,7 @@ impl<A: Family> Table<A> {
         self.index.find(hash(self.key, address, length), same).copied()
     }
 
-    /// Entries whose prefixes contain an address, longest first.
+    /// Entries with prefixes that contain an address, longest prefix first.
     pub fn covering(&self, address: A) -> impl Iterator<Item = u32> + '_ {
         let lengths = (0..=A::BITS)
             .rev()
@@ -292,7 +292,7 @@ impl<A: Family> Table<A> {
         }
     }
 
-    /// All offers of an entry. The selected one comes first.
+    /// All offers of an entry. The selected offer comes first.
     pub fn offers(&self, place: u32) -> impl Iterator<Item = RouteRecord> + '_ {
         let mut spare = self.entries[place].spare;
         let others = std::iter::from_fn(move || {
@@ -303,7 +303,7 @@ impl<A: Family> Table<A> {
         self.entries[place].record().into_iter().chain(others)
     }
 
-    /// Sets the selected offer of an entry, and moves the entry to the list of the entries that use the offer's set.
+    /// Sets the selected offer of an entry, and moves the entry to the list of the offer's set.
     pub fn use_offer(&mut self, place: u32, fact: Option<RouteRecord>, sets: &mut Sets) {
         let old = self.entries[place];
         if old.set != NONE && fact.is_some_and(|fact| fact.set == old.set) {
@@ -329,7 +329,7 @@ impl<A: Family> Table<A> {
         (self.entries[place].previous, self.entries[place].next) = (NONE, next);
     }
 
-    /// Entries whose selected offer uses a set. `head` is the first entry of the set's list.
+    /// Entries with a selected offer that uses a set. `head` is the first entry of the set's list.
     pub fn users(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
         let step = |place: u32| (place != NONE).then_some(place);
         std::iter::successors(step(head), move |&place| step(self.entries[place].next))

@@ -62,7 +62,7 @@ pub fn run(socket: &Path, interval: Duration) -> Result<(), CommandError> {
     }
 }
 
-/// A terminal whose state is restored when this value is dropped.
+/// A terminal. Its state is restored when this value is dropped.
 struct Restored(ratatui::DefaultTerminal);
 
 impl Drop for Restored {

@@ -6,7 +6,7 @@ use super::snapshot::{Cycles, Figures, STAGES, Snapshot, Traffic};
 use crate::columns::Align::{Left, Right};
 use crate::columns::{Align, grouped};
 
-/// A table. If there is a sum of its rows, the sum is the first row.
+/// A table. If the table has a sum of all rows, the sum is the first row.
 #[derive(Clone, Debug)]
 pub struct Sheet<const N: usize> {
     /// Title and alignment of each column.
@@ -35,8 +35,8 @@ pub fn load(snapshot: &Snapshot) -> Sheet<10> {
         let names = [worker.worker.to_string(), worker.core.to_string()];
         load_row(names, &worker.figures, worker.state == "stuck")
     }));
-    // The loads of several workers add up to more than the limit. The row of the sum is therefore urgent only if
-    // packets were shed.
+    // The sum of the loads may exceed the limit although no worker is full. The row of the sum is therefore urgent only
+    // if packets were shed.
     rows[0].urgent = gateway.shed > 0.0;
     Sheet {
         titles: titles([
@@ -76,13 +76,14 @@ fn load_row([worker, core]: [String; 2], figures: &Figures, stuck: bool) -> Row<
     }
 }
 
-/// Parts of packet processing of a worker that performs all of them.
+/// Text that the daemon reports for a worker that performs all parts of packet processing.
 const ALL: &str = "receive+parse+session+transmit";
 
 /// Columns of the table of stages: the worker, the stages, and the parts.
 const STAGE_COLUMNS: usize = STAGES.len() + 2;
 
-/// Table of workers with their cycles per packet in each stage, and the parts of packet processing that each performs.
+/// Table of workers with their cycles per packet in each stage, and the parts of packet processing that each worker
+/// performs.
 pub fn stages(snapshot: &Snapshot) -> Sheet<STAGE_COLUMNS> {
     let Snapshot { gateway, workers, .. } = snapshot;
     let mut rows = vec![stages_row("all".into(), gateway, "-")];
@@ -123,7 +124,7 @@ fn stages_row(worker: String, figures: &Figures, parts: &str) -> Row<STAGE_COLUM
     Row { cells, urgent: false }
 }
 
-/// Table of those workers that have taken over shards from others since the start.
+/// Table of the workers that have taken over shards from other workers since the start.
 pub fn assist(snapshot: &Snapshot) -> Sheet<7> {
     let assisting = snapshot.workers.iter().filter(|worker| worker.figures.assist.begun > 0);
     let rows = assisting.map(|worker| {
@@ -188,7 +189,7 @@ fn traffic_row(name: &str, link: &str, traffic: &Traffic) -> Row<7> {
     }
 }
 
-/// Table of the drop reasons with the most packets, at most `most` of them.
+/// Table of at most `most` drop reasons. The reasons with the most packets are listed.
 pub fn drops(snapshot: &Snapshot, most: usize) -> Sheet<3> {
     let listed = snapshot.drops.iter().take(most).map(|drop| Row {
         cells: [scaled(drop.rate), scaled(drop.packets as f64), drop.name.clone()],

@@ -41,14 +41,14 @@ pub struct Snapshot {
     pub sessions: [u64; 2],
     /// Warnings that need the operator's attention.
     pub warnings: Vec<String>,
-    /// All workers together. `busy` and `cycles_per_packet` are sums over the workers. `packets` counts packets that
-    /// interfaces received and that were not rejected by a full ring.
+    /// Activity of all workers together. `busy` and `cycles_per_packet` are sums over the workers. `packets` counts
+    /// packets that interfaces received and that were not rejected by a full ring.
     pub gateway: Figures,
-    /// Individual workers.
+    /// Activity of each worker.
     pub workers: Vec<Worker>,
-    /// All interfaces together.
+    /// Traffic of all interfaces together.
     pub traffic: Traffic,
-    /// Individual interfaces.
+    /// Traffic of each interface.
     pub interfaces: Vec<InterfaceTraffic>,
     /// Drop reasons with a nonzero count. The reason with the highest rate comes first.
     pub drops: Vec<Dropped>,
@@ -186,7 +186,7 @@ pub struct Dropped {
 }
 
 impl Snapshot {
-    /// Compute the activity between two polls. If the daemon was restarted between them, it has no activity yet.
+    /// Compute the activity between two polls. If the daemon was restarted between the polls, the activity is zero.
     pub fn between(before: &Poll, now: &Poll) -> Self {
         let same_process = before.status.process == now.status.process && before.status.uptime <= now.status.uptime;
         let before_or_now = if same_process { before } else { now };
@@ -342,7 +342,7 @@ impl Span {
     }
 }
 
-/// The counters of the same worker in the earlier poll. A worker that is new is measured from the next poll on.
+/// Find the counters of a worker in the earlier poll. A new worker is measured from the next poll on.
 fn same<'a>(before: &'a [Core], now: &'a Core) -> &'a Core {
     before.iter().find(|core| core.worker == now.worker).unwrap_or(now)
 }

@@ -12,17 +12,17 @@ type Places<T> = [Cell<MaybeUninit<T>>];
 /// Append-only storage of values by index.
 pub struct Arena<T> {
     pub(super) places: Box<Places<T>>,
-    /// Further storage and its capacity in values. The memory of the further storage is allocated only when needed.
+    /// Further storage and its capacity in values. The memory is allocated when the first storage is full.
     more: (OnceLock<Box<Places<T>>>, usize),
-    /// Number of values. The number only grows, and values with an index below it are not modified.
+    /// Number of values. The number never decreases, and existing values are never modified.
     len: AtomicUsize,
     /// The thread that holds this lock may write the value at index `len`.
     appending: Mutex<()>,
 }
 
-// SAFETY: a value is written by only one thread at a time, the holder of `appending`, and only before `len` allows it
-// to be read; the store and load of `len` order both. So threads share values (`T: Sync`), and one thread may drop
-// values of another (`Send`).
+// SAFETY: only the thread that holds `appending` writes a value, and only before `len` permits reads of the value. The
+// store and the load of `len` order the write before the reads. So threads share values (`T: Sync`), and one thread may
+// drop values of another thread (`T: Send`).
 unsafe impl<T: Send + Sync> Sync for Arena<T> {}
 
 fn empty<T>(places: usize) -> impl Iterator<Item = Cell<MaybeUninit<T>>> {
@@ -31,7 +31,7 @@ fn empty<T>(places: usize) -> impl Iterator<Item = Cell<MaybeUninit<T>>> {
 
 impl<T> Arena<T> {
     /// Creates an arena with initial values and capacity for `room` more values in the same memory. `many` is the
-    /// capacity of the further storage, which is allocated only when needed.
+    /// capacity of the further storage, which is allocated when `room` is used up.
     pub fn new(values: Vec<T>, room: usize, many: usize) -> Self {
         let len = values.len();
         let values = values.into_iter().map(|value| Cell::new(MaybeUninit::new(value)));
@@ -43,7 +43,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Value with this index; `None` if it does not exist.
+    /// Value with this index; `None` if the index is not in use.
     #[inline(always)]
     pub fn get(&self, number: usize) -> Option<&T> {
         if number >= self.len.load(Ordering::Acquire) {
@@ -77,8 +77,8 @@ impl<T> Arena<T> {
         self.append_all(vec![value]).map_err(|mut values| values.remove(0))
     }
 
-    /// Appends values contiguously and returns the index of the first one. If the arena can't hold all values, they are
-    /// returned as the error.
+    /// Appends values contiguously and returns the index of the first value. If the arena has no space for all values,
+    /// the values are returned as the error.
     pub fn append_all(&self, values: Vec<T>) -> Result<usize, Vec<T>> {
         let Ok(_alone) = self.appending.lock() else {
             return Err(values);
@@ -140,8 +140,8 @@ pub struct View<'a, T> {
 }
 
 impl<'a, T> View<'a, T> {
-    /// Value with this index. If another thread published the index after [`Arena::append`], with any memory ordering,
-    /// the value is found.
+    /// Value with this index. Finds the value of any index that another thread has published after [`Arena::append`],
+    /// with any memory ordering.
     #[inline(always)]
     pub fn get(&self, number: usize) -> Option<&'a T> {
         if number >= self.known {
@@ -160,7 +160,7 @@ impl<'a, T> View<'a, T> {
     #[cold]
     #[inline(never)]
     fn added(&self, number: usize) -> Option<&'a T> {
-        // All writes that preceded the publication of the index become visible.
+        // Make all writes before the publication of the index visible.
         fence(Ordering::Acquire);
         self.arena.get(number)
     }

@@ -1,9 +1,9 @@
-//! Append-only storage. One thread appends values while other threads read existing values. During the lifetime of an
-//! arena no value is moved, modified or removed.
+//! Append-only storage. One thread appends values while other threads read existing values. An arena never moves,
+//! modifies or removes a value.
 
 mod memory;
 
-/// Synchronisation primitives of the module. The model test compiles the same source with the primitives of the model
+/// Synchronisation primitives of the module. The model test compiles this module with the primitives of the model
 /// checker.
 mod sync {
     pub use std::sync::Mutex;

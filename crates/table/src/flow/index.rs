@@ -1,13 +1,13 @@
 //! The index of a flow table. The index maps a hash to candidate entries, usually within one cache line.
 //!
-//! A bucket is one cache line with eight entries; each has 16 bits of its hash as a tag. An entry is stored in its home
-//! bucket if possible. If that bucket is full, the entry is stored as a guest in its alternative bucket, or another
-//! entry is moved to make space. The last resort is a stash of [`STASH`] entries. A home bucket contains the tags of
-//! its displaced entries, so that lookups of other entries read only one bucket. When an entry of the bucket becomes
-//! free, a displaced entry is moved back.
+//! A bucket is one cache line with eight entries, each with a tag of 16 hash bits. An entry is stored in its home
+//! bucket if possible. If the home bucket is full, the entry is stored as a guest in its alternative bucket, or another
+//! entry is moved to make space. If both buckets are full, the entry is stored in a stash of [`STASH`] entries. A home
+//! bucket contains the tags of its displaced entries, so lookups of other entries read only one bucket. When a position
+//! in the home bucket becomes free, a displaced entry is moved back.
 //!
-//! The alternative bucket is a function of the home bucket and the tag. The same function maps the alternative bucket
-//! to the home bucket, so that entries can be moved without their hash.
+//! A function of home bucket and tag yields the alternative bucket. This function also maps the alternative bucket to
+//! the home bucket, so an entry can be moved without its hash.
 
 use crate::prefetch::{prefetch_far_at, prefetch_read_at};
 use crate::simd::tags::{Lanes, equal};
@@ -34,15 +34,16 @@ pub(super) struct Bucket {
     entries: [Entry; BUCKET_ENTRIES],
 }
 
-/// Data about displaced entries, which belong to this bucket but are stored elsewhere, and about guests in this bucket.
+/// Overflow data of a bucket: displaced entries (stored outside of their home bucket, this bucket), and guests in this
+/// bucket.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Overflow {
-    /// Tags of entries that are stored in their alternative bucket; 0 means none.
+    /// Tags of entries that are stored in their alternative bucket; 0 means no entry.
     away: [u16; AWAY],
-    /// Number of displaced entries whose tags are not in `away`.
+    /// Number of displaced entries without a tag in `away`.
     more: u16,
-    /// One bit for each entry of this bucket: the entry is a guest from another bucket.
+    /// Bit set of the entries in this bucket that are guests from another bucket.
     guests: u8,
     /// Number of entries of this bucket that are in the stash.
     stashed: u8,
@@ -140,14 +141,14 @@ fn reduce(number: u32, count: u32) -> u32 {
 }
 
 impl<'m> Index<'m> {
-    /// Number of buckets for two entries of each of `capacity` records. When all records are in use, the load is 4/7;
-    /// the index takes 28 bytes per record.
+    /// Number of buckets for `capacity` records with two entries each. The index takes 28 bytes per record, and its
+    /// maximum load is 4/7.
     pub const fn buckets_for(capacity: usize) -> usize {
         let buckets = (capacity * 7).div_ceil(16);
         if buckets < 2 { 2 } else { buckets }
     }
 
-    /// Creates an empty index in `buckets`, of which there may be at most 2^31.
+    /// Creates an empty index in `buckets` (at most 2^31 buckets).
     pub fn new(buckets: &'m mut [Bucket]) -> Self {
         buckets.fill(Bucket::zeroed());
         Index {
@@ -208,7 +209,7 @@ impl<'m> Index<'m> {
         Glance::Nothing
     }
 
-    /// The entry that has this hash and for which `is_it` returns true. Reads at most two buckets and the stash.
+    /// The entry with this hash that satisfies the predicate `is_it`. Reads at most two buckets and the stash.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(Entry) -> bool) -> Option<Entry> {
         self.locate(hash, &mut is_it).map(|(_, entry)| entry)
@@ -247,7 +248,7 @@ impl<'m> Index<'m> {
             .map(|(k, stashed)| (Place::Stash(k), stashed.entry))
     }
 
-    /// Inserts an entry. If all possible places are occupied, returns false and has no visible effect.
+    /// Inserts an entry. Returns false, without visible effect, if both buckets and the stash are full.
     #[must_use]
     pub fn place(&mut self, hash: u64, entry: Entry) -> bool {
         let (home, tag) = (self.home(hash), tag_of(hash));
@@ -270,7 +271,7 @@ impl<'m> Index<'m> {
             self.bucket_mut(home).put(slot, tag, entry, false);
             return true;
         }
-        // Count again, because making space in the home bucket may have displaced other entries.
+        // Count displaced entries again, because the insertion may have displaced another entry from the home bucket.
         if away
             && self.bucket(home).may_leave()
             && let Some(slot) = self.make_space(other)
@@ -292,7 +293,7 @@ impl<'m> Index<'m> {
         self.bucket_mut(home).leaves(tag);
     }
 
-    /// Moves one entry of a full bucket to its alternative bucket, guests first. Returns the position that became free.
+    /// Moves one entry of a full bucket to the entry's other bucket. Guests are moved first. Returns the free position.
     fn make_space(&mut self, bucket: u32) -> Option<usize> {
         for guests in [true, false] {
             for slot in 0..BUCKET_ENTRIES {
@@ -348,8 +349,8 @@ impl<'m> Index<'m> {
         self.bucket_mut(home).overflow.stashed -= 1;
     }
 
-    /// After a position of `bucket` became free, moves a displaced entry back to it, then fills the position that this
-    /// entry left, and so on.
+    /// Moves a displaced entry back to a position of `bucket` that became free. Then refills the position that the
+    /// moved entry has left, and so on.
     fn refill(&mut self, mut bucket: u32) {
         for _ in 0..MAX_MOVES_HOME {
             if self.stashed != 0 && self.refill_from_stash(bucket) {
@@ -393,7 +394,7 @@ impl<'m> Index<'m> {
         false
     }
 
-    /// Counts all entries, and checks that the overflow data of every bucket agrees.
+    /// Counts all entries, and checks the overflow data of every bucket.
     #[cfg(test)]
     pub fn audit(&self) -> Audit {
         let mut audit = Audit {
@@ -443,7 +444,7 @@ impl<'m> Index<'m> {
     }
 }
 
-/// Contents of an index, as counted from its buckets.
+/// Numbers of entries in an index, counted from the buckets.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Audit {

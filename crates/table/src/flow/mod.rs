@@ -1,15 +1,15 @@
-//! The flow table: a fixed number of records. Each record is found by two keys, one for each direction of its flow.
+//! The flow table. Each record has two keys, one for each direction of its flow.
 //!
-//! A lookup has several passes, so that a batch hides memory latency: [`prefetch`](FlowTable::prefetch) the bucket, get
-//! the [`candidate`](FlowTable::candidate), which prefetches the record, and [`confirm`](FlowTable::confirm) it. The
-//! lookup of an established flow reads one line of the index and the lines of the record. The caller computes the
-//! hashes of keys.
+//! A lookup has three passes, which hides memory latency in a batch. [`prefetch`](FlowTable::prefetch) prefetches the
+//! bucket, [`candidate`](FlowTable::candidate) finds and prefetches a record, and [`confirm`](FlowTable::confirm)
+//! compares its key. The lookup of an established flow reads one line of the index and the lines of the record. The
+//! caller computes the hashes of keys.
 //!
 //! For any keys, a lookup reads at most two buckets and a stash of 32 entries in each part of the table.
 //!
 //! A table has one home part. When the home part is full, the table takes further parts, one at a time, from a
-//! [`Reserve`] that several tables share. The further parts do not slow down lookups of records in the home part. The
-//! further parts are searched one after another.
+//! [`Reserve`] that several tables share. Further parts do not slow down lookups of records in the home part. Other
+//! lookups search the further parts one after another.
 
 mod index;
 mod part;
@@ -39,7 +39,7 @@ pub const CAPACITY_LIMIT: usize = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableSizeError {
     /// The memory is smaller than [`FlowTable::lines_for`] requires.
-    #[error("the flow table needs {needed} lines of memory and got {given}")]
+    #[error("the flow table needs {needed} cache lines of memory, but got {given}")]
     Memory {
         /// Required number of lines.
         needed: usize,
@@ -57,22 +57,22 @@ pub enum InsertError {
     /// All records are in use.
     #[error("the table is full")]
     Full,
-    /// Too many keys have the same hash: both buckets and the stash are full. With hashes that are keyed by a secret
-    /// seed this does not occur.
+    /// Too many keys have one hash: both buckets and the stash are full. Does not occur with hashes that are keyed with
+    /// a secret seed.
     #[error("the hash buckets of a key are full")]
     Crowded,
     /// One of the keys is already in the table.
     #[error("the {which:?} key is the {direction:?} key of another record")]
     Duplicate {
-        /// Direction of that key in the rejected record.
+        /// Direction of the duplicate key in the rejected record.
         which: Direction,
-        /// The existing record that has the key.
+        /// The existing record with this key.
         index: RecordIndex,
         /// Direction of the key in the existing record.
         direction: Direction,
     },
     /// Both keys of the record are equal.
-    #[error("both keys are the same")]
+    #[error("the two keys of the record are equal")]
     Mirrored,
 }
 
@@ -83,17 +83,17 @@ pub struct Candidate(Entry);
 impl Candidate {
     /// No record has this hash.
     pub const NONE: Candidate = Candidate(Entry::MAX);
-    /// The home bucket has no candidate, but another place may have one.
+    /// The home bucket has no candidate. The alternative bucket, the stash or a further part may have a candidate.
     const ELSEWHERE: Candidate = Candidate(Entry::MAX - 1);
 
-    /// Whether no record has this hash. In this case [`FlowTable::confirm`] would return `None`.
+    /// Whether no record has this hash, so that [`FlowTable::confirm`] would return `None`.
     #[inline(always)]
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
 }
 
-/// A record, and the direction of its key that matched.
+/// A record, and the direction of its matching key.
 pub type Found = (RecordIndex, Direction);
 
 #[inline(always)]
@@ -111,7 +111,7 @@ fn unpack(entry: Entry) -> Found {
     (RecordIndex(entry >> 1), direction)
 }
 
-/// A table of records that can be found by the keys of both directions.
+/// A table of records with lookups by the key of either direction.
 #[derive(Debug)]
 pub struct FlowTable<'m, R> {
     home: Part<'m, R>,
@@ -137,8 +137,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         })
     }
 
-    /// Sets the reserve. When the table is full, it takes further parts from the reserve. The further parts have the size
-    /// of the home part. Empty parts are returned to the reserve.
+    /// Sets the reserve from which a full table takes further parts. All parts have the size of the home part. The
+    /// table returns empty parts to the reserve.
     pub fn share(&mut self, reserve: Arc<Reserve<Part<'m, R>>>) {
         self.further.reserve(reserve.available());
         self.reserve = Some(reserve);
@@ -155,7 +155,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.len() == 0
     }
 
-    /// Estimate of the maximum number of records. Other tables may take the remaining parts of the reserve at any time.
+    /// Estimated maximum number of records, including the reserve. Other tables may take parts of the reserve at any
+    /// time.
     pub fn capacity(&self) -> usize {
         let left = self.reserve.as_ref().map_or(0, |reserve| reserve.available());
         let each = self
@@ -189,7 +190,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.home.index.prefetch(hash);
     }
 
-    /// Second pass: determines the record that probably has the key of this hash, and prefetches all its lines.
+    /// Second pass: finds the record that probably has the key of this hash, and prefetches all cache lines of the
+    /// record.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Candidate {
         match self.home.index.glance(hash) {
@@ -218,7 +220,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         prefetch_all_at(self.home.records, (candidate.0 >> 1) as usize);
     }
 
-    /// The candidate's record, without a comparison of its key. Used to prefetch data that the record refers to.
+    /// The candidate's record, without a comparison of its key. The caller may use the record only for prefetches of
+    /// further data.
     #[inline(always)]
     pub fn peek(&self, candidate: Candidate) -> Option<&R> {
         self.home.records.get((candidate.0 >> 1) as usize)
@@ -240,7 +243,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// Looks up the record with this key in a single pass.
+    /// Looks up a single key without separate passes.
     #[inline]
     pub fn find(&self, hash: u64, key: &R::Key) -> Option<Found> {
         self.confirm(hash, self.candidate(hash), key)
@@ -271,8 +274,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// The record at `index`; `None` if the index is out of range. The record may be free: the caller excludes this by
-    /// other means, or checks [`Links::is_live`].
+    /// The record at `index`; `None` if the index is out of range. The record may be free. Callers that can't exclude a
+    /// free record must check [`Links::is_live`].
     #[inline(always)]
     pub fn get(&self, index: RecordIndex) -> Option<&R> {
         match self.home.records.get(index.0 as usize) {
@@ -358,7 +361,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         inserted
     }
 
-    /// Inserts a record when the home part is full: into the first further part that has space, or into a new part.
+    /// Inserts a record into the first further part with space, or into a new part, because the home part is full.
     #[cold]
     fn insert_further(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, InsertError> {
         let place = match self.further.iter().position(|part| !part.is_full()) {
@@ -379,9 +382,9 @@ impl<'m, R: Record> FlowTable<'m, R> {
         part.insert(forward_hash, reverse_hash, record)
     }
 
-    /// Removes the record at `index`; the hashes must be those of its keys. Returns `None`, without effect, if the
-    /// record does not exist, if a hash is wrong, or if the record is scheduled on a timer wheel, which the caller must
-    /// cancel first.
+    /// Removes the record at `index`. The hashes must be the hashes of its keys. The caller must cancel the record's
+    /// schedule on a timer wheel before. Returns `None`, without effect, if the record does not exist or is scheduled,
+    /// or if a hash is wrong.
     pub fn remove(&mut self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> Option<R> {
         let removed = self.part_mut(index)?.remove(index, forward_hash, reverse_hash);
         if !self.further.is_empty() {
@@ -407,9 +410,9 @@ impl<'m, R: Record> FlowTable<'m, R> {
             && part.is_some_and(|part| part.holds(index, forward_hash, reverse_hash))
     }
 
-    /// Scans the table in small steps: visits the records in use among the next `count` indexes from `cursor` on. The
-    /// first cursor is 0. Returns the next cursor, or `None` after the last index. A record that exists during the
-    /// whole scan is visited exactly once.
+    /// Scans the table in small steps: visits the records in use among the next `count` indexes, starting at `cursor`.
+    /// The first cursor is 0. Returns the next cursor, or `None` after the last index. A record that is in use during
+    /// the whole scan is visited exactly once.
     pub fn scan(&self, cursor: u32, count: u32, mut visit: impl FnMut(RecordIndex, &R)) -> Option<u32> {
         let last = self.further.last().unwrap_or(&self.home);
         let reach = last.base + last.fresh;

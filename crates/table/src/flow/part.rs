@@ -1,4 +1,4 @@
-//! A part of a flow table: records, and the index by which they are found.
+//! A part of a flow table: records, and their index by key.
 
 use sluice_wire::key::Direction;
 
@@ -11,9 +11,9 @@ use crate::memory::{LINE, Line};
 pub struct Part<'m, R> {
     pub(super) index: Index<'m>,
     pub(super) records: &'m mut [R],
-    /// Index in the table of the part's first record.
+    /// Index of the part's first record in the flow table.
     pub(super) base: u32,
-    /// First record in the list of free records that were used before.
+    /// First record in the list of freed records.
     free: Option<RecordIndex>,
     /// Index of the first record that was never used.
     pub(super) fresh: u32,
@@ -31,7 +31,8 @@ impl<'m, R: Record> Part<'m, R> {
         let Some(memory) = memory.get_mut(..needed) else {
             return Err(TableSizeError::Memory { needed, given });
         };
-        // The records precede the index. If the memory is aligned, the two lines of a record are adjacent lines that processors fetch together.
+        // The records precede the index, so that in aligned memory the two cache lines of a record form a pair that
+        // processors fetch together.
         let (records, buckets) = memory.split_at_mut(capacity * (size_of::<R>() / LINE));
         records.fill(Line::ZERO);
         Ok(Part {
@@ -117,7 +118,8 @@ impl<'m, R: Record> Part<'m, R> {
             return None;
         }
         if !self.index.take(reverse_hash, reverse) {
-            // The insertion succeeds: the entry's former position is still free, or an entry that was moved there has freed another position.
+            // The insertion succeeds, because the entry's former position is still free, or an entry that was moved to
+            // it has freed another position.
             let back = self.index.place(forward_hash, forward);
             debug_assert!(back);
             return None;

@@ -3,22 +3,22 @@
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::key::Direction;
 
-/// Index of a record in its table. The index does not change until the record is removed; then another record may use
-/// it.
+/// Index of a record in its table. The index is constant until the removal of the record. Afterwards, another record
+/// may have the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct RecordIndex(pub u32);
 
-/// A plain-data record that is found by two keys. The size of a record must be a multiple of 64 bytes, and its
-/// alignment at most 64.
+/// A plain-data record with two keys. The size of a record must be a multiple of 64 bytes, and its alignment at most
+/// 64.
 pub trait Record: Pod {
-    /// Type of the keys by which a record is found.
+    /// Type of the two keys of a record.
     type Key: Copy;
 
     /// Key of packets in this direction of the flow.
     fn key(&self, direction: Direction) -> Self::Key;
 
-    /// Whether `key` equals the key of `direction`. A fast form of `self.key(direction) == *key`.
+    /// Whether `key` equals the key of `direction`. Fast equivalent of `self.key(direction) == *key`.
     fn matches(&self, key: &Self::Key, direction: Direction) -> bool;
 
     /// Eight bytes of the record that are reserved for the flow table and the timer wheel.
@@ -28,8 +28,8 @@ pub trait Record: Pod {
     fn links_mut(&mut self) -> &mut Links;
 }
 
-/// Links of a record in a list of the timer wheel, or in the list of free records. In zeroed memory every record is
-/// free.
+/// List links of a record. The list belongs to the timer wheel, or is the list of free records. Zeroed memory means a
+/// free record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Links {
@@ -44,7 +44,7 @@ const IDLE: u32 = 1;
 const HEAD: u32 = 2;
 const BEHIND: u32 = 1 << 31;
 
-/// What precedes a scheduled record in its list.
+/// Predecessor of a scheduled record in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Previous {
     /// The head of the list with this number.
@@ -54,7 +54,7 @@ pub(crate) enum Previous {
 }
 
 impl Links {
-    /// Links of a record that is in use but in no list of the timer wheel.
+    /// Links of a record in use that is not scheduled on the timer wheel.
     pub(crate) const IDLE: Links = Links {
         next: 0,
         previous: IDLE,

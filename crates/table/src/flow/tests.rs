@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sluice_wire::key::{FlowKey4, Tuple4};
 use std::collections::HashMap;
 
-/// A record of the size of the engine's: two lines, with both tuples in the first line.
+/// A record with the layout of the engine's records: two cache lines, with both tuples in the first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Session {
@@ -295,7 +295,7 @@ fn scan_in_pieces_visits_every_record_in_use_once() {
     }
 }
 
-/// A hash with only a few different bits, so that many keys have the same bucket, the same tag, or both.
+/// A hash with only a few variable bits, so that many keys have equal buckets or equal tags.
 fn poor_hash(key: &FlowKey4) -> u64 {
     let sum = u64::from(key.tuple.source ^ key.tuple.destination) ^ u64::from(key.tuple.source_port) << 3;
     (sum & 3) << 48 | (sum >> 1 & 7) << 29
@@ -317,7 +317,7 @@ proptest! {
         let mut oracle: HashMap<FlowKey4, Found> = HashMap::new();
         let mut crowded = 0;
         for (action, a, b) in steps {
-            // Forward and reverse keys are drawn from the same set, so that they collide.
+            // Take forward and reverse keys from one set, so that they collide.
             let (forward, reverse) = (key(a), key(b + 30));
             if action < 3 {
                 let result = table.insert(hash(&forward), hash(&reverse), session(forward, reverse));
@@ -357,8 +357,8 @@ proptest! {
         prop_assert_eq!(expected, found);
     }
 
-    /// Two tables share a reserve. Each part is in at most one of them, lookups find exactly the existing records, and
-    /// all parts are returned in the end.
+    /// Two tables share a reserve. Each part is in at most one table, lookups find exactly the existing records, and
+    /// the reserve finally contains all parts.
     #[test]
     fn tables_that_share_a_reserve_are_maps_and_have_its_parts_between_them(
         home in 1usize..20,

@@ -7,11 +7,11 @@ use std::hash::Hash;
 pub trait Address: Copy + Ord + Hash + Debug + Send + Sync + 'static {
     /// Length of an address in bits.
     const BITS: u8;
-    /// The byte at `index`. Index 0 is the most significant byte; beyond the last byte the result is 0.
+    /// The byte at `index`. Index 0 is the most significant byte. The result is 0 for an index beyond the last byte.
     fn byte(self, index: u32) -> usize;
     /// The first `bytes` bytes as a number. `bytes` is 1 to 3.
     fn high(self, bytes: u8) -> usize;
-    /// The address whose first 16 bits are `high`, and whose other bits are 0.
+    /// The address with `high` as its first 16 bits and zeros as its other bits.
     fn from_high(high: u16) -> Self;
     /// This address with the byte at `index` set to `byte`. The byte must be 0 before.
     fn with_byte(self, index: u32, byte: u8) -> Self;

@@ -1,4 +1,4 @@
-//! The list of one router's routes. Only the writer uses it.
+//! The list of one router's routes, which only the writer uses.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use super::reader::Match;
 
 const VALUE_BITS: u32 = 23;
 
-/// Routes in groups. A group consists of the routes whose prefixes end in the same byte position and have the same
-/// preceding bytes. One search of a group finds a route, the routes that cover it, and the adjacent routes.
+/// Routes in groups. The prefixes of a group end in one byte position and have equal preceding bytes. One search of a
+/// group finds a route, its covering routes and its adjacent routes.
 ///
-/// A route in a group is one word: its number among the 510 prefixes of 1 to 8 bits, and its value. The words of a
-/// group are sorted.
+/// A route in a group is one word, which contains the route's value and its number among the 510 prefixes of 1 to 8
+/// bits. The words of a group are sorted.
 #[derive(Debug)]
 pub struct Routes<A> {
     groups: HashMap<(A, u8), Vec<u32>>,
-    /// Number of groups for each number of preceding bytes.
+    /// Number of groups, by number of preceding bytes.
     depths: [u32; 16],
     default: Option<u32>,
     count: usize,
 }
 
-/// The group of a route, and the number of its prefix in the group.
+/// Group of a route, and number of the route's prefix in the group.
 #[inline]
 fn place<A: Address>(prefix: A, length: u8) -> ((A, u8), u32) {
     let depth = (length - 1) / 8;
@@ -37,7 +37,7 @@ fn number<A: Address>(address: A, depth: u8, bits: u8) -> u32 {
     1 << bits | (address.byte(depth.into()) >> (8 - bits)) as u32
 }
 
-/// Position of a prefix in its group, or the position at which it would be inserted.
+/// Position of a prefix in its group, or its insertion position.
 fn search(group: &[u32], number: u32) -> Result<usize, usize> {
     group.binary_search_by_key(&number, |word| word >> VALUE_BITS)
 }
@@ -87,7 +87,7 @@ impl<A: Address> Routes<A> {
         match search(group, number) {
             Ok(at) => Some(value(std::mem::replace(&mut group[at], word))),
             Err(at) => {
-                // Most groups remain small, so a group with one route gets no spare capacity.
+                // Allocate no spare capacity for a group with one route, because most groups stay small.
                 if group.len() == group.capacity() {
                     group.reserve_exact((group.len() / 2).max(1));
                 }
@@ -116,7 +116,7 @@ impl<A: Address> Routes<A> {
         Some(old)
     }
 
-    /// The longest route that is shorter than `length` and covers `prefix`. The default route is excluded.
+    /// The longest covering route of `prefix` that is shorter than `length`. The default route is excluded.
     pub fn covering(&self, prefix: A, length: u8) -> Option<Match> {
         let mut below = length;
         while below > 1 {
@@ -163,7 +163,7 @@ impl<A: Address> Routes<A> {
     /// Number of allocated bytes, estimated from the capacity of the map and of the groups.
     pub fn bytes(&self) -> usize {
         let slots = self.groups.capacity() * 8 / 7 * (size_of::<((A, u8), Vec<u32>)>() + 1);
-        // Rounding and metadata of the allocator add at most sixteen bytes to a small block.
+        // The allocator adds at most sixteen bytes to a small block, by rounding and metadata.
         let groups = self
             .groups
             .values()

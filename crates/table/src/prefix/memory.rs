@@ -8,18 +8,18 @@ use super::sync::{AtomicU32, zeros};
 pub const UNIT: u32 = 4;
 /// Maximum number of segments in a table. A segment has at most 256 MiB.
 pub const SEGMENTS: usize = 64;
-/// Number of bits of a position that contain the unit within the segment.
+/// Number of position bits for the unit within the segment.
 const OFFSET_BITS: u32 = 24;
 /// Size of the first segment in units (1 KiB).
 const FIRST: u32 = 64;
 
-/// Size in units (4 MiB) from which on the memory grows by a third instead of doubling.
+/// Memory size in units (4 MiB) above which the memory grows by a third instead of doubling.
 const SLOW_GROWTH_FROM: u32 = 1 << 18;
 
-/// Position of a block: its segment, and the unit within the segment. At most 30 bits.
+/// Position of a block in at most 30 bits: segment, and allocation unit within the segment.
 pub type Position = u32;
 
-/// Segments of memory. Each is allocated once and is kept for the lifetime of the table.
+/// Segments of memory. A segment is allocated once, and exists until the end of the table.
 #[derive(Debug)]
 pub struct Segments([OnceLock<Box<[AtomicU32]>>; SEGMENTS]);
 
@@ -38,7 +38,7 @@ impl Segments {
     }
 }
 
-/// Access to segments during one pass. The last segment is cached, because most blocks of a pass are in the same
+/// Access to segments during one pass, with a cache of the last segment, because most blocks of a pass are in one
 /// segment.
 pub struct CachedSegments<'s> {
     segments: &'s Segments,
@@ -47,7 +47,7 @@ pub struct CachedSegments<'s> {
 }
 
 impl<'s> CachedSegments<'s> {
-    /// Creates an access with an empty cache.
+    /// Creates the access with an empty cache.
     pub fn new(segments: &'s Segments) -> Self {
         let (number, words) = (u32::MAX, [].as_slice());
         Self {
@@ -72,15 +72,15 @@ impl<'s> CachedSegments<'s> {
 /// Maximum size, in units, of a block that is not an array.
 const SMALL: usize = 68;
 
-/// The writer's allocator of blocks. A free block is reused for a block of the same size. Adjacent free blocks are
-/// merged only if no free block is large enough.
+/// The writer's allocator of blocks. A free block is reused for a block of equal size. Adjacent free blocks are merged
+/// only if no free block is large enough.
 #[derive(Debug)]
 pub struct BlockAllocator {
     /// Free blocks of at most [`SMALL`] units, by size.
     small: [Vec<Position>; SMALL + 1],
-    /// Larger free blocks, with position and size in units.
+    /// Position and size, in units, of each larger free block.
     large: Vec<(Position, u32)>,
-    /// Free range from which new blocks are cut, with position and size in units.
+    /// Position and size, in units, of the free range from which new blocks are cut.
     rest: (Position, u32),
     segments: usize,
     units: u32,
@@ -123,7 +123,7 @@ impl BlockAllocator {
         Some(position)
     }
 
-    /// Frees a block that [`BlockAllocator::allocate`] returned for the same number of words.
+    /// Frees a block. `words` must be the number of words that was passed to [`BlockAllocator::allocate`].
     pub fn release(&mut self, position: Position, words: u32) {
         self.add(position, words.div_ceil(UNIT));
     }
@@ -143,7 +143,7 @@ impl BlockAllocator {
         self.add(position, left);
         if !self.choose(units) {
             let free = self.join();
-            // Merging examines all free blocks, so it is done only if enough memory is free.
+            // Merge only if enough memory is free, because merging examines all free blocks.
             if free < self.units / 8 || !self.choose(units) {
                 self.grow(units, segments)?;
             }
@@ -172,8 +172,7 @@ impl BlockAllocator {
         let mut joined: Option<(Position, u32)> = None;
         for (position, units) in all {
             joined = match joined {
-                // Blocks of different segments are never merged, because the numbers of their positions are not
-                // adjacent.
+                // Blocks of different segments have no adjacent positions, so they are never merged.
                 Some((first, before)) if first + before == position => Some((first, before + units)),
                 before => {
                     if let Some((first, units)) = before {
@@ -189,8 +188,8 @@ impl BlockAllocator {
         free
     }
 
-    /// Allocates another segment of at least `needed` units. The size of the segment is that of the existing memory, or
-    /// a third of it above [`SLOW_GROWTH_FROM`].
+    /// Allocates another segment of at least `needed` units. The segment doubles the existing memory, or adds a third
+    /// of it above [`SLOW_GROWTH_FROM`].
     fn grow(&mut self, needed: u32, segments: &Segments) -> Option<()> {
         let (position, left) = std::mem::take(&mut self.rest);
         self.add(position, left);

@@ -1,7 +1,7 @@
 //! Words of a node. An entry is 0 (no route), a leaf (length of the route plus 1, and value) or a branch (position of a
-//! block). A block of 256 slots consists of 16 header words and one entry for each run of equal slots. The lower half
-//! of a header word marks the starts of runs in 16 slots; the upper half is the number of runs that start in earlier
-//! words.
+//! block). A block of 256 slots consists of 16 header words and one entry for each run of equal slots. The low 16 bits
+//! of a header word mark the starts of runs in 16 slots. The high 16 bits are the number of runs that start in earlier
+//! slots.
 
 use super::memory::{Position, Segments};
 use super::sync::{AtomicU32, Ordering};
@@ -34,7 +34,7 @@ pub fn is_branch(entry: u32) -> bool {
     entry & BRANCH != 0
 }
 
-/// Position of the block that a branch refers to.
+/// Position of the block of a branch.
 #[inline(always)]
 pub fn position(entry: u32) -> Position {
     entry & !BRANCH
@@ -46,7 +46,7 @@ pub fn rank_of_length(entry: u32) -> u32 {
     (entry & !BRANCH) >> VALUE_BITS
 }
 
-/// Index of the entry that covers `slot`; `word` is the header word for that slot.
+/// Index of the entry that covers `slot`. `word` is the header word for this slot.
 #[inline(always)]
 pub fn entry_index(word: u32, slot: usize) -> usize {
     let begun = word & ((2 << (slot & 15)) - 1) & 0xffff;
@@ -59,14 +59,14 @@ pub fn header(block: &[AtomicU32], slot: usize) -> u32 {
     block.get(slot >> 4).map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
-/// Entry at `index` of a block. The entry is loaded with acquire ordering, so that the block to which it refers may be
-/// read. Beyond the block the entry is empty.
+/// Entry at `index` of a block. Loads the entry with acquire ordering, so that the contents of the entry's block are
+/// visible. Returns an empty entry for an index beyond the block.
 #[inline(always)]
 pub fn entry(block: &[AtomicU32], index: usize) -> u32 {
     block.get(index).map_or(EMPTY, |word| word.load(Ordering::Acquire))
 }
 
-/// Entry of `slot` in the block that the branch `from` refers to.
+/// Entry of `slot` in the block of the branch `from`.
 #[inline(always)]
 pub fn step(segments: &Segments, from: u32, slot: usize) -> u32 {
     let block = segments.at(position(from));
@@ -78,7 +78,7 @@ pub fn runs(block: &[AtomicU32]) -> usize {
     entry_index(header(block, SLOTS - 1), SLOTS - 1) + 1 - HEADER
 }
 
-/// The runs of a node in a form that can be modified.
+/// The runs of a node in modifiable form.
 pub struct Runs {
     /// Bitmap of the slots at which a run starts.
     begins: [u64; 4],
@@ -87,7 +87,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// A node whose slots are all equal.
+    /// A node with equal slots.
     pub fn of(entry: u32) -> Self {
         let mut runs = Self::none();
         runs.push(0, entry);
@@ -116,7 +116,7 @@ impl Runs {
         runs
     }
 
-    /// The runs after `change` was applied to the entries in a range of slots.
+    /// Returns the runs after `change` of the entries in a range of slots.
     pub fn changed(&self, range: std::ops::Range<usize>, mut change: impl FnMut(u32) -> u32) -> Self {
         let mut runs = Self::none();
         let mut starts = self.starts();
@@ -164,17 +164,17 @@ impl Runs {
         (self.count == 1).then_some(self.entries[0])
     }
 
-    /// Number of words that a block with these runs has.
+    /// Number of words in a block with these runs.
     pub fn words(&self) -> u32 {
         (HEADER + self.count) as u32
     }
 
-    /// Whether the runs of both nodes start at the same slots.
+    /// Whether the runs of this node and `other` start at equal slots.
     pub fn is_shaped_as(&self, other: &Self) -> bool {
         self.begins == other.begins
     }
 
-    /// Stores changed entries into a block whose runs start at the same slots. Each entry is changed by one store.
+    /// Stores changed entries into a block with equal starts of runs. Changes each entry with one store.
     pub fn store_entries(&self, block: &[AtomicU32]) {
         for (word, entry) in block.iter().skip(HEADER).zip(&self.entries[..self.count]) {
             if word.load(Ordering::Relaxed) != *entry {
@@ -183,7 +183,7 @@ impl Runs {
         }
     }
 
-    /// Writes the runs into a block that readers can't reach yet.
+    /// Writes the runs into an unpublished block.
     pub fn store(&self, block: &[AtomicU32]) {
         let mut before = 0;
         for (place, word) in block.iter().take(HEADER).enumerate() {

@@ -13,8 +13,8 @@ struct Mark(AtomicU64);
 /// Epochs of a fixed set of readers (workers) and one writer (the control thread). Any number of tables may share the
 /// epochs.
 ///
-/// A reader calls [`Quiescence::online`] before its first lookup, [`Quiescence::pass`] between bursts, when it holds no
-/// reference, and [`Quiescence::offline`] before it sleeps. All three are wait-free.
+/// A reader calls [`Quiescence::online`] before its first lookup, [`Quiescence::pass`] between bursts while it holds no
+/// reference, and [`Quiescence::offline`] before it sleeps. These functions are wait-free.
 #[derive(Debug)]
 pub struct Quiescence {
     epoch: AtomicU64,
@@ -22,7 +22,7 @@ pub struct Quiescence {
 }
 
 impl Quiescence {
-    /// Creates epochs for `readers` readers, which are numbered from 0. All are offline.
+    /// Creates epochs for `readers` readers, numbered from 0. All readers are offline.
     pub fn new(readers: usize) -> Self {
         Self {
             epoch: AtomicU64::new(0),
@@ -34,8 +34,8 @@ impl Quiescence {
     pub fn online(&self, reader: usize) {
         let Some(mark) = self.marks.get(reader) else { return };
         mark.0.store(self.epoch.load(Ordering::Acquire), Ordering::Relaxed);
-        // Pairs with the fence in `settled`: either the writer sees that this reader is online, or the reader sees that
-        // the block was unpublished.
+        // Pairs with the fence in `settled`: either the writer reads that this reader is online, or the reader can't
+        // find the unpublished block.
         fence(Ordering::SeqCst);
     }
 
@@ -44,21 +44,22 @@ impl Quiescence {
     pub fn pass(&self, reader: usize) {
         let Some(mark) = self.marks.get(reader) else { return };
         let epoch = self.epoch.load(Ordering::Acquire);
-        // While no block is retired, the epoch does not change: the line is not written and remains in the writer's cache.
+        // The epoch is constant while no block is retired. Skip the store, so that the cache line stays in the writer's
+        // cache.
         if mark.0.load(Ordering::Relaxed) != epoch {
             mark.0.store(epoch, Ordering::Release);
         }
     }
 
-    /// Records that `reader` holds no reference, and does not read until it is online again.
+    /// Records that `reader` holds no reference, and makes no lookup until its next [`Quiescence::online`].
     pub fn offline(&self, reader: usize) {
         if let Some(mark) = self.marks.get(reader) {
             mark.0.store(OFFLINE, Ordering::Release);
         }
     }
 
-    /// Called by the writer: begins a new epoch after blocks were unpublished. The unpublished blocks may be freed when
-    /// [`Quiescence::settled`] reaches the returned number.
+    /// Called by the writer: starts a new epoch after the writer has unpublished blocks. The writer may free these
+    /// blocks when [`Quiescence::settled`] reaches the returned number.
     pub fn advance(&self) -> u64 {
         self.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }

@@ -24,13 +24,12 @@ pub const MAX_ROUTERS: usize = 4096;
 pub(super) struct Root {
     /// Leaf entry of the default route.
     pub default: AtomicU32,
-    /// Reference to the array that replaces the first levels; 0 if the router has no route other than the default
-    /// route.
+    /// Reference to the array that replaces the first levels; 0 if the router has no routes except the default route.
     pub front: AtomicU32,
 }
 
-/// The array that replaces the first 1 to 3 levels of a router's trie. The array has one entry for each value of an
-/// address's first 8, 16 or 24 bits.
+/// The array that replaces the first 1 to 3 levels of a router's trie. The array has one entry for each value of the
+/// first 8, 16 or 24 address bits.
 #[derive(Clone, Copy)]
 pub(super) struct Front<'s> {
     pub entries: &'s [AtomicU32],
@@ -87,8 +86,8 @@ impl Shared {
         }
     }
 
-    /// Prefetches the block that a branch refers to: the header word for a slot, and the probable position of its
-    /// entry.
+    /// Prefetches two places in the block of a branch: the header word of a slot, and the probable position of the
+    /// slot's entry.
     #[inline(always)]
     fn prefetch_branch(&self, entry: u32, slot: usize) {
         if is_branch(entry) {
@@ -96,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// The array of a root; `None` if it has none.
+    /// The array of a root; `None` for a root without an array.
     #[inline(always)]
     pub fn front(&self, root: &Root) -> Option<Front<'_>> {
         let word = root.front.load(Ordering::Acquire);
@@ -118,10 +117,10 @@ pub struct Match {
     pub length: u8,
 }
 
-/// A worker's access to a table. The access can be cloned at low cost, and always reads the current routes.
+/// A worker's access to a table. A clone is cheap. Each lookup reads the current routes.
 ///
-/// During a lookup the reader must be online in its [`super::Quiescence`], and must not pass a quiescent point; otherwise
-/// the result may be invalid.
+/// During a lookup, the reader must be online in its [`super::Quiescence`] and must not pass a quiescent point.
+/// Otherwise the result may be invalid.
 #[derive(Debug)]
 pub struct PrefixReader<A> {
     pub(super) shared: Arc<Shared>,
@@ -174,9 +173,9 @@ impl<A: Address> PrefixReader<A> {
         }
     }
 
-    /// Looks up several `addresses`, each in the routes of its router, and writes the values, or [`NO_ROUTE`], to
-    /// `values`. If the slices differ in length, the shortest length applies. Each trie level is a pass of independent
-    /// loads, so that cache misses overlap.
+    /// Looks up each of the `addresses` in the routes of its router, and writes its value or [`NO_ROUTE`] to `values`.
+    /// If the slices differ in length, the shortest length applies. Each trie level is a pass of independent loads, so
+    /// that cache misses overlap.
     pub fn lookup_batch(&self, routers: &[RouterIndex], addresses: &[A], values: &mut [u32]) {
         let count = values.len().min(addresses.len()).min(routers.len());
         let lanes = routers[..count].chunks(LANES).zip(addresses[..count].chunks(LANES));
@@ -188,15 +187,14 @@ impl<A: Address> PrefixReader<A> {
     #[inline]
     fn lookup_lanes(&self, routers: &[RouterIndex], addresses: &[A], values: &mut [u32]) {
         let shared = &*self.shared;
-        // Fast case: all addresses of most batches belong to one router.
+        // Fast path for batches with addresses of only one router.
         let first = routers.first().copied().unwrap_or(0);
         let same = routers.iter().fold(0, |all, router| all | (router ^ first)) == 0;
         if let Some(root) = shared.roots.get(first as usize).filter(|_| same) {
             return self.lookup_alike(root, addresses, values);
         }
-        // Until the last pass, `values` contains trie entries; lane `k` starts at level `begun[k]`. The blocks of many
-        // routers are scattered in memory, so each block is prefetched as soon as it is known, one pass before it is
-        // read.
+        // Until the last pass, `values` contains trie entries. Lane `k` starts at level `begun[k]`. The blocks of many
+        // routers are scattered in memory, so each block is prefetched one pass before it is read.
         let (mut begun, mut level) = ([0u8; LANES], 3);
         for (((router, address), value), begun) in routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
         {
@@ -227,7 +225,7 @@ impl<A: Address> PrefixReader<A> {
         }
     }
 
-    /// Looks up lanes that all belong to one router.
+    /// Looks up addresses of a single router.
     #[inline(always)]
     fn lookup_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) {
         let mut near = CachedSegments::new(&self.shared.segments);

@@ -15,22 +15,22 @@ use super::{Address, Quiescence};
 /// Largest value of a route.
 pub const MAX_VALUE: u32 = VALUE;
 
-/// Number of routes of a router from which on it gets an array over the first 16 address bits (256 KiB).
+/// Minimum number of routes for which a router gets an array over the first 16 address bits (256 KiB).
 const FRONT_FROM: usize = 1000;
 
-/// Number of routers that get the array at [`FRONT_FROM`] routes. All other routers get it at [`LARGE`] times as many
-/// routes; otherwise the arrays of a thousand small routers would use more memory than their routes.
+/// Number of routers that get the array at [`FRONT_FROM`] routes. Further routers get the array at [`LARGE`] times
+/// [`FRONT_FROM`] routes. Otherwise the arrays of a thousand small routers would use more memory than their routes.
 const FRONTS: usize = 64;
 
 /// Factor of [`FRONT_FROM`] that applies to all routers beyond the first [`FRONTS`].
 const LARGE: usize = 16;
 
-/// Factor of [`FRONT_FROM`] for the number of IPv4 routes from which on a router's array covers 24 address bits (64
+/// Multiple of [`FRONT_FROM`]: minimum number of IPv4 routes for which a router's array covers 24 address bits (64
 /// MiB).
 const DEEP_FROM: usize = 128;
 
-/// Number of unpublished blocks at which a new epoch begins. Epochs are not begun more often, because each costs the
-/// readers a cache miss.
+/// Number of unpublished blocks at which a new epoch starts. Epochs are rare, because each new epoch causes a cache
+/// miss in every reader.
 const RETIRE_BATCH: usize = 64;
 
 /// Why a route is rejected.
@@ -45,22 +45,23 @@ pub enum PrefixError {
     /// The value exceeds [`MAX_VALUE`].
     #[error("value {0} does not fit a route entry")]
     Value(u32),
-    /// The memory of the table is exhausted: the maximum number of segments is allocated.
+    /// The table has allocated its maximum number of segments.
     #[error("the prefix table is full")]
     Full,
     /// The router number exceeds the table's number of routers.
-    #[error("the prefix table has no place for router {0}")]
+    #[error("the prefix table has no space for router {0}")]
     Router(RouterIndex),
 }
 
-/// A modification of the trie: within a prefix, leaves are replaced by `to`. `applied` decides which leaves.
+/// A modification of the trie: replaces leaves within a prefix by `to`. `applied` determines whether a leaf is
+/// replaced.
 struct Change<A> {
     router: RouterIndex,
     prefix: A,
     length: u8,
     to: u32,
-    /// If true (insertion), leaves of shorter routes are replaced as well; if false (removal), only leaves of this
-    /// length.
+    /// True for an insertion, which also replaces leaves of shorter routes. False for a removal, which replaces only
+    /// leaves of this length.
     inserts: bool,
 }
 
@@ -84,7 +85,7 @@ pub struct PrefixTable<A> {
     /// Routes by router number; `None` for routers that never had a route.
     routes: Vec<Option<Box<Routes<A>>>>,
     account: BlockAllocator,
-    /// Blocks that were unpublished since the last epoch began.
+    /// Blocks that were unpublished since the start of the last epoch.
     unpublished: Vec<(Position, u32)>,
     /// Retired blocks, each with the epoch after which it may be freed.
     retired: VecDeque<(u64, Position, u32)>,
@@ -115,7 +116,7 @@ impl<A: Address> PrefixTable<A> {
         }
     }
 
-    /// Creates an access for lookups on any thread.
+    /// Creates a reader for lookups on any thread.
     pub fn reader(&self) -> PrefixReader<A> {
         PrefixReader {
             shared: self.shared.clone(),
@@ -218,7 +219,7 @@ impl<A: Address> PrefixTable<A> {
         self.unpublished.push((position(at), (HEADER + runs) as u32));
     }
 
-    /// Replaces the first levels of a router's trie by an array, unless it already has an array of this size.
+    /// Replaces the first levels of a router's trie by an array, if the router has no array of this size.
     fn put_in_front(&mut self, router: RouterIndex, levels: u8) {
         let shared = self.shared.clone();
         let root = root(router, &shared);
@@ -249,8 +250,7 @@ impl<A: Address> PrefixTable<A> {
         self.retire_unpublished();
     }
 
-    /// Writes the entries that are `levels` levels below `at` to `words`, and records the intermediate blocks as
-    /// unpublished.
+    /// Writes the entries at `levels` levels below `at` to `words`, and records the intermediate blocks as unpublished.
     fn spread(&mut self, at: u32, levels: u8, words: &[AtomicU32], segments: &Segments) {
         if levels == 0 || !is_branch(at) {
             words.iter().for_each(|word| word.store(at, Ordering::Relaxed));
@@ -307,8 +307,8 @@ impl<A: Address> PrefixTable<A> {
         lists.map(|routes| routes.bytes()).sum()
     }
 
-    /// Frees retired blocks that readers can no longer hold. Modifications do this regularly; the caller should call it
-    /// when modifications stop.
+    /// Frees retired blocks that readers can no longer hold. Modifications also free such blocks, so this call is
+    /// needed only after the last modification.
     pub fn reclaim(&mut self) {
         self.retire_unpublished();
         if self.retired.is_empty() {
@@ -370,7 +370,7 @@ impl<A: Address> PrefixTable<A> {
         }
         let slot = change.prefix.byte(level);
         if beyond > 8 && is_branch(old) {
-            // The modification concerns one slot. If the slot contains a branch before and after it, a single store suffices.
+            // The modification changes one slot. A single store suffices if the old and the new entry are branches.
             let block = segments.at(position(old));
             let index = entry_index(header(block, slot), slot);
             let below = entry(block, index);
@@ -399,8 +399,8 @@ impl<A: Address> PrefixTable<A> {
         self.replace(old, &runs, &changed, segments)
     }
 
-    /// The entry for the runs `now`, which replaces `old` with the runs `before`: the same block if the runs start at
-    /// the same slots, a leaf if all slots are equal, otherwise a new block.
+    /// The entry for the runs `now`, which replaces the entry `old` with the runs `before`. The result is a leaf if all
+    /// slots are equal, the unchanged block `old` if its runs start at equal slots, and otherwise a new block.
     fn replace(&mut self, old: u32, before: &Runs, now: &Runs, segments: &Segments) -> u32 {
         if is_branch(old) {
             if now.is_shaped_as(before) {
@@ -419,7 +419,7 @@ impl<A: Address> PrefixTable<A> {
     }
 }
 
-/// Applies a modification that covers a whole subtree. The runs don't change; the leaves are modified in place.
+/// Applies a modification that covers a whole subtree. Leaves are modified in place, and runs don't change.
 fn push<A>(old: u32, change: &Change<A>, segments: &Segments) -> u32 {
     if !is_branch(old) {
         return change.applied(old);

@@ -1,13 +1,13 @@
-//! Publication of snapshots. The control thread replaces a value as a whole, and workers read it without a lock.
+//! Publication of snapshots. The control thread replaces the whole snapshot, and workers read snapshots without locks.
 //!
-//! A [`Reader`] checks for a new snapshot once per burst. If there is none, the check costs one load. If there is a new
-//! snapshot, the reader takes it with an atomic exchange, and releases the old one. The [`Publisher`] keeps every
-//! retired snapshot until no reader holds it, so that only the control thread frees snapshots. A worker goes offline
-//! before it sleeps; otherwise it would hold a retired snapshot during its sleep.
+//! A [`Reader`] checks for a new snapshot once per burst. The check is one load. A reader takes a new snapshot with an
+//! atomic exchange, and releases the old snapshot. The [`Publisher`] keeps every retired snapshot until no reader holds
+//! it, so that only the control thread frees snapshots. A worker must release its snapshot before it sleeps
+//! ([`Reader::offline`]), so that it does not hold a retired snapshot during its sleep.
 
 mod protocol;
 
-/// Synchronisation primitives of the protocol. The model test compiles the same source with the primitives of the model
+/// Synchronisation primitives of the protocol. The model test compiles this module with the primitives of the model
 /// checker.
 mod sync {
     pub use std::sync::Arc;

@@ -9,7 +9,7 @@ struct Shared<T> {
     root: Root<T>,
 }
 
-/// The control thread's side of the protocol.
+/// The control thread's interface for publication.
 #[derive(Debug)]
 pub struct Publisher<T> {
     shared: Arc<Shared<T>>,
@@ -53,8 +53,8 @@ impl<T> Publisher<T> {
         self.generation
     }
 
-    /// Publishes a snapshot and returns its number. Readers see it from their next load on. The previous snapshot is
-    /// retired, and [`collect`](Self::collect) frees it later.
+    /// Publishes a snapshot and returns its number. Readers get the snapshot at their next load.
+    /// [`collect`](Self::collect) later frees the previous snapshot.
     pub fn publish(&mut self, snapshot: T) -> u64 {
         let snapshot = Arc::new(snapshot);
         drop(self.shared.root.swap(snapshot.clone()));
@@ -64,15 +64,16 @@ impl<T> Publisher<T> {
         self.generation
     }
 
-    /// Frees retired snapshots that no reader holds. Returns the number of the remaining ones.
+    /// Frees retired snapshots that no reader holds. Returns the number of remaining retired snapshots.
     pub fn collect(&mut self) -> usize {
-        // A retired snapshot is no longer in the root, so no further reader can obtain it after its last reader has released it.
+        // After the last reader has released a retired snapshot, no reader can obtain the snapshot again, because the
+        // root no longer contains it.
         self.retired.retain_mut(|snapshot| Arc::get_mut(snapshot).is_none());
         self.retired.len()
     }
 }
 
-/// A worker's side of the protocol. A reader that outlives its publisher keeps the last snapshot alive.
+/// A worker's access to snapshots. A reader that outlives its publisher keeps the last snapshot alive.
 #[derive(Debug)]
 pub struct Reader<T> {
     shared: Arc<Shared<T>>,
@@ -92,7 +93,7 @@ impl<T> Reader<T> {
         self.cached.get_or_insert_with(|| self.shared.root.load())
     }
 
-    /// Number of the snapshot that was loaded last, or of a snapshot that was published during that load.
+    /// Number of the last loaded snapshot, or of a snapshot that was published during the load.
     pub fn generation(&self) -> u64 {
         self.generation
     }

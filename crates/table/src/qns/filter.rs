@@ -1,9 +1,8 @@
-//! Bitmaps of the sub-tables that may contain a match: one bitmap for all addresses, and one for each region, that is,
-//! for addresses with the same leading bits.
+//! Bitmaps of the sub-tables that may contain a match: one bitmap for all addresses, and one bitmap for each region. A
+//! region consists of the addresses with equal leading bits.
 //!
-//! A region has 16 leading bits, or 20 if there are many rules. With fewer bits, most sub-tables with entries for a
-//! region would have none for a given address in it. Short prefixes, which span many regions, have separate bitmaps by
-//! 12 leading bits.
+//! A region has 16 leading bits, or 20 leading bits if there are many rules. With many rules, smaller regions exclude
+//! more sub-tables. Short prefixes, which span many regions, have separate bitmaps by 12 leading bits.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -25,24 +24,25 @@ const STEP: usize = 64;
 /// Maximum number of words in the candidate set of an address family.
 const WORDS: usize = 4;
 
-/// Region number of an address. The context is mixed in, so that the regions of different contexts differ.
+/// Region number of an address. The number is a hash that includes the context, so that regions of different contexts
+/// differ.
 #[inline(always)]
 fn place<A: Address>(context: u32, address: A) -> u32 {
     address.first_bits() ^ context.wrapping_mul(0x9e37_79b9)
 }
 
-/// Remaining candidates of a query, excluding those of prefix length 0. More specific candidates come first.
+/// Remaining candidates of a query, most specific first, without the candidates of prefix length 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Candidates<A: Address>(pub A::Candidates);
 
 impl<A: Address> Candidates<A> {
-    /// Whether there is a candidate.
+    /// Whether any candidate remains.
     #[inline(always)]
     pub fn any(&self) -> bool {
         self.0.as_ref().iter().fold(0, |all, word| all | word) != 0
     }
 
-    /// Removes and returns the most specific candidate. If there is none, the result is arbitrary.
+    /// Removes and returns the most specific candidate. The result is arbitrary if no candidate remains.
     #[inline(always)]
     pub fn next(&mut self) -> Candidate {
         let words = self.0.as_mut();
@@ -52,7 +52,7 @@ impl<A: Address> Candidates<A> {
         Candidate(64 * last as u32 + bit + 2)
     }
 
-    /// Removes the candidates whose keys have a port, if the query has none.
+    /// Removes the candidates for keys with a port if the query has no port.
     #[inline(always)]
     fn with_port(mut self, port: bool) -> Self {
         let keep = if port { u64::MAX } else { u64::MAX / 3 };
@@ -61,7 +61,7 @@ impl<A: Address> Candidates<A> {
     }
 }
 
-/// The bitmaps, as readers use them.
+/// The bitmaps, for readers.
 #[derive(Debug)]
 pub struct Filter {
     /// Bitmap of the sub-tables that have entries, by candidate number minus 2.
@@ -81,18 +81,18 @@ pub struct Filter {
 pub struct Regions<'f> {
     coarse: &'f [AtomicU32],
     fine: &'f [AtomicU64],
-    /// Number of address bits after the bits that select a region.
+    /// Right shift that reduces the 32-bit region number of an address to the size of the bitmaps.
     shift: u32,
 }
 
 impl Regions<'_> {
-    /// Prefetches the bitmaps that [`Filter::candidates`] reads, if they are too large for the first cache levels.
+    /// Prefetches the bitmaps that [`Filter::candidates`] reads, if these bitmaps exceed the first cache levels.
     #[inline(always)]
     pub fn prefetch<A: Address>(&self, query: &Query<A>) {
         prefetch_read_at(self.fine, (place(query.context, query.address) >> self.shift) as usize);
     }
 
-    /// Whether the bitmaps are too large for the first cache levels.
+    /// Whether the bitmaps exceed the first cache levels.
     #[inline(always)]
     pub fn are_large(&self) -> bool {
         self.shift == 32 - FINEST
@@ -119,7 +119,7 @@ impl Filter {
         }
     }
 
-    /// Bitmaps of regions; `None` if they are not enabled.
+    /// Bitmaps of regions; `None` if not enabled.
     #[inline(always)]
     pub fn regions<A: Address>(&self) -> Option<Regions<'_>> {
         if !A::REGIONS {
@@ -136,7 +136,7 @@ impl Filter {
         })
     }
 
-    /// Sub-tables that may contain a match, excluding those of prefix length 0.
+    /// Sub-tables that may contain a match, without the sub-tables of prefix length 0.
     #[inline(always)]
     pub fn candidates<A: Address>(&self, regions: &Option<Regions<'_>>, query: &Query<A>) -> Candidates<A> {
         let mut candidates = A::Candidates::default();
@@ -151,7 +151,7 @@ impl Filter {
         Candidates(candidates).with_port(query.port.is_some())
     }
 
-    /// Two bits: whether the sub-table of prefix length 0 has keys without a port, and keys with a port.
+    /// Two bits: the sub-table of prefix length 0 has keys without a port, and has keys with a port.
     #[inline(always)]
     pub fn zero(&self) -> u32 {
         self.zero.load(Ordering::Acquire)
@@ -192,7 +192,7 @@ fn set_32(cell: &AtomicU32, bit: u32, on: bool) {
 }
 
 /// One bit of the finest bitmaps, or the bits of all regions that a prefix covers. The writer counts the rules for each
-/// value of this type. Values are sorted by the first 16 bits of the region, so that those of a region are consecutive.
+/// value of this type. Values are sorted by the first 16 bits of the region, so values of one region are consecutive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RegionBits {
     /// First 16 bits of the region.
@@ -222,7 +222,7 @@ impl RegionBits {
         u32::from(self.bit / 2) + 1
     }
 
-    /// First region that is covered, among regions of `bits` bits, and number of covered regions.
+    /// First covered region and number of covered regions, for regions of `bits` bits.
     fn regions(self, bits: u32) -> (usize, usize) {
         let finest = usize::from(self.fine) << (FINEST - FINE) | usize::from(self.rest);
         (finest >> (FINEST - bits), 1 << bits.saturating_sub(self.length()))
@@ -247,7 +247,7 @@ pub struct RegionCounts {
     /// Number of rules by candidate.
     held: BTreeMap<u32, u32>,
     spots: BTreeMap<RegionBits, u32>,
-    /// The finest bitmaps while they are being filled, and the last item that was processed.
+    /// The finest bitmaps during their construction, and the last processed item.
     filling: Option<(Box<[AtomicU64]>, Option<RegionBits>)>,
 }
 
@@ -278,7 +278,7 @@ impl RegionCounts {
         }
     }
 
-    /// Sets the bits of an item, or clears those that no other item needs.
+    /// Sets the bits of an item, or clears its bits that no other item needs.
     fn set(&self, filter: &Filter, spot: RegionBits, on: bool) {
         if spot.length() <= COARSE {
             if let Some(coarse) = filter.coarse.get() {
@@ -311,13 +311,14 @@ impl RegionCounts {
                 spot.set_64(&fine, FINE, true);
             }
         }
-        // The bitmaps are complete before any reader can access them. Only the writer's thread sets the bitmaps.
+        // Readers can access the bitmaps only after this call, when the bitmaps are complete. Only the writer sets
+        // them.
         let _ = filter.coarse.set(coarse);
         let _ = filter.fine.set(fine);
     }
 
-    /// Starts or continues to build the finest bitmaps, with a few counts in each call. Readers use the bitmaps when
-    /// all counts have been processed.
+    /// Starts or continues the construction of the finest bitmaps, with a few counts per call. Readers use the bitmaps
+    /// after all counts are processed.
     pub fn enable_fine_regions<A: Address>(&mut self, filter: &Filter) {
         if !A::REGIONS || filter.finest.get().is_some() {
             return;

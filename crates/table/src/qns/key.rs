@@ -14,7 +14,7 @@ pub struct Key<A> {
     pub prefix: A,
     /// Length of the prefix in bits.
     pub length: u8,
-    /// Port; `None` matches packets with any port and without one.
+    /// Port; `None` matches packets with any port or without a port.
     pub port: Option<u16>,
     /// IP protocol; `None` matches any protocol.
     pub protocol: Option<u8>,
@@ -29,7 +29,7 @@ pub struct Query<A> {
     pub context: u32,
     /// Address to look up.
     pub address: A,
-    /// Port of the packet. If `None`, because the protocol has no ports, only rules without a port match.
+    /// Port of the packet; `None` for a protocol without ports, which matches only rules without a port.
     pub port: Option<u16>,
     /// IP protocol of the packet.
     pub protocol: u8,
@@ -37,8 +37,8 @@ pub struct Query<A> {
     pub interface: u16,
 }
 
-/// The most specific matching rule. The longest prefix takes precedence, then a rule with a port, then one with a
-/// protocol, then one with an interface.
+/// The most specific matching rule. The longest prefix takes precedence, then a rule with a port, then a rule with a
+/// protocol, then a rule with an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match<V> {
     /// Value of the rule.
@@ -49,12 +49,12 @@ pub struct Match<V> {
     pub port: bool,
 }
 
-/// Value of an IPv4 rule: a 64-bit word, and a note in the bits that the key leaves unused in an entry.
+/// Value of an IPv4 rule: a 64-bit word, and a small number in the entry bits that the key leaves unused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value4 {
     /// The value's 64-bit word.
     pub word: u64,
-    /// A small number, less than [`Value4::NOTES`].
+    /// Small number, less than [`Value4::NOTES`].
     pub note: u16,
 }
 
@@ -88,21 +88,21 @@ fn shape<A>(key: &Key<A>) -> u64 {
     u64::from(key.length) | port | protocol | interface
 }
 
-/// The part of that word that is included in the hash: prefix length, and port or its absence.
+/// The hashed bits of the entry word of [`shape`]: prefix length, and port or its absence.
 #[inline(always)]
 fn hashed(candidate: Candidate, port: u16) -> u64 {
     let with_port = u64::from(candidate.0 & 1).wrapping_neg();
     u64::from(candidate.length()) | u64::from(port) << PORT & with_port | WILDCARD & !with_port
 }
 
-/// The part of that word that is not included in the hash, for an entry with both protocol and interface.
+/// The unhashed bits of the entry word of [`shape`], for an entry with protocol and interface.
 #[inline(always)]
 pub(super) fn told_apart<A>(query: &Query<A>) -> u64 {
     u64::from(query.protocol) << PROTOCOL | u64::from(query.interface) << INTERFACE
 }
 
-/// Number of unspecific fields of an entry that matches `wanted`, weighted: 0 is the most specific, 3 the least. `None`
-/// if the entry does not match.
+/// Rank of an entry that matches `wanted`: 0 for the most specific entry (protocol and interface) to 3 for the least
+/// specific. `None` if the entry does not match.
 #[inline(always)]
 fn rank(shape: u64, wanted: u64) -> Option<u8> {
     let any_interface = shape >> ANY_INTERFACE & 1;
@@ -114,7 +114,7 @@ fn rank(shape: u64, wanted: u64) -> Option<u8> {
 }
 
 /// A sub-table and one of its two kinds of keys, as a number: twice the prefix length, plus 1 for keys with a port.
-/// Larger numbers are more specific.
+/// Higher numbers are more specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate(pub u32);
 
@@ -153,7 +153,7 @@ pub(super) mod sealed {
         type Line: AsRef<[AtomicU64]> + 'static;
         /// Hash input: address and context as in an entry, prefix length and port.
         type Block: Copy + Default;
-        /// Bit set of candidates, excluding those of prefix length 0.
+        /// Bit set of candidates, without the candidates of prefix length 0.
         type Candidates: Copy + Default + AsRef<[u64]> + AsMut<[u64]> + Debug;
         /// Number of words in a line.
         const WORDS: usize;
@@ -166,10 +166,10 @@ pub(super) mod sealed {
         fn entry(key: &Key<Self>, value: Self::Value) -> Self::Entry;
         /// Key and value of an entry.
         fn open(entry: &Self::Entry) -> (Key<Self>, Self::Value);
-        /// Whether both entries have the same key.
+        /// Whether the entries have equal keys.
         fn same_key(one: &Self::Entry, other: &Self::Entry) -> bool;
-        /// Rank of an entry: 0 is the most specific, 3 the least. `None` if the entry does not have this hash input, or
-        /// does not match the protocol and the interface of a query.
+        /// Rank of an entry, from 0 (most specific) to 3. `None` if the entry has another hash input, or does not match
+        /// the protocol and the interface of a query.
         fn rank(entry: &Self::Entry, block: &Self::Block, told_apart: u64) -> Option<u8>;
         /// Value of an entry.
         fn value(entry: &Self::Entry) -> Self::Value;

@@ -1,5 +1,5 @@
-//! A line of the table. A line consists of a header with a version and a tag for each slot, a link to the next line
-//! with a sieve of the tags in the lines that follow, and two entries.
+//! A line of the table. A line consists of a header, a link and two entries. The header contains a version and a tag
+//! for each slot. The link refers to the next line and contains a sieve: a bit set of the tags in the following lines.
 
 use super::key::Address;
 use super::sync::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ pub const SLOTS: usize = 2;
 /// Number of words before the entries: the header and the link.
 const HEAD: usize = 2;
 
-/// Tag of a hash, as in the header. The tag is never 0, which marks a free slot.
+/// Tag of a hash, as stored in the header. The tag is never 0, because 0 marks a free slot.
 #[inline(always)]
 pub fn tag_of(hash: u64) -> u16 {
     (hash >> 48) as u16 | 1
@@ -33,7 +33,7 @@ impl Header {
         usize::from(differ as u16 == 0) | usize::from(differ < 0x1_0000) << 1
     }
 
-    /// The header of the next version, with another tag in one slot.
+    /// Returns the header of the next version, with another tag in one slot.
     fn with(self, slot: usize, tag: u16) -> Self {
         let tags = self.0 as u32 & !(0xffff << (16 * slot)) | u32::from(tag) << (16 * slot);
         let version = (self.0 >> 32) as u32;
@@ -41,18 +41,18 @@ impl Header {
     }
 }
 
-/// Loads the header with acquire ordering, so that the entries written before it are visible.
+/// Loads the header with acquire ordering, so that entries written before the header are visible.
 #[inline(always)]
 pub fn header(line: &[AtomicU64]) -> Header {
     Header(line[0].load(Ordering::Acquire))
 }
 
-/// Link to the next line of a bucket, with a sieve.
+/// Link to the next line of a bucket, with a sieve (a bit set of the tags in the following lines).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest(u64);
 
 impl Rest {
-    /// Creates a link to an overflow line, with a sieve of the tags in that line and those after it.
+    /// Creates a link to an overflow line. The sieve contains the tags of this line and all following lines.
     pub fn new(next: u32, sieve: u32) -> Self {
         Rest(u64::from(sieve) << 32 | (u64::from(next) + 1))
     }
@@ -78,13 +78,13 @@ impl Rest {
     }
 }
 
-/// Bit of a tag in a sieve. The lowest bit of a tag is ignored, because it is equal in all tags.
+/// Bit of a tag in a sieve. The lowest bit of a tag is ignored, because all tags have it set.
 #[inline(always)]
 pub fn sieve(tag: u16) -> u32 {
     1 << (tag >> 1 & 31)
 }
 
-/// Loads the link with acquire ordering, so that the lines written before it are visible.
+/// Loads the link with acquire ordering, so that lines written before the link are visible.
 #[inline(always)]
 pub fn rest(line: &[AtomicU64]) -> Rest {
     Rest(line[1].load(Ordering::Acquire))
@@ -95,20 +95,20 @@ pub fn set_rest(line: &[AtomicU64], rest: Rest) {
     line[1].store(rest.0, Ordering::Release);
 }
 
-/// Reads the entry of a slot. The entry is consistent if the header was equal before and after.
+/// Reads the entry of a slot. The entry is consistent if the header is equal before and after the read.
 #[inline(always)]
 pub fn entry<A: Address>(line: &[AtomicU64], slot: usize) -> A::Entry {
     let mut entry = A::Entry::default();
     let words = entry.as_mut();
     let first = HEAD + slot * words.len();
     for (word, cell) in words.iter_mut().zip(&line[first..]) {
-        // Acquire ordering: a reader that sees a word of the slot's next entry also sees the changed header.
+        // Acquire ordering: after a read of a word of the slot's next entry, the changed header is visible.
         *word = cell.load(Ordering::Acquire);
     }
     entry
 }
 
-/// Stores an entry in a free slot. Readers see it after the store of the header.
+/// Stores an entry in a free slot. The store of the header makes the entry visible to readers.
 pub fn fill<A: Address>(line: &[AtomicU64], slot: usize, tag: u16, entry: &A::Entry) {
     let words = entry.as_ref();
     let first = HEAD + slot * words.len();

@@ -1,23 +1,23 @@
 //! QNS, quick NAT search (P4, section 2.2). QNS finds rules by prefix, port and protocol, at a cost that is independent
 //! of the number of rules. The control thread modifies individual rules while workers look up packets.
 //!
-//! The table has one sub-table for each prefix length (33 for IPv4, 129 for IPv6). In a sub-table, the key of a rule
-//! includes its port, if it has one. A lookup searches sub-tables in the order of decreasing prefix length, first for
-//! rules with a port, then for rules without one, and stops at the first match. Rules with equal prefix and port but
-//! different protocols or interfaces share a bucket, where the most specific one is selected. Lookups skip empty
-//! sub-tables with the help of bitmaps, which record the sub-tables with entries: for all addresses and, if there are
-//! enough rules, by leading address bits.
+//! The table has one sub-table for each prefix length (33 for IPv4, 129 for IPv6). The key of a rule in a sub-table
+//! includes the port of the rule, if any. A lookup searches sub-tables in the order of decreasing prefix length. It
+//! searches each sub-table for rules with a port, then for rules without a port, and stops at the first match. Rules
+//! with equal prefix and port but different protocols or interfaces share a bucket, from which the most specific rule
+//! is selected. Bitmaps record the sub-tables with entries, so that lookups skip empty sub-tables. If there are enough
+//! rules, further bitmaps record the sub-tables by leading address bits.
 //!
 //! All sub-tables share one array of buckets. A bucket is one cache line for IPv4, and the prefix length is part of the
 //! hash input. The array grows by single buckets (linear hashing): an insertion splits at most one bucket, and the
-//! table is never rebuilt. Attackers can choose addresses and ports, so the hash is keyed and not linear.
+//! table is never rebuilt. The hash is keyed and not linear, because attackers can choose addresses and ports.
 //!
-//! All words are atomic. The header of a line contains a version, and a tag for each slot. One store makes an entry
-//! appear or disappear, and a reader checks the header again after it has read an entry. Entries are moved only when a
-//! bucket is split or compacted. The writer publishes the copy, then increments a counter, and then removes the
-//! original; a reader that found no match checks whether the counter has changed. So a lookup sees each rule before or
-//! after a modification, never an intermediate state. A lookup takes no lock, never waits for the writer and never
-//! panics.
+//! All words are atomic. The header of a line contains a version, and a tag for each slot. One store of the header
+//! publishes or removes an entry, and a reader checks the header again after it has read an entry. Entries are moved
+//! only when a bucket is split or compacted. The writer publishes the copy, increments a counter, and removes the
+//! original. A reader without a match searches again if the counter has changed. So a lookup finds each rule in its
+//! state before or after a modification, never in an intermediate state. A lookup takes no lock, never waits for the
+//! writer and never panics.
 
 mod filter;
 mod key;
@@ -26,19 +26,19 @@ mod reader;
 mod segments;
 mod table;
 
-/// Atomics of the module. The model test compiles the same sources with the atomics of the model checker.
+/// Atomics of the module. The model test compiles this module with the atomics of the model checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
     /// Number of lines in the first segment, a power of two.
     pub const FIRST: u32 = 64;
 
-    /// Allocates zeroed 64-bit words. The memory of the words is populated at the first access.
+    /// Allocates zeroed 64-bit words. The kernel populates the memory at the first access.
     pub fn words(count: usize) -> Box<[AtomicU64]> {
         bytemuck::zeroed_slice_box(count)
     }
 
-    /// Allocates zeroed 32-bit words. The memory of the words is populated at the first access.
+    /// Allocates zeroed 32-bit words. The kernel populates the memory at the first access.
     pub fn halves(count: usize) -> Box<[AtomicU32]> {
         bytemuck::zeroed_slice_box(count)
     }

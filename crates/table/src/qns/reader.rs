@@ -14,8 +14,9 @@ use crate::prefetch::prefetch_read;
 /// Maximum number of queries that a batch lookup processes together.
 pub const BATCH: usize = 64;
 
-/// Maximum number of lines in a bucket. The writer enforces it.
-pub const CHAIN: usize = 128;
+/// Maximum number of lines in a bucket, which the writer enforces. Several groups of rules that differ only in protocol and
+/// interface may share a bucket; the configuration allows 256 rules per group.
+pub const CHAIN: usize = 512;
 
 /// State that the readers and the writer share.
 #[derive(Debug)]
@@ -28,7 +29,8 @@ pub struct Shared<A: Address> {
     pub hasher: Hasher,
 }
 
-/// Bucket of a hash; `state` contains the number of buckets. Buckets that have been split use one more bit of the hash.
+/// Bucket of a hash. `state` contains the number of buckets. For a bucket that has been split, the bucket number has
+/// one more bit of the hash.
 #[inline(always)]
 pub fn bucket(hash: u64, state: u64) -> u32 {
     let buckets = state as u32;
@@ -37,7 +39,7 @@ pub fn bucket(hash: u64, state: u64) -> u32 {
     if bucket < buckets { bucket } else { bucket & (mask >> 1) }
 }
 
-/// A worker's access to a table. The access can be cloned at low cost, and always reads the current rules.
+/// A worker's access to a table. A clone is cheap. Each lookup reads the current rules.
 #[derive(Debug)]
 pub struct QnsReader<A: Address> {
     pub(super) shared: Arc<Shared<A>>,
@@ -69,7 +71,8 @@ impl<A: Address> QnsReader<A> {
         while left.any() {
             let first = left.next();
             let one = block(query, first);
-            // Two candidates are processed at a time, so that the line of the second is fetched while the first is compared.
+            // Process two candidates at a time, so that the second candidate's line is fetched during the comparison of
+            // the first candidate.
             if left.any() {
                 let second = left.next();
                 let blocks = [one, block(query, second)];
@@ -95,8 +98,8 @@ impl<A: Address> QnsReader<A> {
         shared.lookup_zero(query)
     }
 
-    /// Looks up a rule like [`QnsReader::lookup`], and also returns the number of cache lines that were read: bitmaps,
-    /// buckets and overflow lines.
+    /// Looks up a rule like [`QnsReader::lookup`]. Also returns the number of cache lines that the lookup has read:
+    /// bitmaps, buckets and overflow lines.
     pub fn lookup_counted(&self, query: &Query<A>) -> (Option<Match<A::Value>>, usize) {
         let shared = &*self.shared;
         let regions = shared.filter.regions::<A>();
@@ -113,7 +116,7 @@ impl<A: Address> QnsReader<A> {
         (shared.lookup_zero(query), lines)
     }
 
-    /// Looks up several `queries` and writes the results to `matches`. If the slices differ in length, the shorter
+    /// Looks up several `queries` and writes the results to `matches`. If the slices differ in length, the shortest
     /// length applies. Each pass prefetches the data that the next pass reads.
     pub fn lookup_batch(&self, queries: &[Query<A>], matches: &mut [Option<Match<A::Value>>]) {
         for (queries, matches) in queries.chunks(BATCH).zip(matches.chunks_mut(BATCH)) {
@@ -133,7 +136,7 @@ impl<A: Address> QnsReader<A> {
             }
         }
         let mut left = [Candidates::<A>::default(); BATCH];
-        // Indexes of the queries that still have a candidate, mostly in their original order.
+        // Indexes of the queries with remaining candidates, mostly in the original order.
         let mut lanes = [0u8; BATCH];
         let mut open = 0;
         for (lane, (query, left)) in queries.iter().zip(&mut left).enumerate() {
@@ -194,8 +197,8 @@ fn found<V>(value: V, candidate: Candidate) -> Match<V> {
 }
 
 impl<A: Address> Shared<A> {
-    /// Value of the most specific entry that has this hash input and matches the protocol and the interface of a query.
-    /// `line` is the first line of the hash's bucket at `state`.
+    /// Value of the most specific entry with this hash input that matches the protocol and the interface of a query.
+    /// `line` is the first line of the bucket of `hash` at `state`.
     #[inline(always)]
     fn probe(
         &self,
@@ -219,7 +222,7 @@ impl<A: Address> Shared<A> {
             }
             let mut value = None;
             if slots != 0 {
-                // Fast case: usually no other entry of the bucket has the same tag.
+                // Fast path for a tag that only one entry of the bucket has.
                 if slots == 3 || rest.may_have(tag) {
                     break;
                 }
@@ -237,7 +240,7 @@ impl<A: Address> Shared<A> {
         self.probe_all(hash, block, told_apart).0
     }
 
-    /// Searches a whole bucket. Also returns the number of lines that were read.
+    /// Searches a whole bucket. Also returns the number of lines read.
     #[cold]
     #[inline(never)]
     fn probe_all(&self, hash: u64, block: &A::Block, told_apart: u64) -> (Option<A::Value>, usize) {
@@ -261,7 +264,7 @@ impl<A: Address> Shared<A> {
                 let next = rest.next().filter(|_| rest.may_have(tag));
                 line = next.and_then(|next| self.overflow.get(next));
             }
-            // Search again if entries were moved concurrently, because a better match may have been missed.
+            // Search again if the writer has moved entries, because the search may have missed a better match.
             if self.state.load(Ordering::Acquire) == state {
                 return (best.map(|(_, value)| value), lines);
             }

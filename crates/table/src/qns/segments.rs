@@ -1,5 +1,5 @@
-//! Lines in segments. Each segment is as large as all previous ones together, is allocated once, and is kept for the
-//! lifetime of the table.
+//! Lines in segments. Each segment doubles the number of lines, is allocated once, and exists until the end of the
+//! table.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -16,8 +16,7 @@ const ALIGNMENT: usize = crate::memory::LINE / size_of::<u64>();
 #[derive(Debug)]
 struct Segment {
     words: Box<[AtomicU64]>,
-    /// Word index that line 0 would have in this segment. The index is chosen so that the segment's lines are aligned
-    /// to cache lines.
+    /// Word index that line 0 would have in this segment. This index aligns the segment's lines to cache lines.
     origin: usize,
 }
 

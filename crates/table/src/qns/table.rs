@@ -14,7 +14,7 @@ use crate::hash::Hasher;
 const BUCKETS: u32 = 256;
 /// Maximum number of buckets.
 const MAX_BUCKETS: u32 = 1 << 30;
-/// Numbers of rules from which on the bitmaps by region (512 KiB) and the finest bitmaps (8 MiB) are used.
+/// Minimum numbers of rules for the bitmaps by region (512 KiB) and for the finest bitmaps (8 MiB).
 const REGIONS_FROM: [usize; 2] = [64, 50_000];
 
 /// Why a rule is rejected.
@@ -26,8 +26,8 @@ pub enum QnsError {
     /// Bits beyond the prefix length are not 0.
     #[error("bits beyond the prefix length are set")]
     HostBits,
-    /// Too many rules have the same prefix and port with different protocols or interfaces.
-    #[error("too many rules of one prefix and port")]
+    /// Too many rules have one prefix and port, and differ only in protocol or interface.
+    #[error("too many rules have the same prefix and port")]
     Crowded,
 }
 
@@ -45,8 +45,8 @@ enum Line {
     Overflow(u32),
 }
 
-/// A table of rules by prefix, port and protocol. One thread owns and modifies it; other threads look up rules with
-/// [`QnsTable::reader`].
+/// A table of rules by prefix, port and protocol. One thread owns and modifies the table. Other threads look up rules
+/// with [`QnsTable::reader`].
 #[derive(Debug)]
 pub struct QnsTable<A: Address> {
     shared: Arc<Shared<A>>,
@@ -64,8 +64,8 @@ impl<A: Address> QnsTable<A> {
         Self::with_thresholds(seed, REGIONS_FROM, BUCKETS)
     }
 
-    /// Creates an empty table like [`QnsTable::new`]. `regions_from` contains the numbers of rules from which on the
-    /// bitmaps by region and the finest bitmaps are used. `buckets` is the initial number of buckets, at least 1.
+    /// Creates an empty table like [`QnsTable::new`]. `regions_from` contains the minimum numbers of rules for the
+    /// bitmaps by region and for the finest bitmaps. `buckets` is the initial number of buckets, at least 1.
     pub fn with_thresholds(seed: [u64; 2], regions_from: [usize; 2], buckets: u32) -> Self {
         let buckets = buckets.clamp(1, MAX_BUCKETS);
         let shared = Shared {
@@ -88,7 +88,7 @@ impl<A: Address> QnsTable<A> {
         }
     }
 
-    /// Creates an access for lookups on any thread.
+    /// Creates a reader for lookups on any thread.
     pub fn reader(&self) -> QnsReader<A> {
         QnsReader {
             shared: self.shared.clone(),
@@ -105,7 +105,7 @@ impl<A: Address> QnsTable<A> {
         self.put(home, hash, &entry)?;
         if let Some(old) = old {
             let before = line::entry::<A>(self.words(old.line), old.slot);
-            // Both the old and the new entry exist for a moment. A reader that saw neither searches again.
+            // The old and the new entry coexist briefly. A reader that found neither entry searches again.
             self.moved(0);
             clear(self.words(old.line), old.slot);
             self.tidy(home);
@@ -175,8 +175,8 @@ impl<A: Address> QnsTable<A> {
         self.shared.state.load(Ordering::Relaxed)
     }
 
-    /// Records that entries have been copied, so that the originals may be removed: readers that find no match after
-    /// this call search again. Adds `buckets` to the number of buckets.
+    /// Records that the writer has copied entries. Readers without a match search again, so the writer may remove the
+    /// originals after this call. Adds `buckets` to the number of buckets.
     fn moved(&self, buckets: u32) {
         let state = self.state().wrapping_add(1 << 32) + u64::from(buckets);
         self.shared.state.store(state, Ordering::Release);
@@ -195,7 +195,7 @@ impl<A: Address> QnsTable<A> {
         Some((place, line::entry::<A>(self.words(place.line), place.slot)))
     }
 
-    /// Position of the entry that has the same key.
+    /// Position of the entry with the key of `entry`.
     fn find(&self, home: Line, hash: u64, entry: &A::Entry) -> Option<Place> {
         let mut places = places(&self.shared, home);
         places.find(|place| {
@@ -232,7 +232,7 @@ impl<A: Address> QnsTable<A> {
         Ok(())
     }
 
-    /// Add a tag to the sieves up to line `until`, from the bucket's last lines to the first.
+    /// Adds a tag to the sieves of the lines before `until`, from the last line to the first.
     fn sift(&self, home: Line, until: Line, tag: u16) {
         let before: Vec<Line> = lines(&self.shared, home).take_while(|line| *line != until).collect();
         for line in before.into_iter().rev() {
@@ -243,7 +243,7 @@ impl<A: Address> QnsTable<A> {
         }
     }
 
-    /// Recompute the sieves, so that readers don't read further lines than necessary.
+    /// Recomputes the sieves, so that readers read no unnecessary lines.
     fn narrow(&self, home: Line) {
         let lines: Vec<Line> = lines(&self.shared, home).collect();
         let mut behind = 0;
@@ -258,7 +258,7 @@ impl<A: Address> QnsTable<A> {
         }
     }
 
-    /// Split the next bucket: entries whose additional hash bit is set move to a new one.
+    /// Splits the next bucket: moves entries with a set additional hash bit to a new bucket.
     fn split(&mut self) {
         let buckets = self.state() as u32;
         if buckets >= MAX_BUCKETS || self.shared.buckets.make(buckets).is_none() {
@@ -278,7 +278,7 @@ impl<A: Address> QnsTable<A> {
             }
         }
         for (_, hash, entry) in &moving {
-            // The insertion succeeds, because the entries had as many lines in the old bucket.
+            // The insertion succeeds, because the entries don't need more lines than in the old bucket.
             let put = self.put(new, *hash, entry);
             debug_assert!(put.is_ok());
         }
@@ -289,14 +289,14 @@ impl<A: Address> QnsTable<A> {
         self.tidy(old);
     }
 
-    /// Compact a bucket: fill free slots from its last line, and free empty lines.
+    /// Compacts a bucket: fills free slots with entries of the last line, and frees empty lines.
     fn tidy(&mut self, home: Line) {
         while let Some((before, last, number)) = self.last_line(home) {
             let words = self.words(last);
             let header = line::header(words);
             let Some(slot) = (0..SLOTS).find(|&slot| header.tag(slot) != 0) else {
                 set_rest(self.words(before), Rest::NONE);
-                // A reader in that line searches again, in case the line is reused.
+                // Readers in the freed line search again, because the line may be reused.
                 self.moved(0);
                 self.free.push(number);
                 continue;
@@ -313,7 +313,7 @@ impl<A: Address> QnsTable<A> {
         self.narrow(home);
     }
 
-    /// Last overflow line of a bucket with its number, and the line before it.
+    /// Last overflow line of a bucket, its number, and its preceding line.
     fn last_line(&self, home: Line) -> Option<(Line, Line, u32)> {
         let pairs = lines(&self.shared, home).zip(lines(&self.shared, home).skip(1));
         match pairs.last()? {

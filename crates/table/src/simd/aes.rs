@@ -1,13 +1,14 @@
-//! One AES round (FIPS 197: ShiftRows, SubBytes, MixColumns, AddRoundKey). The implementation uses AES instructions if
-//! the processor has them, otherwise table lookups. Both implementations yield the same value.
+//! One AES round (FIPS 197: ShiftRows, SubBytes, MixColumns, AddRoundKey). One implementation uses AES instructions,
+//! and the other uses table lookups for processors without AES instructions. The results of both implementations are
+//! identical.
 
 use super::super::hash::Keys;
 use sluice_wire::key::{FlowKey4, FlowKey6};
 
-/// Implementation of the hash that is used on this processor.
+/// Implementation of the hash for this processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Table lookups, which every processor supports.
+    /// Table lookups, for any processor.
     Software,
     /// AES instructions of x86-64.
     #[cfg(target_arch = "x86_64")]
@@ -29,7 +30,7 @@ impl Unit {
         Unit::Software
     }
 
-    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shorter length applies.
+    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shortest length applies.
     #[inline]
     pub fn hash4(self, round_keys: &Keys, keys: &[FlowKey4], out: &mut [u64]) {
         match self {
@@ -40,12 +41,12 @@ impl Unit {
             }
             #[cfg(target_arch = "x86_64")]
             #[allow(unsafe_code)]
-            // SAFETY: only `detect` creates a `Proof`, after checking that the processor has AES.
+            // SAFETY: only `detect` creates a `Proof`, after a check that the processor has AES instructions.
             Unit::Instructions(Proof(())) => unsafe { instructions::hash4(round_keys, keys, out) },
         }
     }
 
-    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shorter length applies.
+    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shortest length applies.
     #[inline]
     pub fn hash6(self, round_keys: &Keys, keys: &[FlowKey6], out: &mut [u64]) {
         match self {
@@ -61,7 +62,7 @@ impl Unit {
         }
     }
 
-    /// Sets `out[k]` to the hash of `blocks[k]`. If the slices differ in length, the shorter length applies.
+    /// Sets `out[k]` to the hash of `blocks[k]`. If the slices differ in length, the shortest length applies.
     #[inline]
     pub fn blocks(self, round_keys: &Keys, blocks: &[[u64; 2]], out: &mut [u64]) {
         match self {
@@ -77,8 +78,8 @@ impl Unit {
         }
     }
 
-    /// Hash of one block. The words of the block are passed in registers, because a load of the whole block directly
-    /// after two word stores would be delayed by store forwarding.
+    /// Hash of one block. The words of the block are passed in registers, because store forwarding delays a load of a
+    /// whole block after two word stores.
     #[inline(always)]
     pub fn block(self, round_keys: &Keys, block: [u64; 2]) -> u64 {
         match self {
@@ -90,7 +91,7 @@ impl Unit {
         }
     }
 
-    /// Sets `out[k]` to the hash of `blocks[k]`. If the slices differ in length, the shorter length applies.
+    /// Sets `out[k]` to the hash of `blocks[k]`. If the slices differ in length, the shortest length applies.
     #[inline]
     pub fn double_blocks(self, round_keys: &Keys, blocks: &[[u64; 4]], out: &mut [u64]) {
         match self {
@@ -107,7 +108,7 @@ impl Unit {
     }
 }
 
-/// Places the protocol in all four columns, so that a difference of the tuple in one column can't cancel it.
+/// Writes the protocol to all four columns, so that a difference of the tuple in one column can't cancel the protocol.
 fn protocol_block(protocol: u8) -> [u32; 4] {
     [u32::from(protocol); 4]
 }
@@ -119,7 +120,7 @@ fn last_block(key: &FlowKey6) -> [u32; 4] {
 }
 
 pub mod software {
-    //! AES rounds that are computed with table lookups.
+    //! AES rounds with table lookups.
 
     use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
 
@@ -212,8 +213,8 @@ pub mod software {
 
 #[cfg(target_arch = "x86_64")]
 mod instructions {
-    //! AES rounds with AES instructions. The rounds for one key depend on each other, but those for different keys do
-    //! not. A batch is therefore limited by the throughput of the AES unit, not by its latency.
+    //! AES rounds with AES instructions. Rounds for one key depend on each other, but rounds for different keys are
+    //! independent. Thus the throughput of the AES unit, not its latency, limits a batch.
 
     use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
     use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_xor_si128};

@@ -1,4 +1,4 @@
-//! Comparison of a number with sixteen ranges simultaneously, compiled for each instruction set.
+//! Simultaneous comparison of a number with sixteen ranges, compiled for each instruction set.
 //!
 //! [`Work`] is code that uses [`Lanes`]. [`Vectors::run`] runs it with the widest instructions of the processor.
 
@@ -6,11 +6,11 @@
 pub trait Lanes: Copy {
     /// Bit set of the elements of `numbers` that are less than or equal to `value`.
     fn not_below(self, numbers: &[u32; 16], value: u32) -> u16;
-    /// Bit set of the ranges that contain `value`. A range is given by its first number and the distance from it to its
-    /// last number.
+    /// Bit set of the ranges that contain `value`. A range consists of its first number and the distance from its first
+    /// to its last number.
     fn within32(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
-    /// Bit set of the pairs of 16-bit ranges that contain `value`: both the low and the high 16 bits must be within the
-    /// range of their half.
+    /// Bit set of the pairs of 16-bit ranges that contain `value`. One range of a pair applies to the low 16 bits of
+    /// `value`, and the other range to the high 16 bits.
     fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
     /// Bit set of the 8-bit ranges that contain `value`.
     fn within8(self, first: &[u8; 16], span: &[u8; 16], value: u8) -> u16;
@@ -18,8 +18,8 @@ pub trait Lanes: Copy {
     fn equal_and_above(self, numbers: &[u64; 16], value: u64) -> [u16; 2];
 }
 
-/// Code that uses lanes. `run`, and every function to which it passes lanes, must be marked as always inlined;
-/// otherwise they are compiled without the instruction set and are slow.
+/// Code that uses lanes. `run`, and every function that gets lanes from `run`, must be marked `#[inline(always)]`.
+/// Otherwise the function is compiled without the instruction set and is slow.
 pub trait Work {
     /// Result type of the code.
     type Output;
@@ -75,12 +75,13 @@ impl Vectors {
             Self::Portable => work.run(Portable),
             #[cfg(target_arch = "x86_64")]
             #[allow(unsafe_code)]
-            // SAFETY: only `all` creates a `Proof`, after checking that the processor supports what `x86::avx2` needs.
+            // SAFETY: only `all` creates a `Proof`, after a check that the processor has the instructions of
+            // `x86::avx2`.
             Self::Avx2(proof) => unsafe { x86::avx2(work, proof) },
             #[cfg(target_arch = "x86_64")]
             #[allow(unsafe_code)]
-            // SAFETY: only `all` creates a `Proof`, after checking that the processor supports what `x86::avx512`
-            // needs.
+            // SAFETY: only `all` creates a `Proof`, after a check that the processor has the instructions of
+            // `x86::avx512`.
             Self::Avx512(proof) => unsafe { x86::avx512(work, proof) },
         }
     }
@@ -154,8 +155,8 @@ mod x86 {
         work.run(Avx512(proof))
     }
 
-    // For all following blocks: the instructions are available, because lanes are created from a `Proof`; loads lie
-    // within the array that the pointer belongs to, and need no alignment.
+    // For all following `unsafe` blocks: the instructions are available, because lanes are created from a `Proof`.
+    // Loads lie within the array of the pointer, and need no alignment.
 
     impl Lanes for Avx2 {
         #[inline(always)]
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Results of all lane operations, for the comparison of implementations.
+    /// Results of all lane operations, to compare implementations.
     #[derive(Clone, Copy)]
     struct All<'a> {
         words: &'a [[u32; 16]; 2],

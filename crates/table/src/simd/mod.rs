@@ -1,4 +1,4 @@
-//! Instructions that only some processors have. The functions are safe to call on any processor.
+//! Functions with instructions that only some processors have. The functions are safe to call on any processor.
 
 pub(crate) mod aes;
 pub mod lanes;

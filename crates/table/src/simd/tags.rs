@@ -1,4 +1,4 @@
-//! Comparison of eight 16-bit tags simultaneously. Each implementation needs only the baseline instructions of its
+//! Simultaneous comparison of eight 16-bit tags. Each implementation needs only the baseline instructions of its
 //! architecture.
 
 /// Set of matching lanes out of eight. Bits 2k and 2k+1 belong to lane k.
@@ -12,7 +12,7 @@ impl Lanes {
         self.0 == 0
     }
 
-    /// The first matching lane, 0 to 7; 0 if none matches.
+    /// The first matching lane, 0 to 7; 0 without a matching lane.
     #[inline(always)]
     pub fn first(self) -> usize {
         (self.0.trailing_zeros() as usize / 2) & 7
@@ -46,7 +46,7 @@ pub fn equal(tags: [u16; 8], tag: u16) -> Lanes {
     use std::arch::x86_64::{_mm_cmpeq_epi16, _mm_movemask_epi8, _mm_set1_epi16};
     let tags = bytemuck::cast(tags);
     #[allow(unsafe_code)]
-    // SAFETY: SSE2 is part of x86-64, and these intrinsics work on values, not on memory.
+    // SAFETY: SSE2 is part of x86-64, and these intrinsics do not access memory.
     let mask = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi16(tags, _mm_set1_epi16(tag as i16))) };
     Lanes(mask as u32)
 }

@@ -1,4 +1,4 @@
-//! Comparison of the sixteen 32-bit words of a line simultaneously. Each implementation needs only the baseline
+//! Simultaneous comparison of the sixteen 32-bit words of a cache line. Each implementation needs only the baseline
 //! instructions of its architecture.
 
 /// Bit set of the words of a line that equal `wanted` in the bits of `mask`; bit k represents word k.
@@ -11,7 +11,7 @@ pub fn equal(line: &[u32; 16], mask: u32, wanted: u32) -> u32 {
     let quarters: [[u32; 4]; 4] = bytemuck::cast(*line);
     let quarters = quarters.map(bytemuck::cast::<_, std::arch::x86_64::__m128i>);
     #[allow(unsafe_code)]
-    // SAFETY: SSE2 is part of x86-64, and these intrinsics work on values, not on memory.
+    // SAFETY: SSE2 is part of x86-64, and these intrinsics do not access memory.
     let found = unsafe {
         let (mask, wanted) = (_mm_set1_epi32(mask as i32), _mm_set1_epi32(wanted as i32));
         let [a, b, c, d] = quarters.map(|quarter| _mm_cmpeq_epi32(_mm_and_si128(quarter, mask), wanted));

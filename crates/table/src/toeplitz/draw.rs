@@ -1,24 +1,24 @@
-//! Random keys for which selected input bits have no influence on the low bits of the hash, while all other input bits
-//! have. Maestro (NSDI 2024) computes keys with this property.
+//! Random keys that exclude the influence of selected input bits on the low bits of the hash. All other input bits
+//! influence the low bits. Maestro (NSDI 2024) computes keys with this property.
 
 use super::{KEY_BYTES, Key, MAX_BITS};
 
-/// Requirements for the key of inside interfaces, whose NICs hash the source address.
+/// Requirements for the key of inside interfaces. The NICs of inside interfaces hash the source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hosts {
     /// Number of hash bits that select a shard.
     pub bits: u32,
-    /// Length of the prefix that is considered one subscriber, for IPv4 and for IPv6.
+    /// Length of a subscriber's prefix in IPv4 and in IPv6.
     pub prefix: [u8; 2],
 }
 
-/// Requirements for the key of outside interfaces, whose NICs hash destination address and port.
+/// Requirements for the key of outside interfaces. The NICs of outside interfaces hash destination address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// Number of hash bits that select a shard.
     pub bits: u32,
-    /// Number of consecutive ports that belong to the same shard, as a binary logarithm; 16 if the port has no
-    /// influence.
+    /// Binary logarithm of the number of consecutive ports that belong to one shard; 16 excludes the influence of the
+    /// port.
     pub together: u32,
 }
 
@@ -28,9 +28,9 @@ const DRAWS: u64 = 256;
 /// Number of bits in a port.
 const PORT: usize = 16;
 
-/// Draws a key for the hash of the source address. Bits after the subscriber's prefix have no influence. The last bits
-/// of the prefix select the shard, so that consecutive subscribers belong to different shards, and small networks are
-/// distributed as well.
+/// Generates a random key for the hash of the source address. Bits after the subscriber's prefix have no influence. The
+/// last bits of the prefix select the shard, so that consecutive subscribers belong to different shards, even in small
+/// networks.
 pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
     let bits = wanted.bits.min(MAX_BITS);
     let prefix = wanted.prefix.map(usize::from);
@@ -44,15 +44,15 @@ pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
     draw(random, shape, suits)
 }
 
-/// Draws a key for the hash of destination address and port. The ports are divided into units of `2^together` ports.
-/// The shard of a port is [`unit_part`] of its unit, XORed with a value that depends only on the address. Consecutive
-/// addresses are distributed evenly.
+/// Generates a random key for the hash of destination address and port. The ports are divided into port units of
+/// `2^together` ports. The shard of a port is [`unit_part`] of its port unit, XORed with a value that depends only on
+/// the address. Consecutive addresses are distributed evenly.
 pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
     let bits = wanted.bits.min(MAX_BITS);
     let shape = |key: &mut Key| {
         for address in [32, 128] {
             clear(key, address..address + PORT, bits);
-            // A single key bit, which successive input bits shift through the hash: each bit of the unit's number changes one bit of the hash.
+            // Set a single key bit, so that each bit of the port unit's number changes one bit of the hash.
             if let Some(at) = (address + PORT + 31).checked_sub((wanted.together + bits) as usize)
                 && wanted.together < PORT as u32
                 && bits > 0
@@ -67,8 +67,8 @@ pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
     draw(random, shape, suits)
 }
 
-/// Draws a key for the hash of addresses and ports. Every field has full rank. The last 6 bits of the destination port
-/// have the highest possible rank as well, so that a word of 64 ports contains ports of every shard.
+/// Generates a random key for the hash of addresses and ports. Every field has full rank. The last 6 bits of the
+/// destination port also have the highest possible rank, so that a word of 64 ports contains ports of every shard.
 pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
     let bits = bits.min(MAX_BITS);
     let suits = |key: &Key| {
@@ -87,7 +87,7 @@ pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
     draw(random, |_| {}, suits)
 }
 
-/// The part of a shard number that a unit contributes, for keys of [`draw_for_blocks`].
+/// Contribution of a port unit to the shard number, for keys of [`draw_for_blocks`].
 #[inline(always)]
 pub fn unit_part(unit: u32, bits: u32) -> u32 {
     match bits {
@@ -109,7 +109,7 @@ fn draw(mut random: impl FnMut() -> u64, shape: impl Fn(&mut Key), suits: impl F
             return key;
         }
     }
-    // The random source does not work. Fall back to a known key, with which packets are still distributed.
+    // The random source is broken. Fall back to a known key, which still distributes packets.
     let mut key = Key::VERIFICATION;
     shape(&mut key);
     key

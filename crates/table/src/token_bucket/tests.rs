@@ -2,12 +2,12 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Number of units of a word in a nanosecond.
+/// Number of word increments per nanosecond.
 const PARTS: u128 = 1 << WORD_DIGITS;
 
 const YEAR: u64 = 365 * 86_400 * SECOND;
 
-/// Sequences of packets, each with the gap before it (0 to four years) and its number of tokens (small, typical or
+/// Sequences of packets. A packet has a preceding gap (0 to four years) and a number of tokens (small, typical or
 /// arbitrary).
 fn arrivals() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let gap = prop_oneof![Just(0), 0..2_000u64, 0..50_000_000u64, 0..4 * YEAR];
@@ -15,14 +15,14 @@ fn arrivals() -> impl Strategy<Value = Vec<(u64, u64)>> {
     vec((gap, tokens), 1..200)
 }
 
-/// Rates and bursts that are typical of configurations, and arbitrary ones.
+/// Rates and bursts: typical for configurations, or arbitrary.
 fn rates() -> impl Strategy<Value = (u64, u64)> {
     let rate = prop_oneof![0..10u64, 1..20_000_000u64, 1..4_000_000_000_000u64, any::<u64>()];
     let burst = prop_oneof![0..5u64, 0..5_000u64, 0..1_000_000_000u64, any::<u64>()];
     (rate, burst)
 }
 
-/// A bucket with exact arithmetic that neither wraps nor saturates. The level is counted in tokens times 10^9.
+/// A bucket with exact arithmetic, without overflow or saturation. The level is counted in tokens times 10^9.
 struct Exact {
     rate: u128,
     burst: u128,
@@ -77,7 +77,7 @@ proptest! {
             // The gap must not exceed the remaining range of the clock.
             let gap = gap.min(u64::MAX - now);
             now += gap;
-            // Limit the tokens to a number that no bucket can hold.
+            // Limit the tokens to a number above the capacity of any bucket.
             let tokens = tokens.min(u64::MAX / SECOND);
             prop_assert_eq!(model.take(tokens, gap), bucket.take_many(tokens, now));
         }
@@ -119,7 +119,7 @@ proptest! {
         }
     }
 
-    /// A bucket with a word gives the results of a bucket whose level never wraps, for any start value of the clock.
+    /// For any start value of the clock, a one-word bucket gives the results of a bucket with a level that never wraps.
     #[test]
     fn rate_any_arrivals_are_those_of_a_level_that_never_wraps((rate, burst) in rates(), start: u64, arrivals in arrivals()) {
         let rate = TokenRate::for_sizes(rate, burst);
@@ -133,7 +133,7 @@ proptest! {
             let fits = level << TOKEN_DIGITS >= u128::from(tokens) * u128::from(rate.token);
             prop_assert_eq!(level << TOKEN_DIGITS >= u128::from(rate.token), rate.tokens(word, now) >= 1);
             prop_assert_eq!(level == depth, rate.is_full(word, now));
-            // Only a full bucket with the maximum duration of two years accepts more tokens than it has.
+            // Only a full bucket with the maximum duration of two years accepts more tokens than its level.
             let fits = fits || rate.depth == MAX_TIME && level == depth && rate.time(tokens) == MAX_TIME;
             let taken = rate.take_many(word, tokens, now);
             prop_assert_eq!(fits, taken.is_some());
@@ -144,7 +144,7 @@ proptest! {
         }
     }
 
-    /// No more tokens pass than in an exact bucket, and a whole burst passes.
+    /// A bucket passes at most the tokens of an exact bucket, and passes a whole burst.
     #[test]
     fn rate_any_arrivals_pass_no_more_than_the_exact_rate(
         rate in 1u64..20_000_000, burst in 1u64..5_000, start: u64, gaps in vec(prop_oneof![Just(0), 0..2_000u64, 0..50_000_000u64], 1..300)
@@ -162,8 +162,8 @@ proptest! {
         prop_assert_eq!(burst, at_once);
     }
 
-    /// Independent of the clock's values, the passed tokens don't exceed the burst plus the tokens between the earliest
-    /// and the latest time.
+    /// For any clock values, the passed tokens don't exceed the burst plus the tokens between the earliest and the
+    /// latest time.
     #[test]
     fn rate_hostile_clock_earns_no_more_than_its_span(
         (rate, burst) in (1u64..1_000_000, 1u64..1_000), start: u64, times in vec((0..1_000 * SECOND, any::<bool>()), 1..300)

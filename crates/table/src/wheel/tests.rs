@@ -60,7 +60,7 @@ fn insert(table: &mut FlowTable<'_, Timed>, number: u64) -> Option<RecordIndex> 
         .ok()
 }
 
-/// Callback: the record expires if it has been idle for long enough.
+/// Callback that lets a record expire after its idle timeout.
 fn due_by(now: Tick) -> impl FnMut(RecordIndex, &mut Timed) -> TimerAction {
     move |_, record| {
         record.asked += 1;
@@ -208,7 +208,7 @@ enum Step {
         which: usize,
         due: Tick,
     },
-    /// A packet arrived. The record is due later, but its schedule does not change.
+    /// A packet arrives: the record is due later, but its schedule is unchanged.
     Touch {
         which: usize,
         later: Tick,
@@ -299,7 +299,7 @@ proptest! {
                         prop_assert!(table.remove(index, hash(keys[0]), hash(keys[1])).is_some());
                     }
                     if progress.caught_up {
-                        // A record that becomes due at this tick is queried at the next tick at the latest.
+                        // For a record that becomes due at this tick, the callback runs at the next tick at the latest.
                         prop_assert!(oracle.values().all(|&due| due + 1 > now));
                     }
                 }

@@ -1,8 +1,8 @@
 //! Inputs that collide under linear hashes.
 //!
-//! CRC32 and Toeplitz are linear: inputs whose difference is in the kernel of the hash collide for every initial value,
-//! so that one set of inputs can attack every installation. The kernel that both hashes have in common is computed by
-//! elimination.
+//! CRC32 and Toeplitz are linear: if the difference of two inputs is in the kernel of the hash, the inputs collide for
+//! every initial value. Thus one set of inputs can attack every installation. Gaussian elimination computes the common
+//! kernel of both hashes.
 
 use std::collections::HashSet;
 
@@ -32,7 +32,7 @@ fn crc32(bytes: &[u8], initial: u32) -> u32 {
     })
 }
 
-/// Basis of the differences of `length` bytes that leave both hashes unchanged.
+/// Basis of the `length`-byte differences that leave CRC32 and Toeplitz unchanged.
 fn unseen_differences(length: usize) -> Vec<Vec<u8>> {
     let mut pivots: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut kernel = Vec::new();

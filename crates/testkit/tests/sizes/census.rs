@@ -28,9 +28,10 @@ struct Counter<'c> {
     /// The type or trait that contains the current function, if any.
     owner: Option<String>,
     is_test: bool,
-    /// Number of lines of tables that were counted so far.
+    /// Number of lines of tables counted so far.
     table_lines: usize,
-    /// The visitor is inside a function. The lines of closures and inner functions count as part of it.
+    /// Whether the visitor is inside a function. The lines of closures and inner functions count as lines of the outer
+    /// function.
     in_function: bool,
 }
 

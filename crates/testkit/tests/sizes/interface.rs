@@ -18,7 +18,7 @@ pub struct Interface {
 struct Module {
     types: BTreeSet<String>,
     public_modules: BTreeSet<String>,
-    /// Re-exported names. `*` at the end means a whole module.
+    /// Re-exported names. `*` at the end of a name represents all items of a module.
     exports: Vec<Path>,
 }
 

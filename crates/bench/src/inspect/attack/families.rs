@@ -50,43 +50,32 @@ impl Family {
     /// Creates the initial conversation of this family.
     pub fn seed(self, words: &[Vec<u8>], random: &mut Random) -> Conversation {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let client = |port, parts: &[&[u8]]| Conversation::over_tcp(port, &[(true, &parts.concat())]);
+        let answer = |parts: &[&[u8]]| Conversation::over_tcp(80, &[(true, request), (false, &parts.concat())]);
         match self {
-            Self::Contents => Conversation::over_tcp(80, &[(true, &text(words, random, 4 * MOST))]),
-            Self::Runs => Conversation::over_tcp(80, &[(true, &[b'a'; 4 * MOST])]),
+            Self::Contents => client(80, &[&text(words, random, 4 * MOST)]),
+            Self::Runs => client(80, &[&[b'a'; 4 * MOST]]),
             Self::Requests => {
-                let long = [
-                    &b"GET /"[..],
-                    &[b'/'; 1000],
-                    b" HTTP/1.1\r\nCookie: ",
-                    &[b'a'; 4000],
-                    b"\r\n\r\n",
-                ]
-                .concat();
-                Conversation::over_tcp(80, &[(true, &long)])
+                let (path, cookie) = ([b'/'; 1000], [b'a'; 4000]);
+                client(80, &[b"GET /", &path, b" HTTP/1.1\r\nCookie: ", &cookie, b"\r\n\r\n"])
             }
-            Self::Fields => {
-                let fields = b"a:b\r\n".repeat(1000);
-                Conversation::over_tcp(80, &[(true, &[&b"GET / HTTP/1.1\r\n"[..], &fields].concat())])
-            }
+            Self::Fields => client(80, &[b"GET / HTTP/1.1\r\n", &b"a:b\r\n".repeat(1000)]),
             Self::Chunks => {
                 let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-                let body = b"1\r\na\r\n".repeat(1000);
-                Conversation::over_tcp(80, &[(true, request), (false, &[&head[..], &body].concat())])
+                answer(&[head, &b"1\r\na\r\n".repeat(1000)])
             }
             Self::Gzip => {
-                let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n";
                 let body = gzip(&text(words, random, 200_000));
                 let body = &body[..body.len().min(6 * MOST)];
-                Conversation::over_tcp(80, &[(true, request), (false, &[&head[..], body].concat())])
+                answer(&[b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", body])
             }
             Self::Hpack => {
                 let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
                 let fields = [0x82; 4 * MOST];
                 let [_, high, middle, low] = (fields.len() as u32).to_be_bytes();
-                let frame = [high, middle, low, 1, 4, 0, 0, 0, 1];
-                Conversation::over_tcp(80, &[(true, &[&preface[..], &frame, &fields].concat())])
+                client(80, &[preface, &[high, middle, low, 1, 4, 0, 0, 0, 1], &fields])
             }
-            Self::Hello => Conversation::over_tcp(443, &[(true, &hello())]),
+            Self::Hello => client(443, &[&hello()]),
             Self::Quic => {
                 let head = [0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x44, 0x9e];
                 let datagram = [&head[..], &[0x5a; 1182]].concat();
@@ -108,29 +97,27 @@ impl Family {
                 Conversation::over_tcp(21, &[(false, b"220 a\r\n"), (true, b"USER a\r\n"), (true, &commands)])
             }
             Self::Gap => {
-                let mut gap = Conversation::over_tcp(80, &[(true, b"G")]);
                 let ahead = (0..AHEAD).map(|number| Piece {
                     forward: true,
                     place: 1 + number * MOST as u32,
                     bytes: text(words, random, MOST),
                 });
-                let mut pieces: Vec<_> = ahead.collect();
-                pieces.append(&mut gap.pieces);
-                gap.pieces = pieces;
+                let mut gap = client(80, &[b"G"]);
+                gap.pieces.splice(..0, ahead);
                 gap
             }
             Self::Again => {
-                let mut again = Conversation::over_tcp(80, &[(true, &text(words, random, 2 * MOST))]);
-                let others = again.pieces.clone().into_iter().map(|mut piece| {
+                let mut again = client(80, &[&text(words, random, 2 * MOST)]);
+                let mut others = again.pieces.clone();
+                for piece in &mut others {
                     piece.bytes.iter_mut().step_by(2).for_each(|byte| *byte ^= 1);
-                    piece
-                });
-                let others: Vec<_> = others.collect();
-                again.pieces.extend(others);
+                }
+                again.pieces.append(&mut others);
                 again
             }
             Self::Datagrams => {
-                Conversation::of_datagrams(1434, &[&text(words, random, MOST), &text(words, random, MOST)])
+                let [one, other] = [(); 2].map(|()| text(words, random, MOST));
+                Conversation::of_datagrams(1434, &[&one, &other])
             }
         }
     }

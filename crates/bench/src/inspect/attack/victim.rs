@@ -1,31 +1,27 @@
 //! An inspector that processes one conversation after another and measures the time of each packet.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use etherparse::PacketBuilder;
 use sluice_dpdk::tsc;
-use sluice_inspect::evaluate::{IpFields, PacketFields, TcpFields};
 use sluice_inspect::host_table::HostTable;
-use sluice_inspect::inspector::{
-    BurstContext, DetectionContext, FlowHandle, FlowPacket, Inspector, InspectorCapacity, Settings,
-};
+use sluice_inspect::inspector::{BurstContext, DetectionContext, FlowHandle, Inspector, InspectorCapacity, Settings};
 use sluice_inspect::protocols::ParserCapacity;
 use sluice_inspect::ruleset::Ruleset;
 use sluice_inspect::scope::Endpoints;
-use sluice_inspect::signature::Toward;
 use sluice_inspect::stream;
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
-use sluice_wire::Direction;
-use sluice_wire::ipv4::protocol::{TCP, UDP};
-use sluice_wire::tcp::flag::{ACK, PSH, SYN};
+use sluice_wire::{Direction, layers};
 
 use super::super::Failure;
+use super::super::even::{ends, seen};
+use super::super::traffic::{End, tcp_frame};
 use super::Conversation;
 
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 2));
-const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
-const CLIENT_PORT: u16 = 40_000;
+/// Address and port of the client, and address of the server.
+const CLIENT: End = ([192, 168, 0, 2], 40_000);
+const SERVER: [u8; 4] = [198, 51, 100, 7];
 /// Initial sequence number of the data in both directions.
 const FIRST: u32 = 1;
 
@@ -76,43 +72,32 @@ impl Victim {
         };
         // Advance the time, so that rate limits of the previous conversation have expired.
         self.now += 3_600_000_000_000;
-        let ends = ends(conversation, Direction::Forward, false);
-        self.inspector.begin_flow(handle, ends, 0, self.now);
-        let mut acknowledged = [FIRST; 2];
+        let (mut acknowledged, mut has_begun) = ([FIRST; 2], false);
+        let mut say = |victim: &mut Self, direction, numbers, syn, bytes: &[u8]| {
+            let mut frame = frame(conversation, direction, numbers, syn, bytes);
+            let begins = !std::mem::replace(&mut has_begun, true);
+            victim.packet(handle, direction, (begins, syn), &mut frame)
+        };
         if !conversation.datagrams {
-            for (direction, flags) in [
-                (Direction::Forward, SYN),
-                (Direction::Reverse, SYN | ACK),
-                (Direction::Forward, ACK),
-            ] {
-                let sequence = if flags & SYN != 0 { FIRST - 1 } else { FIRST };
-                let mut segment = header(conversation, direction, (sequence, FIRST), flags);
-                self.packet(handle, conversation, direction, &mut segment);
-            }
+            say(self, Direction::Forward, (FIRST - 1, None), true, &[]);
+            say(self, Direction::Reverse, (FIRST - 1, Some(FIRST)), true, &[]);
+            say(self, Direction::Forward, (FIRST, Some(FIRST)), false, &[]);
         }
         let mut cycles = Vec::with_capacity(conversation.pieces.len());
         self.units.clear();
         for piece in &conversation.pieces {
-            let direction = if piece.forward {
-                Direction::Forward
-            } else {
-                Direction::Reverse
+            let direction = match piece.forward {
+                true => Direction::Forward,
+                false => Direction::Reverse,
             };
-            let mut segment = match conversation.datagrams {
-                true => vec![0; 8],
-                false => {
-                    let sequence = FIRST.wrapping_add(piece.place);
-                    let other = acknowledged[direction.opposite() as usize];
-                    header(conversation, direction, (sequence, other), ACK | PSH)
-                }
-            };
-            segment.extend_from_slice(&piece.bytes);
+            let sequence = FIRST.wrapping_add(piece.place);
+            let other = acknowledged[direction.opposite() as usize];
             let before = self.inspector.counters.work_units;
-            cycles.push(self.packet(handle, conversation, direction, &mut segment));
+            cycles.push(say(self, direction, (sequence, Some(other)), false, &piece.bytes));
             self.units.push(self.inspector.counters.work_units - before);
             // If the stream has no gap, the other side acknowledges all received data.
             let own = &mut acknowledged[direction as usize];
-            if FIRST.wrapping_add(piece.place) == *own {
+            if sequence == *own {
                 *own = own.wrapping_add(piece.bytes.len() as u32);
             }
         }
@@ -120,46 +105,24 @@ impl Victim {
         cycles
     }
 
+    /// Cycles of a packet, which may be the first one of its flow, or the SYN of a side.
     fn packet(
         &mut self,
         handle: FlowHandle,
-        conversation: &Conversation,
         direction: Direction,
-        segment: &mut [u8],
+        (begins, syn): (bool, bool),
+        frame: &mut [u8],
     ) -> u64 {
-        let number = |at: usize| {
-            segment
-                .get(at..at + 4)
-                .map_or(0, |four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
-        };
-        let payload = match conversation.datagrams {
-            true => 8,
-            false => usize::from(segment[12] >> 4) * 4,
-        };
-        let facts = PacketFields {
-            ip: IpFields {
-                ttl: 64,
-                protocol: ends(conversation, direction, true).protocol,
-                ..IpFields::default()
-            },
-            tcp: (!conversation.datagrams).then(|| TcpFields {
-                flags: segment[13],
-                sequence: number(4),
-                acknowledgement: number(8),
-                window: u16::MAX,
-            }),
-            payload: (segment.len() - payload) as u32,
-            ..PacketFields::default()
-        };
-        let is_opening = !conversation.datagrams && segment[13] & SYN != 0;
-        let seen = FlowPacket {
-            ends: ends(conversation, direction, !is_opening),
-            fields: facts,
-            direction,
-            segment,
-            payload,
-            own_side: true,
-        };
+        let Ok(layers) = layers::parse(frame) else { return 0 };
+        let ends = ends(&layers, frame, direction, !syn);
+        if begins {
+            let first = Endpoints {
+                established: false,
+                ..ends
+            };
+            self.inspector.begin_flow(handle, first, 0, self.now);
+        }
+        let seen = seen(frame, &layers, ends, direction);
         let mut round = BurstContext {
             settings: &self.settings,
             hosts: &self.rates,
@@ -174,37 +137,27 @@ impl Victim {
     }
 }
 
-fn ends(conversation: &Conversation, direction: Direction, established: bool) -> Endpoints {
-    let ends = Endpoints {
-        source: CLIENT,
-        destination: SERVER,
-        ports: [CLIENT_PORT, conversation.port],
-        protocol: if conversation.datagrams { UDP } else { TCP },
-        toward: Toward::Server,
-        established,
-        service: None,
-    };
-    match direction {
-        Direction::Forward => ends,
-        Direction::Reverse => ends.reversed(),
-    }
-}
-
-/// A TCP header with the maximum window and window scale.
-fn header(
+/// A frame of a conversation with its sequence and acknowledgment number, and with the maximum window and window scale.
+fn frame(
     conversation: &Conversation,
     direction: Direction,
-    (sequence, acknowledged): (u32, u32),
-    flags: u8,
+    (sequence, acknowledged): (u32, Option<u32>),
+    syn: bool,
+    bytes: &[u8],
 ) -> Vec<u8> {
-    let ports = ends(conversation, direction, true).ports;
-    let mut segment = Vec::with_capacity(24);
-    segment.extend(ports[0].to_be_bytes());
-    segment.extend(ports[1].to_be_bytes());
-    segment.extend(sequence.to_be_bytes());
-    segment.extend(acknowledged.to_be_bytes());
-    let options: &[u8] = if flags & SYN != 0 { &[1, 3, 3, 14] } else { &[] };
-    segment.extend([(((20 + options.len()) / 4) << 4) as u8, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    segment.extend(options);
-    segment
+    let (client, server) = (CLIENT, (SERVER, conversation.port));
+    let ends = match direction {
+        Direction::Forward => [client, server],
+        Direction::Reverse => [server, client],
+    };
+    if !conversation.datagrams {
+        let options: &[u8] = if syn { &[1, 3, 3, 14] } else { &[] };
+        return tcp_frame(ends, (sequence, acknowledged), syn, options, bytes);
+    }
+    let [from, to] = ends;
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from.0, to.0, 64);
+    let mut frame = Vec::new();
+    // Writing to a vector does not fail, and no datagram exceeds the maximum size.
+    let _ = builder.udp(from.1, to.1).write(&mut frame, bytes);
+    frame
 }

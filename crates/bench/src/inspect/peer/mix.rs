@@ -5,9 +5,9 @@ use std::io::{BufWriter, Error};
 use std::path::Path;
 use std::time::Duration;
 
-use etherparse::PacketBuilder;
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
+use super::super::traffic::{End, WORDS, tcp_frame, text};
 use crate::rig::frames::Random;
 
 /// Number of concurrent connections.
@@ -18,20 +18,6 @@ const SEGMENT: usize = 1_460;
 const GAP: Duration = Duration::from_nanos(2_000);
 /// Sizes of response bodies, equally frequent.
 const BODIES: [u64; 4] = [1_500, 6_000, 20_000, 60_000];
-/// Words in pages; no single word matches a rule.
-const WORDS: [&str; 10] = [
-    "the ",
-    "and ",
-    "of ",
-    "<div class=\"",
-    "\">",
-    "</div>\n",
-    "session=",
-    ".html",
-    "a1b2",
-    "&",
-];
-
 /// Kind of the connections' content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mix {
@@ -42,8 +28,8 @@ pub enum Mix {
 }
 
 struct Connection {
-    client: ([u8; 4], u16),
-    server: ([u8; 4], u16),
+    client: End,
+    server: End,
     /// Next sequence number of each side.
     next: [u32; 2],
     frames: std::collections::VecDeque<Vec<u8>>,
@@ -71,23 +57,10 @@ impl Connection {
 
     /// Appends a segment from a side, with the given SYN and ACK flags; segments with data also have PSH.
     fn push(&mut self, side: usize, (syn, ack): (bool, bool), data: &[u8]) {
-        let (from, to) = if side == 0 {
-            (self.client, self.server)
-        } else {
-            (self.server, self.client)
-        };
-        let step = PacketBuilder::ethernet2([2, 0, 0, 0, 0, side as u8], [2, 0, 0, 0, 0, 1 - side as u8])
-            .ipv4(from.0, to.0, 64)
-            .tcp(from.1, to.1, self.next[side], 65_535);
-        let step = if syn { step.syn() } else { step };
-        let step = if ack { step.ack(self.next[1 - side]) } else { step };
-        let step = if data.is_empty() { step } else { step.psh() };
-        let mut frame = Vec::with_capacity(step.size(data.len()));
-        // Neither error can occur: writing to a vector does not fail, and no segment exceeds the maximum size of a
-        // datagram.
-        if step.write(&mut frame, data).is_ok() {
-            self.frames.push_back(frame);
-        }
+        let mut ends = [self.client, self.server];
+        ends.rotate_left(side);
+        let numbers = (self.next[side], ack.then_some(self.next[1 - side]));
+        self.frames.push_back(tcp_frame(ends, numbers, syn, &[], data));
         self.next[side] += data.len() as u32 + u32::from(syn);
     }
 
@@ -112,15 +85,10 @@ impl Connection {
         );
         self.say(0, request.as_bytes());
         let length = BODIES[random.below(BODIES.len() as u64) as usize] as usize;
-        let mut answer = format!(
+        let head = format!(
             "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n\r\n"
-        )
-        .into_bytes();
-        let end = answer.len() + length;
-        while answer.len() < end {
-            answer.extend_from_slice(WORDS[random.below(WORDS.len() as u64) as usize].as_bytes());
-        }
-        answer.truncate(end);
+        );
+        let answer = [head.as_bytes(), &text(&WORDS[..10], random, length)].concat();
         self.say(1, &answer);
     }
 

@@ -7,6 +7,7 @@ mod alerts;
 mod mix;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -107,7 +108,7 @@ fn processor_time(printed: &str) -> Option<f64> {
 
 impl Bench<'_> {
     /// Runs a program on the core; returns its CPU time.
-    fn time(&self, program: &Path, arguments: &[&str], log: &Path) -> Result<f64, Failure> {
+    fn time(&self, program: &Path, arguments: &[OsString], log: &Path) -> Result<f64, Failure> {
         let log_file = fs::File::create(log)?;
         let script = "core=$1; out=$2; shift 2; taskset -c \"$core\" \"$@\" > \"$out\" || exit 1; times";
         let output = Command::new("bash")
@@ -121,12 +122,11 @@ impl Bench<'_> {
         let printed = String::from_utf8_lossy(&output.stdout);
         match processor_time(&printed).filter(|_| output.status.success()) {
             Some(seconds) => Ok(seconds),
-            None => Err(format!(
-                "{} fails: {}",
-                program.display(),
-                fs::read_to_string(log)?.lines().last().unwrap_or_default()
-            )
-            .into()),
+            None => {
+                let log = fs::read_to_string(log)?;
+                let last = log.lines().last().unwrap_or_default();
+                Err(format!("{} fails: {last}", program.display()).into())
+            }
         }
     }
 
@@ -139,40 +139,30 @@ impl Bench<'_> {
         let log = self.folder.join("eve.json");
         // The program appends to its log, so remove the old log first.
         let _ = fs::remove_file(&log);
-        let [yaml, rules, capture, folder] = [
-            &self.folder.join("suricata.yaml"),
-            self.signatures,
-            capture,
-            self.folder,
-        ]
-        .map(|path| path.to_string_lossy().into_owned());
-        let mut arguments = vec![
-            "-c",
-            &yaml,
-            "-S",
-            &rules,
-            "-r",
-            &capture,
-            "-l",
-            &folder,
-            "--runmode",
-            "single",
-            "-k",
-            "none",
-        ];
+        let mut arguments: Vec<OsString> = ["--runmode", "single", "-k", "none"].map(Into::into).into();
+        let yaml = self.folder.join("suricata.yaml");
+        for (option, path) in [
+            ("-c", yaml.as_path()),
+            ("-S", self.signatures),
+            ("-r", capture),
+            ("-l", self.folder),
+        ] {
+            arguments.extend([option.into(), path.into()]);
+        }
         // The shared files are at a path relative to the installed program.
-        let shared = self.peer.program.parent().and_then(Path::parent);
-        let shared = shared.map(|prefix| prefix.join("share/suricata"));
-        let files = ["classification.config", "reference.config"].map(|file| {
-            let path = shared.as_ref().map(|shared| shared.join(file)).unwrap_or_default();
-            let key = file
-                .replace(".config", "-file")
-                .replace("reference-file", "reference-config-file");
-            (path.exists(), format!("{key}={}", path.display()))
-        });
-        for (exists, setting) in &files {
-            if *exists {
-                arguments.extend(["--set", setting]);
+        let prefix = self
+            .peer
+            .program
+            .parent()
+            .and_then(Path::parent)
+            .unwrap_or(Path::new(""));
+        for (key, file) in [
+            ("classification-file", "classification.config"),
+            ("reference-config-file", "reference.config"),
+        ] {
+            let path = prefix.join("share/suricata").join(file);
+            if path.exists() {
+                arguments.extend(["--set".into(), format!("{key}={}", path.display()).into()]);
             }
         }
         let seconds = self.time(&self.peer.program, &arguments, &self.folder.join("suricata.log"))?;
@@ -180,18 +170,10 @@ impl Bench<'_> {
     }
 
     fn own(&self, capture: &Path) -> Result<Outcome, Failure> {
-        let [rules, capture] = [self.signatures, capture].map(|path| path.to_string_lossy().into_owned());
-        let variables = VARIABLES.map(|(name, value)| format!("--var={name}={value}"));
-        let mut arguments = vec![
-            "inspect",
-            &capture,
-            "--rules",
-            &rules,
-            "--dialect",
-            &self.dialect,
-            "--json",
-        ];
-        arguments.extend(variables.iter().map(String::as_str));
+        let mut arguments: Vec<OsString> = vec!["inspect".into(), capture.into()];
+        arguments.extend(["--rules".into(), self.signatures.into()]);
+        arguments.extend(["--dialect", &self.dialect, "--json"].map(Into::into));
+        arguments.extend(VARIABLES.map(|(name, value)| format!("--var={name}={value}").into()));
         let seconds = self.time(&self.own, &arguments, &self.folder.join("sluice.log"))?;
         self.outcome(seconds, &self.folder.join("out.json"))
     }

@@ -1,85 +1,55 @@
 //! Linux as the gateway in its best configuration: one core receives by RPS, or each core receives what its own
 //! generator sends, and packets pass no unnecessary hooks. The same setup is used for Linux in virtual machines.
 
-use std::fmt::Write;
-
 use super::Case;
-use crate::kernel::command::{feed, run};
 use crate::kernel::topology::{
-    GATEWAY, GENERATOR_ADDRESS, GENERATOR_MAC, INSIDE, INSIDE_ADDRESS, INSIDE_NETWORKS, OUTSIDE, OUTSIDE_ADDRESS, POOL,
-    SINK_ADDRESS, SINK_MAC, Topology, inside_network, mac_text, steer,
+    GENERATOR_ADDRESS, GENERATOR_MAC, INSIDE, INSIDE_ADDRESS, INSIDE_NETWORKS, OUTSIDE, OUTSIDE_ADDRESS, POOL,
+    SINK_ADDRESS, SINK_MAC, inside_network, mac_text,
 };
-use crate::rows::Failure;
 
-/// Set up the gateway's namespace for a case.
-pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), Failure> {
-    if topology.cores.are_apart() {
-        steer(GATEWAY, INSIDE, topology.cores.gateway)?;
-        steer(GATEWAY, OUTSIDE, topology.cores.gateway)?;
-    }
-    if case == Case::Generator {
-        feed(&format!("ip netns exec {GATEWAY} nft -f -"), &drop_all())?;
-        return Ok(());
-    }
-    if case == Case::Redirect {
-        for (from, to) in [(INSIDE, OUTSIDE), (OUTSIDE, INSIDE)] {
-            let all = "protocol all u32 match u32 0 0 action mirred egress redirect dev";
-            run(&format!("tc -n {GATEWAY} qdisc add dev {from} clsact"))?;
-            run(&format!("tc -n {GATEWAY} filter add dev {from} ingress {all} {to}"))?;
-        }
-        return Ok(());
-    }
-    run(&format!("ip netns exec {GATEWAY} sysctl -q -w {}", settings()))?;
-    for line in addresses() {
-        run(&format!("ip -n {GATEWAY} {line}"))?;
-    }
+/// Shell script that sets up the gateway for a case, if its interfaces are up.
+pub fn script(case: Case, rules: u32) -> String {
+    // The iptables that uses its own kernel modules is faster than the one that uses nftables.
+    let restore = "$(command -v iptables-legacy-restore || echo iptables-restore)";
     match case {
-        Case::Iptables => feed(
-            &format!("ip netns exec {GATEWAY} {}", iptables_restore()),
-            &iptables(rules),
-        )?,
-        Case::NftablesLinear => feed(&format!("ip netns exec {GATEWAY} nft -f -"), &nftables_linear(rules))?,
-        Case::NftablesMap => feed(&format!("ip netns exec {GATEWAY} nft -f -"), &nftables_map(rules))?,
-        _ => String::new(),
-    };
-    Ok(())
-}
-
-/// Settings of a forwarding kernel, in the format of `sysctl -w`.
-pub fn settings() -> String {
-    let mut settings = String::from("net.ipv4.ip_forward=1 net.ipv4.ip_early_demux=0");
-    for interface in ["all", "default", INSIDE, OUTSIDE] {
-        let _ = write!(settings, " net.ipv4.conf.{interface}.rp_filter=0");
-        let _ = write!(settings, " net.ipv4.conf.{interface}.send_redirects=0");
+        Case::Generator => fed("nft -f -", &drop_all()),
+        Case::Redirect => [(INSIDE, OUTSIDE), (OUTSIDE, INSIDE)].map(redirect).concat(),
+        Case::Iptables => forward() + &fed(restore, &iptables(rules)),
+        Case::NftablesLinear => forward() + &fed("nft -f -", &nftables_linear(rules)),
+        Case::NftablesMap => forward() + &fed("nft -f -", &nftables_map(rules)),
+        Case::LinuxForward | Case::SluiceForward | Case::Sluice => forward(),
     }
-    settings
 }
 
-/// Addresses, neighbours and routes, as arguments of `ip`.
-pub fn addresses() -> [String; 6] {
-    [
-        format!("address add {INSIDE_ADDRESS} dev {INSIDE}"),
-        format!("address add {OUTSIDE_ADDRESS} dev {OUTSIDE}"),
-        format!(
-            "neighbour add {GENERATOR_ADDRESS} lladdr {} dev {INSIDE} nud permanent",
-            mac_text(GENERATOR_MAC)
-        ),
-        format!(
-            "neighbour add {SINK_ADDRESS} lladdr {} dev {OUTSIDE} nud permanent",
-            mac_text(SINK_MAC)
-        ),
-        format!("route add {INSIDE_NETWORKS} via {GENERATOR_ADDRESS}"),
-        format!("route add default via {SINK_ADDRESS}"),
-    ]
+/// Script that runs a command with a text as its input.
+fn fed(command: &str, input: &str) -> String {
+    format!("{command} <<'END'\n{input}END\n")
 }
 
-/// The command of the legacy iptables, which uses the kernel's own tables, if it is installed: it is faster than the
-/// iptables that uses nftables.
-fn iptables_restore() -> &'static str {
-    match run("iptables-legacy-restore --version") {
-        Ok(_) => "iptables-legacy-restore",
-        Err(_) => "iptables-restore",
-    }
+/// Script for a forwarding kernel: settings, addresses, neighbours and routes.
+fn forward() -> String {
+    let (generator, sink) = (mac_text(GENERATOR_MAC), mac_text(SINK_MAC));
+    let setting =
+        |interface| format!("net.ipv4.conf.{interface}.rp_filter=0 net.ipv4.conf.{interface}.send_redirects=0");
+    let settings = ["all", "default", INSIDE, OUTSIDE].map(setting).join(" ");
+    format!(
+        "sysctl -q -w net.ipv4.ip_forward=1 net.ipv4.ip_early_demux=0 {settings}
+ip address add {INSIDE_ADDRESS} dev {INSIDE}
+ip address add {OUTSIDE_ADDRESS} dev {OUTSIDE}
+ip neighbour add {GENERATOR_ADDRESS} lladdr {generator} dev {INSIDE} nud permanent
+ip neighbour add {SINK_ADDRESS} lladdr {sink} dev {OUTSIDE} nud permanent
+ip route add {INSIDE_NETWORKS} via {GENERATOR_ADDRESS}
+ip route add default via {SINK_ADDRESS}
+"
+    )
+}
+
+fn redirect((from, to): (&str, &str)) -> String {
+    format!(
+        "tc qdisc add dev {from} clsact
+tc filter add dev {from} ingress protocol all u32 match u32 0 0 action mirred egress redirect dev {to}
+"
+    )
 }
 
 fn drop_all() -> String {
@@ -94,38 +64,29 @@ fn drop_all() -> String {
 }
 
 /// Source-NAT rules for `iptables-restore`.
-pub fn iptables(rules: u32) -> String {
-    let mut text = String::from("*nat\n");
-    for rule in 0..rules {
-        let network = inside_network(rule);
-        let _ = writeln!(
-            text,
-            "-A POSTROUTING -s {network}/24 -j SNAT --to-source {}-{}",
-            POOL[0], POOL[1]
-        );
-    }
-    text + "COMMIT\n"
+fn iptables(rules: u32) -> String {
+    let [first, last, _] = POOL;
+    let rule = |rule| {
+        format!(
+            "-A POSTROUTING -s {}/24 -j SNAT --to-source {first}-{last}\n",
+            inside_network(rule)
+        )
+    };
+    format!("*nat\n{}COMMIT\n", (0..rules).map(rule).collect::<String>())
 }
 
 /// Source-NAT rules for `nft -f`, as a list.
-pub fn nftables_linear(rules: u32) -> String {
-    nftables((0..rules).fold(String::new(), |mut text, rule| {
-        let _ = writeln!(
-            text,
-            "ip saddr {}/24 snat to {}-{}",
-            inside_network(rule),
-            POOL[0],
-            POOL[1]
-        );
-        text
-    }))
+fn nftables_linear(rules: u32) -> String {
+    let [first, last, _] = POOL;
+    let rule = |rule| format!("ip saddr {}/24 snat to {first}-{last}\n", inside_network(rule));
+    nftables((0..rules).map(rule).collect())
 }
 
 /// Source-NAT rules for `nft -f`, as a map.
-pub fn nftables_map(rules: u32) -> String {
-    let elements: Vec<String> = (0..rules)
-        .map(|rule| format!("{}/24 : {}-{}", inside_network(rule), POOL[0], POOL[1]))
-        .collect();
+fn nftables_map(rules: u32) -> String {
+    let [first, last, _] = POOL;
+    let element = |rule| format!("{}/24 : {first}-{last}", inside_network(rule));
+    let elements: Vec<String> = (0..rules).map(element).collect();
     nftables(format!("snat ip to ip saddr map {{ {} }}\n", elements.join(", ")))
 }
 

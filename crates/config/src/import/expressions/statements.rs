@@ -28,7 +28,7 @@ pub fn step(kind: &str, value: &Value, name: &mut Option<String>) -> Result<Step
         "reject" => Action::Reject(reject(value)?),
         "log" => {
             if value.get("group").is_some() {
-                return Err("a log of packets has no counterpart".into());
+                return Err("logging of packets to a group has no counterpart".into());
             }
             let prefix = value.get("prefix").and_then(Value::as_str);
             *name = prefix.map(str::to_owned).or_else(|| name.take());
@@ -49,7 +49,10 @@ fn reject(value: &Value) -> Result<RejectWith, String> {
         (None, None) | (Some("icmp" | "icmpv6" | "icmpx"), Some("port-unreachable")) => Ok(RejectWith::PortUnreachable),
         (Some("tcp reset"), _) => Ok(RejectWith::Reset),
         (_, Some("admin-prohibited")) => Ok(RejectWith::Prohibited),
-        (_, other) => Err(format!("senders can't be told `{}`", other.unwrap_or("that"))),
+        (_, other) => Err(format!(
+            "the reply `{}` to senders has no counterpart",
+            other.unwrap_or("that")
+        )),
     }
 }
 
@@ -62,7 +65,7 @@ fn translated(value: &Value, action: fn(Target) -> Action) -> Result<Action, Str
     let random = flags
         .iter()
         .any(|flag| flag.as_str().is_some_and(|flag| flag.contains("random")));
-    let address = value.get("addr").ok_or("where to is missing")?;
+    let address = value.get("addr").ok_or("the target address is missing")?;
     if address.as_str().is_some_and(|text| text.contains(':')) {
         return Err("IPv6 is not translated".into());
     }
@@ -78,7 +81,7 @@ fn translated(value: &Value, action: fn(Target) -> Action) -> Result<Action, Str
     let action = action(Target { addresses, ports });
     match (netmap, action) {
         (true, _) if ports.is_none() => Ok(Action::Netmap(addresses.0, addresses.1)),
-        (_, Action::Dnat(_)) if random => Err("destinations are not chosen at random".into()),
+        (_, Action::Dnat(_)) if random => Err("the random choice of destinations has no counterpart".into()),
         (false, action) => Ok(action),
         _ => Err(unknown("translation", value)),
     }
@@ -124,7 +127,7 @@ pub fn inverted(op: &str) -> Result<bool, String> {
     match op {
         "==" | "in" => Ok(false),
         "!=" => Ok(true),
-        other => Err(format!("comparison `{other}` has no counterpart here")),
+        other => Err(format!("the comparison operator `{other}` has no counterpart here")),
     }
 }
 
@@ -154,7 +157,7 @@ pub fn code(text: &str) -> Result<Ranges, String> {
         "frag-needed" => Some(4),
         other => other.parse::<u8>().ok(),
     };
-    let number = number.ok_or_else(|| format!("code `{text}` has no counterpart"))?;
+    let number = number.ok_or_else(|| format!("the ICMP code `{text}` has no counterpart"))?;
     let each = (0..256u128).map(|kind| kind << 8 | u128::from(number));
     Ok(Ranges::union(each.map(|message| (message, message))))
 }

@@ -28,7 +28,7 @@ pub fn ports(packets: &Packets) -> Result<Vec<Option<PortRange>>, String> {
         PortRange::new((first as u16).max(1), last as u16).map(Some)
     };
     let found: Option<Vec<_>> = ports.list().iter().map(range).collect();
-    found.ok_or_else(|| "port 0 is no port".into())
+    found.ok_or_else(|| "port 0 is not a valid port".into())
 }
 
 impl DestinationRule {
@@ -63,7 +63,7 @@ impl DestinationRule {
         self.holds(other) && self.protocol.is_none_or(|own| other.protocol == Some(own)) && port
     }
 
-    /// Precedence. If two rules match, the one with the larger value applies.
+    /// Precedence. If two rules match, the rule with the larger value applies.
     fn rank(&self) -> (bool, bool, bool, bool, u16) {
         let fewest = self.port.map_or(0, |port| u16::MAX - port.count());
         (
@@ -86,7 +86,7 @@ impl Translation<'_> {
             Action::Accept => self.as_it_is(decision, said),
             Action::Dnat(target) => {
                 if target.addresses.0 != target.addresses.1 {
-                    return Err("a destination rule leads to one host".into());
+                    return Err("a destination rule can forward only to a single host".into());
                 }
                 let to = crate::value::Target::Host(Ipv4Addr::from(target.addresses.0));
                 let packets = self.at_own_address(decision, said)?;
@@ -95,12 +95,13 @@ impl Translation<'_> {
             Action::Redirect(ports) => {
                 for incoming in self.interfaces(&decision.packets, Field::In)? {
                     let Some(incoming) = incoming else {
-                        return Err("a rule that leads to the gateway names interfaces that packets come in by".into());
+                        return Err("a rule that forwards to the gateway must name its input interfaces".into());
                     };
                     let own = self.addresses.get(&incoming);
                     if own.is_none_or(|own| own.on_link.is_none()) {
                         return Err(format!(
-                            "the address of {incoming} is not in the listing: give --address {incoming}=ADDRESS/LENGTH"
+                            "the listing does not contain the address of {incoming}: add --address \
+                             {incoming}=ADDRESS/LENGTH"
                         ));
                     }
                 }
@@ -108,14 +109,16 @@ impl Translation<'_> {
                 self.led((decision.line, &decision.packets), gateway, *ports, said)?;
                 said.note(
                     decision.line,
-                    "a server of the router's host gets it, in the namespace `sluice-default`",
+                    "the packets are delivered to a server in the namespace `sluice-default`, the router's host",
                 );
                 Ok(())
             }
-            Action::Netmap(..) => {
-                Err("`nat.static` translates both ways, and no line behind routing leads back".into())
-            }
-            _ => Err("it has no counterpart before routing".into()),
+            Action::Netmap(..) => Err(
+                "`nat.static` translates both directions, but no line after routing translates the opposite \
+                     direction"
+                    .into(),
+            ),
+            _ => Err("the action of this line has no counterpart before routing".into()),
         }
     }
 
@@ -128,11 +131,13 @@ impl Translation<'_> {
             .iter()
             .any(|other| translates(other) && other.packets.and(packets).is_some())
         {
-            said.note(decision.line, "nothing behind it translates these packets");
+            said.note(decision.line, "not needed: no later line translates these packets");
             return Ok(());
         }
         if self.postrouting.iter().any(translates) {
-            return Err("an exemption goes for sources as well, and lines behind routing translate those".into());
+            return Err(
+                "an exemption would also apply to source addresses, which lines after routing translate".into(),
+            );
         }
         let fields = [Field::Destination, Field::Protocol, Field::DestinationPort];
         asks_only(packets, &fields, "exemptions")?;
@@ -141,7 +146,7 @@ impl Translation<'_> {
             .into_iter()
             .any(|other| other.packets.and(packets).is_some() && !packets.within(&other.packets));
         if more_specific {
-            return Err("a line behind it is more specific, and the most specific rule decides here".into());
+            return Err("a later line is more specific, and in Sluice the most specific rule applies".into());
         }
         for net in prefixes(packets, Field::Destination)? {
             for protocol in transports(packets)? {
@@ -184,7 +189,10 @@ impl Translation<'_> {
             self.fits(rule)?;
         }
         if found.is_empty() {
-            said.note(line, "a line before it decides about all that it matches");
+            said.note(
+                line,
+                "not needed: an earlier line matches all packets that this line matches",
+            );
         }
         for rule in found {
             self.reserve(&rule);
@@ -194,8 +202,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// Removes the input interface from the packets, if it is known that their destination is the address of that
-    /// interface.
+    /// Removes the condition on the input interface, if the destination is known to be the address of this interface.
     fn at_own_address(&self, decision: &Decision, said: &mut Said) -> Result<Packets, String> {
         let packets = &decision.packets;
         if packets.get(Field::In).is_none() {
@@ -212,10 +219,15 @@ impl Translation<'_> {
         };
         let own = u128::from(u32::from(own.address));
         let packets = packets.and(&Packets::all(false).with(Field::Destination, &Ranges::of(own, own)));
-        let packets = packets.ok_or_else(|| format!("its address is not that of {incoming}"))?;
+        let packets = packets.ok_or_else(|| {
+            format!(
+                "the destination address of this line is not the address of \
+             {incoming}"
+            )
+        })?;
         said.note(
             decision.line,
-            format!("for the address of {incoming}, by whatever interface packets come in"),
+            format!("converted for the address of {incoming}, for packets from any interface"),
         );
         Ok(packets.with_any(Field::In))
     }
@@ -230,17 +242,22 @@ impl Translation<'_> {
             });
             if before.rule.rank() < rule.rank() || crossing {
                 return Err(format!(
-                    "{line} hides some of it; here the most specific rule decides, whatever the order"
+                    "{line} matches some of these packets first; in Sluice the most specific rule applies, whatever \
+                     the order"
                 ));
             }
         }
         if rule.port.is_none() && self.nat.pools.values().any(|pool| covers(pool, rule)) {
-            return Err("a pool lends ports of this address, so that not all can lead to one host".into());
+            return Err(
+                "a pool allocates ports of this address, so that not all ports can be forwarded to one \
+                 host"
+                    .into(),
+            );
         }
         Ok(())
     }
 
-    /// Reserve the rule's ports in the pool, which would otherwise allocate them.
+    /// Reserve the rule's ports in the pool, so that the pool does not allocate them.
     fn reserve(&mut self, rule: &DestinationRule) {
         let Some(port) = rule.port else { return };
         for pool in self.nat.pools.values_mut() {
@@ -262,14 +279,14 @@ fn covers(pool: &Pool, rule: &DestinationRule) -> bool {
 fn outside_addresses(packets: &Packets, incoming: &OneOrMore<Name>) -> Result<Vec<Option<Ipv4Addr>>, String> {
     let Some(destinations) = packets.get(Field::Destination) else {
         return match incoming.is_empty() {
-            true => Err("a destination rule is for one outside address, or for what comes in by an interface".into()),
+            true => Err("a destination rule needs either an outside address or an input interface".into()),
             false => Ok(vec![None]),
         };
     };
     let ranges = || destinations.list().iter();
     let count = ranges().map(|(first, last)| last - first + 1).sum::<u128>();
     match count > MOST_ADDRESSES {
-        true => Err("a destination rule is for one outside address".into()),
+        true => Err("a destination rule can have only one outside address".into()),
         false => Ok(ranges()
             .flat_map(|&(first, last)| first..=last)
             .map(|address| Some(four(address)))
@@ -295,11 +312,15 @@ fn rule(
         (Some(port), Some(to)) if port == to => None,
         (Some(port), Some(to)) if port.count() == 1 && to.count() == 1 => to.first().to_string().parse::<Port>().ok(),
         (None, Some(_)) => {
-            return Err("without a port before, all ports become one; a destination rule keeps them apart".into());
+            return Err(
+                "the line translates all ports to one port, but a destination rule keeps ports distinct".into(),
+            );
         }
         _ => {
             return Err(
-                "several ports become others, and which is left open; a destination rule moves them one by one".into(),
+                "the line does not determine how its ports are mapped; a destination rule maps port ranges in \
+                 order"
+                    .into(),
             );
         }
     };

@@ -25,7 +25,7 @@ enum What {
 }
 
 impl Source {
-    /// Precedence. If two rules match, the one with the larger value applies.
+    /// Precedence. If two rules match, the rule with the larger value applies.
     fn rank(&self) -> (u8, bool, bool) {
         (self.from.prefix_len(), self.protocol.is_some(), self.out.is_some())
     }
@@ -64,7 +64,7 @@ impl Translation<'_> {
                 let target = self.masquerade(packets, *ports)?;
                 What::Pool(lent.insert(self.pool(&target)?).0.clone())
             }
-            _ => return Err("it has no counterpart behind routing".into()),
+            _ => return Err("the action of this line has no counterpart after routing".into()),
         };
         asks_only(packets, &[Field::Source, Field::Protocol, Field::Out], "source rules")?;
         let mut found = Vec::new();
@@ -93,12 +93,17 @@ impl Translation<'_> {
             if let Some(before) = before {
                 let before = self.place(before.line);
                 return Err(format!(
-                    "{before} hides some of it; here the most specific rule decides, whatever the order"
+                    "{before} matches some of these packets first; in Sluice the most specific rule applies, whatever \
+                     the order"
                 ));
             }
         }
         match lent {
-            _ if found.is_empty() => said.note(decision.line, "a line before it decides about all that it matches"),
+            _ if found.is_empty() => said.note(
+                decision.line,
+                "not needed: an earlier line matches all packets that \
+                 this line matches",
+            ),
             Some((name, pool)) => drop(self.nat.pools.insert(name, pool)),
             None => {}
         }
@@ -134,8 +139,8 @@ impl Translation<'_> {
         self.sources.push(source);
     }
 
-    /// Outside network of a one-to-one mapping. `None` if no line before routing translates the addresses of this line
-    /// back.
+    /// Outside network of a one-to-one mapping. `None` if no prerouting line translates the outside addresses back to
+    /// the inside addresses.
     fn one_to_one(&mut self, decision: &Decision, (first, last): (u32, u32), with_ports: bool) -> Option<Ipv4Net> {
         let packets = &decision.packets;
         let sources = packets.get(Field::Source)?;
@@ -182,12 +187,18 @@ impl Translation<'_> {
         let out = self.interfaces(packets, Field::Out)?;
         let [Some(out)] = out.as_slice() else {
             return Err(
-                "it takes the address of the interface, and a pool has addresses: name them in `nat.pools`".into(),
+                "the line uses the address of its output interface, but names no single interface: write the \
+                 addresses in `nat.pools`"
+                    .into(),
             );
         };
         let own = self.addresses.get(out);
-        let own =
-            own.ok_or_else(|| format!("the address of {out} is not in the listing: give --address {out}=ADDRESS"))?;
+        let own = own.ok_or_else(|| {
+            format!(
+                "the listing does not contain the address of {out}: add --address \
+                 {out}=ADDRESS"
+            )
+        })?;
         let address = u32::from(own.address);
         let addresses = (address, address);
         Ok(Target { addresses, ports })
@@ -196,14 +207,17 @@ impl Translation<'_> {
     /// Pool for a target. Equal targets use the same pool.
     fn pool(&self, target: &Target) -> Result<(String, Pool), String> {
         let (first, last) = target.addresses;
-        let range = AddressRange::new(first.into(), last.into()).ok_or("the addresses are the wrong way round")?;
+        let range = AddressRange::new(first.into(), last.into()).ok_or(
+            "the first address of the range is above the \
+             last address",
+        )?;
         if let Some(reason) = super::unusable(range.first()).or_else(|| super::unusable(range.last())) {
             return Err(format!("the address is {reason}"));
         }
         let mut pool = Pool::of(vec![range]);
         if let Some(ports) = target.ports {
             if ports.count() < 64 {
-                return Err("so few ports can't be divided among shards".into());
+                return Err("the target has too few ports to divide them among shards".into());
             }
             pool.ports = ports.into();
         }
@@ -216,21 +230,21 @@ impl Translation<'_> {
             pools.find(|(_, pool)| pool.addresses.iter().any(|other| other.overlap(&range).is_some()))
         {
             return Err(format!(
-                "pool {name} has some of these addresses, and each is in one pool"
+                "pool {name} already contains some of these addresses, and an address can be in only one pool"
             ));
         }
         let mut taken = self.nat.one_to_one.iter().filter_map(|rule| rule.outside.ipv4());
         if taken.any(|net| {
             AddressRange::new(net.network(), net.broadcast()).is_some_and(|net| net.overlap(&range).is_some())
         }) {
-            return Err("a host has one of these addresses for its own".into());
+            return Err("one of these addresses is already translated one-to-one to a host".into());
         }
         Ok((range.to_string(), pool))
     }
 
-    /// Convert a line that exempts destinations from translation. An exemption applies to all sources and interfaces,
-    /// so later lines must not translate other packets to these destinations, and earlier lines must not translate any
-    /// packets to them.
+    /// Convert a line that exempts destinations from translation. An exemption applies to all sources and interfaces.
+    /// Therefore earlier lines must not translate any packets to these destinations, and later lines must not translate
+    /// packets that the line does not match.
     fn exempt(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let (packets, line) = (&decision.packets, decision.line);
         let at = self
@@ -241,7 +255,7 @@ impl Translation<'_> {
         let (before, behind) = self.postrouting.split_at(at);
         let behind: Vec<_> = behind.iter().filter(|other| translates(other)).collect();
         if behind.iter().all(|other| other.packets.and(packets).is_none()) {
-            said.note(line, "nothing behind it translates these packets");
+            said.note(line, "not needed: no later line translates these packets");
             return Ok(());
         }
         let fields = [
@@ -257,12 +271,14 @@ impl Translation<'_> {
             .with(Field::Out, &packets.values(Field::Out));
         if behind.iter().any(|other| !other.packets.within(&kept)) {
             return Err(
-                "an exemption names where packets go or where they come from, and others are translated, too".into(),
+                "an exemption can match either destinations or sources, but later lines also translate packets from \
+                 other sources"
+                    .into(),
             );
         }
         let meets = |other: &&Decision| translates(other) && other.packets.and(packets).is_some();
         if let Some(other) = before.iter().find(meets) {
-            return Err(format!("{} translates some of it", self.place(other.line)));
+            return Err(format!("{} translates some of these packets", self.place(other.line)));
         }
         let to = Packets::all(false).with(Field::Destination, &packets.values(Field::Destination));
         let reached = |target: (u32, u32)| target_packets(target).and(&to).is_some();
@@ -275,7 +291,10 @@ impl Translation<'_> {
             _ => false,
         });
         if let Some(other) = led.filter(|other| !self.halves.contains(&other.line)) {
-            return Err(format!("{} changes where some of it goes", self.place(other.line)));
+            return Err(format!(
+                "{} changes the destination of some of these packets",
+                self.place(other.line)
+            ));
         }
         let ports = super::destination::ports(packets)?;
         for net in prefixes(packets, Field::Destination)? {
@@ -289,7 +308,8 @@ impl Translation<'_> {
     }
 }
 
-const ONE_WAY: &str = "`nat.static` translates both ways, and no line before routing leads back";
+const ONE_WAY: &str = "`nat.static` translates both directions, but no line before routing translates the opposite \
+     direction";
 
 fn target_packets((first, last): (u32, u32)) -> Packets {
     let range = crate::import::ranges::Ranges::of(first.into(), last.into());

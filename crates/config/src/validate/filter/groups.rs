@@ -31,7 +31,7 @@ pub(in crate::validate) struct Groups {
 }
 
 impl Groups {
-    /// The same groups without sets, for conditions that do not support sets.
+    /// These groups without sets, for conditions that do not support sets.
     pub(in crate::validate) fn without_sets(self) -> Self {
         Self {
             sets: Default::default(),
@@ -193,7 +193,7 @@ impl Check<'_> {
         if within.len() > DEPTH {
             return;
         }
-        // While a group is being resolved, it is recorded as empty.
+        // A group that is being resolved counts as empty, so that a group can't include itself.
         resolved.insert(name.to_owned(), Vec::new());
         within.push(name);
         for inner in members.0.iter().filter_map(Member::group) {
@@ -272,7 +272,7 @@ impl Check<'_> {
         others
     }
 
-    /// Values of a list, and whether the list is negated.
+    /// Values of a list, and whether all values are negated.
     pub(super) fn sign<T: Clone>(&mut self, at: &[Step<'_>], list: &OneOrMore<OrNot<T>>) -> (bool, Vec<T>) {
         let not = list.0.first().is_some_and(|first| first.not);
         if list.0.iter().any(|one| one.not != not) {

@@ -76,7 +76,7 @@ pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Confi
     for k in nameless {
         check.refuse(place!["filter", "rules", k], FilterProblem::NoName);
     }
-    // The text contains no table of a router, so places refer to the top level.
+    // The text contains no table of a router, so the keys in problems are at the top level.
     check.scope.router = router
         .and_then(|name| check.router_number(name))
         .unwrap_or(DEFAULT_ROUTER);

@@ -93,7 +93,7 @@ impl Check<'_> {
         found
     }
 
-    /// Protocols of the rule: those that it specifies, or those for which its keys are valid.
+    /// Protocols of the rule: the specified protocols, or the protocols for which the rule's keys are valid.
     fn protocols(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> Vec<u8> {
         let ports = !written.from_port.is_empty() || !written.to_port.is_empty();
         let port = if written.to_port.is_empty() {
@@ -132,7 +132,7 @@ impl Check<'_> {
                     .collect::<Vec<_>>()
                     .join(", ");
                 let protocol = if protocol.is_empty() {
-                    "keys of others".into()
+                    "determined by keys of other protocols".into()
                 } else {
                     protocol
                 };

@@ -6,11 +6,11 @@ use crate::problem::FilterProblem;
 use crate::read::place;
 use crate::validate::Check;
 
-/// Maximum number of rules that are compared in pairs, which limits the time.
+/// Maximum number of rules that are compared in pairs. The maximum limits the run time.
 const COMPARED: usize = 20_000;
 
 impl Check<'_> {
-    /// Report each rule for which earlier rules match all of its packets.
+    /// Report each rule with packets that earlier rules match completely.
     pub(super) fn never_decide(&mut self, rules: &[FilterRule]) {
         for (k, rule) in rules.iter().enumerate().take(COMPARED) {
             let decide = rules[..k].iter().filter(|before| !goes_on(before.action));

@@ -34,7 +34,7 @@ impl Weight {
         }
     }
 
-    /// The cost without that of one rule.
+    /// The cost without the cost of one rule.
     pub fn without(self, one: Self) -> Self {
         Self {
             going_on: self.going_on.saturating_sub(one.going_on),

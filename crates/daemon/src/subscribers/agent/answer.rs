@@ -1,4 +1,4 @@
-//! Processes replies of servers. The work per reply is bounded, whatever the reply contains.
+//! Processes replies of servers. The work per reply is bounded for any content of the reply.
 
 use std::net::Ipv4Addr;
 
@@ -69,7 +69,8 @@ impl Agent {
         let window = nanoseconds(self.settings.window);
         let entry = self.entry_mut(site);
         let first = entry.server.is_unspecified();
-        // An offer of the site's previous address is preferred. Otherwise the offer with the longest lease time is.
+        // An offer of the site's previous address is preferred. Among other offers, the offer with the longest lease
+        // time is preferred.
         let worth = |address, lease| (address == entry.was, lease);
         if first || worth(reply.address, grant.lease) > worth(entry.address, entry.offered) {
             (entry.address, entry.server, entry.offered) = (reply.address, server, grant.lease);

@@ -75,7 +75,7 @@ impl State {
 pub struct Lease {
     /// The address.
     pub address: Ipv4Addr,
-    /// Prefix length of its network; 32 if the server sends no subnet mask.
+    /// Prefix length of the address's network. 32 if the server sends no subnet mask.
     pub prefix_length: u8,
     /// Router of the network.
     pub router: Option<Ipv4Addr>,
@@ -92,7 +92,7 @@ pub struct Lease {
 /// State of a site. The state is kept small, because there may be 100,000 sites.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Time at which the site's timer expires. A site is in the schedule unless this is [`NEVER`].
+    /// Time at which the site's timer expires. [`NEVER`] if the site is not in the schedule.
     pub due: Nanoseconds,
     /// Sort key in the send queue.
     pub order: Nanoseconds,
@@ -109,7 +109,7 @@ pub(super) struct Entry {
     pub xid: u32,
     /// Address that is bound, requested or preferred.
     pub address: Ipv4Addr,
-    /// Address of the server. The unspecified address if there is none.
+    /// Address of the server. The unspecified address if no server is known.
     pub server: Ipv4Addr,
     pub router: Ipv4Addr,
     /// Address of the lease that was reported last.

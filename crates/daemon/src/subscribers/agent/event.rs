@@ -35,7 +35,7 @@ impl Why {
     }
 }
 
-/// How the servers respond, over all sites.
+/// How the servers respond to the requests of all sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Servers {
     /// Servers respond, or the agent has not sent a request yet.
@@ -89,7 +89,7 @@ events! {
     /// An event.
     Event {
         /// The receiver of the event checks for address conflicts (RFC 5227) and reports them with [`super::Agent::conflict`].
-        Bound "bound" "A site has an address, either its first address or the same as before."
+        Bound "bound" "A site has an address, either its first address or its former address."
             ["site" "lease"] (Site, Lease)
         Renewed "renewed" "The lease of the current address was extended."
             ["site" "lease"] (Site, Lease)
@@ -111,44 +111,48 @@ events! {
             /// The reason.
             why: Why,
         }
-        /// All faults are counted. Each kind is reported at most once per second; kinds that can occur with correct servers are
-        /// never reported.
+        /// All faults are counted. Each kind is reported at most once per second. Kinds that can occur with correct servers
+        /// are never reported.
         Fault "fault" "A server sent an invalid reply."
             ["fault" "site" "other" "address"] {
             /// Kind of the fault.
             fault: Fault,
             /// The site to which the reply belongs, if known.
             site: Option<Site>,
-            /// The other site, if two are involved.
+            /// The other site, if the fault involves two sites.
             other: Option<Site>,
             /// Address in the reply.
             address: Option<Ipv4Addr>,
         }
-        Servers "servers" "The way in which the servers respond has changed."
+        Servers "servers" "The behaviour of the servers has changed."
             ["servers"] (Servers)
     }
 }
 
 named! {
-    /// Faults of received messages. The message is dropped unless the help text says otherwise.
+    /// Faults of received messages. A faulty message is dropped, except if the help text of the fault states that it is
+    /// used.
     pub enum Fault {
-        Malformed "malformed" "Not a DHCP message of a server, or malformed.";
+        Malformed "malformed" "The message is malformed, or not a DHCP message of a server.";
         UnknownExchange "unknown-exchange" "No site has an exchange with this transaction ID.";
-        OtherHardware "other-hardware" "The hardware address is not that of the site.";
+        OtherHardware "other-hardware" "The hardware address in the message is not the MAC address of the site.";
         OtherDestination "other-destination" "The frame is addressed to another host.";
-        OtherIdentifier "other-identifier" "The client identifier is not that of the site (RFC 6842).";
-        Untimely "untimely" "The site expects no such message in its state.";
+        OtherIdentifier "other-identifier" "The client identifier in the message is not the identifier of the site \
+             (RFC 6842).";
+        Untimely "untimely" "The site does not expect this message type in its present state.";
         ServerMissing "server-missing" "The server identifier is missing.";
-        ServerNotAllowed "server-not-allowed" "The server is not among the configured ones.";
-        OtherServer "other-server" "Sent by another server than the one that the site selected.";
-        MaskMissing "mask-missing" "No usable subnet mask: the address is used as a host address.";
-        Unusable "unusable" "The address can't be a host address.";
-        OutsidePrefixes "outside-prefixes" "The address is not in the configured prefixes.";
-        OtherAddress "other-address" "The acknowledged address is not the one that the site requested.";
+        ServerNotAllowed "server-not-allowed" "The server is not among the configured servers.";
+        OtherServer "other-server" "The message is from a server other than the selected server.";
+        MaskMissing "mask-missing" "The message has no usable subnet mask, and the address is used with a prefix \
+             length of 32.";
+        Unusable "unusable" "The offered address can't be the address of a host.";
+        OutsidePrefixes "outside-prefixes" "The offered address is not in the configured prefixes.";
+        OtherAddress "other-address" "The acknowledged address differs from the address that the site requested.";
         LeaseMissing "lease-missing" "The lease time is missing.";
-        LeaseTooShort "lease-too-short" "The lease is shorter than configured.";
-        OddTimes "odd-times" "T1, T2 and the lease time are not in order: the defaults of RFC 2131 are used.";
-        AddressTwice "address-twice" "Another site has the address: the site declines it.";
+        LeaseTooShort "lease-too-short" "The lease time is below the configured minimum.";
+        OddTimes "odd-times" "The values of T1, T2 and lease time do not increase, and the defaults of RFC 2131 are \
+             used.";
+        AddressTwice "address-twice" "Another site already has the offered address, and the site declines the address.";
     }
 }
 
@@ -171,7 +175,7 @@ pub struct Counters {
     pub refusals: u64,
     /// Leases that expired.
     pub expired: u64,
-    /// Number of offers whose requests were not answered.
+    /// Number of offers that were abandoned because no server answered the request for the offer.
     pub unanswered: u64,
     faults: [u64; Fault::ALL.len()],
 }

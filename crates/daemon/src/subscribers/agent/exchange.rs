@@ -2,7 +2,7 @@
 
 use sluice_nat::Secret;
 
-/// Number of bits of a site's index; the remaining bits count the site's exchanges.
+/// Number of bits of an ID that contain the site's index. The remaining bits count the site's exchanges.
 const BITS: u32 = crate::subscribers::MOST_SITES.trailing_zeros();
 
 /// A keyed permutation of site and exchange number. Two sites never have the same ID at the same time. The site of a

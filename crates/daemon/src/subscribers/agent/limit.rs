@@ -11,21 +11,21 @@ pub(super) fn full_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
     TokenBucket::new(rate, burst, now)
 }
 
-/// An empty bucket, so that replacing a bucket does not grant additional tokens.
+/// An empty bucket. Replacing a bucket by an empty bucket grants no additional tokens.
 pub(super) fn empty_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
     let (rate, burst) = earnings(rate);
     TokenBucket::empty(rate, burst, now)
 }
 
-/// Fill rate and capacity of a bucket. The capacity is the number of tokens of ten milliseconds. The fill rate is reduced
-/// by this capacity, so that the tokens of any second do not exceed `rate`.
+/// Fill rate and capacity of a bucket. The capacity is the number of tokens that `rate` yields in ten milliseconds. The
+/// fill rate is `rate` minus the capacity, so that at most `rate` tokens are granted within any second.
 fn earnings(rate: u32) -> (u64, u64) {
     let rate = u64::from(rate.max(1));
     let burst = (rate / 100).max(1);
     (rate - burst + 1, burst)
 }
 
-/// Tracks how the servers respond, so that a server that is down or rejects all requests is not flooded.
+/// Tracks how the servers respond. If a server is down or rejects all requests, the agent must not flood the server.
 #[derive(Debug)]
 pub(super) struct Health {
     /// Number of requests since the last reply.
@@ -89,7 +89,7 @@ impl Health {
         }
     }
 
-    /// Returns how the servers respond now, and how they responded before, if that has changed.
+    /// If the behaviour of the servers has changed, returns the new and the former behaviour.
     pub fn change(&mut self, now: Nanoseconds) -> Option<(Servers, Servers)> {
         let (before, servers) = (self.told, self.servers(now));
         self.told = servers;

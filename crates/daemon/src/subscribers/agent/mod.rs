@@ -1,9 +1,9 @@
 //! Public addresses by DHCP: one client (RFC 2131) for many sites, each with its own virtual MAC.
 //!
 //! The agent is a pure state machine: it reads no clock and opens no socket. The caller passes received messages to
-//! [`Agent::receive`], and calls [`Agent::poll`] to get messages to send and events. The caller makes this call at the
-//! time that the previous call returned, and after each received message. Times are nanoseconds of any monotonic clock.
-//! Equal input produces equal output.
+//! [`Agent::receive`], and calls [`Agent::poll`] to get messages to send and events. [`Agent::poll`] returns the time
+//! at which it must be called again. The caller also calls it after each received message. Times are nanoseconds of any
+//! monotonic clock. Equal input produces equal output.
 //!
 //! A site is in at most one send queue and has at most one timer. The cost of a reply does not depend on the number of
 //! sites, since its transaction ID identifies the site.
@@ -99,7 +99,7 @@ impl Agent {
     }
 
     /// Handle due timers, and send as many queued messages as the rate limit allows. Returns the latest time of the
-    /// next call; `None` if no timer is pending.
+    /// next call. `None` if no timer is pending.
     pub fn poll(&mut self, now: Nanoseconds, out: &mut Output) -> Option<Nanoseconds> {
         while let Some(site) = self.schedule.take_due(now) {
             self.entry_mut(site).due = NEVER;
@@ -160,7 +160,7 @@ impl Agent {
         match entry.state {
             State::Idle | State::Declining | State::Releasing => {}
             State::Waiting => self.begin(site, now),
-            // The time to collect offers has ended, so the best offer is requested.
+            // The collection of offers has ended, so the agent requests the best offer.
             State::Selecting if !entry.server.is_unspecified() => self.request(site, now),
             State::Selecting => self.queue(site, now),
             State::Requesting if entry.tries >= send::REQUEST_TRIES => {
@@ -218,8 +218,8 @@ impl Agent {
         self.queue(site, end);
     }
 
-    /// Limit the time for which a site waits in the queue to confirm a lease from before a restart, because no server
-    /// may be responding.
+    /// A site with a lease from before a restart waits in the queue to confirm the lease. Limit the waiting time, since
+    /// no server may be responding.
     fn await_turn(&mut self, site: u32, now: Nanoseconds) {
         let patience = nanoseconds(self.settings.retransmission) << send::REBOOT_TRIES;
         let due = self.boundary(site).min(now.saturating_add(patience));
@@ -349,7 +349,7 @@ impl Agent {
         }
     }
 
-    /// Count a fault, and report it unless it was reported recently.
+    /// Count a fault. If the same fault was not reported recently, also report it.
     fn fault(
         &mut self,
         fault: Fault,
@@ -393,7 +393,7 @@ impl Agent {
         self.schedule.withdraw(site, &mut self.entries[site as usize]);
     }
 
-    /// Lease of a site, if the site may use it.
+    /// Lease that a site may use. `None` if the site has no such lease.
     pub fn lease(&self, site: Site) -> Option<Lease> {
         let entry = self.entries.get(site.0 as usize)?;
         entry.announced.then(|| entry.lease())
@@ -411,7 +411,7 @@ impl Agent {
             .map_or(State::Idle, |entry| entry.state)
     }
 
-    /// All leases that may be used.
+    /// All leases that sites may use.
     pub fn leases(&self) -> impl Iterator<Item = (Site, Mac, Lease)> + '_ {
         let announced = (0..).zip(&self.entries).filter(|(_, entry)| entry.announced);
         announced.map(|(site, entry)| (Site(site), entry.mac, entry.lease()))

@@ -30,8 +30,8 @@ const ALL: [Class; CLASSES] = [
     Class::Discover,
 ];
 
-/// Once per this number of messages, the search starts at a class other than the most urgent one; the classes take
-/// turns.
+/// The search for the next message starts at the most urgent class. Once per this number of messages, the search starts
+/// at another class instead, and all classes take turns.
 const FAIRNESS: usize = 8;
 
 impl Class {
@@ -86,8 +86,8 @@ impl Schedule {
         }
     }
 
-    /// The next site that may send. `probes` limits the messages that will probably not be answered. `None` means that
-    /// these messages are not limited.
+    /// The next site that may send. `probes` limits the messages that servers will probably not answer. `None` means no
+    /// limit.
     pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut TokenBucket>) -> Option<u32> {
         let may_probe = probes.as_ref().is_none_or(|bucket| bucket.has_token(now));
         let sends = |class: &Class| !self.queues[*class as usize].is_empty() && (may_probe || !class.is_probe());

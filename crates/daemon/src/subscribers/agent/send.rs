@@ -8,9 +8,9 @@ use super::entry::{Entry, specified};
 use super::{Agent, Nanoseconds, SECOND, Site, State, nanoseconds};
 use crate::subscribers::message::{Question, Request};
 
-/// Number of requests for an offer. If none is answered, the offer is abandoned (RFC 2131, section 3.1).
+/// Number of requests for an offer. If no request is answered, the offer is abandoned (RFC 2131, section 3.1).
 pub(super) const REQUEST_TRIES: u8 = 4;
-/// Number of requests to confirm a lease from before a restart. If none is answered, the lease is used without
+/// Number of requests to confirm a lease from before a restart. If no request is answered, the lease is used without
 /// confirmation (RFC 2131, section 3.2).
 pub(super) const REBOOT_TRIES: u8 = 3;
 /// Maximum number of times that the wait after a declined address is doubled.
@@ -27,7 +27,7 @@ pub enum Destination {
     Unicast {
         /// Address of the server.
         address: Ipv4Addr,
-        /// Next hop: the server itself, or the router towards it.
+        /// Next hop: the server itself, or the router towards the server.
         via: Ipv4Addr,
     },
 }
@@ -48,7 +48,7 @@ pub struct Transmit {
 }
 
 impl Agent {
-    /// Send the message of the site whose turn it is.
+    /// Send the message of a site that the schedule has selected.
     pub(super) fn send(&mut self, site: u32, now: Nanoseconds, transmits: &mut Vec<Transmit>) {
         self.withdraw(site);
         let state = self.entry(site).state;
@@ -103,7 +103,7 @@ impl Agent {
     }
 
     /// Minimum interval between two attempts to renew. RFC 2131 specifies one minute. If a quarter of the remaining
-    /// time is shorter, this quarter is used, but not less than the initial retransmission interval.
+    /// time is shorter, this quarter is used. The interval is never shorter than the initial retransmission interval.
     pub(super) fn renewal_wait(&self, site: u32) -> Nanoseconds {
         let tries = self.boundary(site).saturating_sub(self.entry(site).began);
         let least = (tries / 4).max(nanoseconds(self.settings.retransmission));

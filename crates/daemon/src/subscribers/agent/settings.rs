@@ -34,7 +34,7 @@ impl Identifier {
     }
 }
 
-/// Settings of the agent. The default durations and rates are those of RFC 2131, if it specifies them.
+/// Settings of the agent. The default durations and rates follow RFC 2131 where the RFC specifies a value.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Secret of transaction IDs and jitter.
@@ -49,12 +49,13 @@ pub struct Settings {
     pub servers: Vec<Ipv4Addr>,
     /// Networks to which public addresses must belong. If the list is empty, any address is accepted.
     pub prefixes: Vec<Ipv4Net>,
-    /// Time for which offers are collected before the best is selected. If zero, the first offer is selected.
+    /// Time for which offers are collected before the best offer is selected. If zero, the first offer is selected.
     pub window: Duration,
     /// Time to wait for the first reply. Each further wait is twice as long, up to 16 times this value. The jitter is a
     /// quarter of this value in either direction.
     pub retransmission: Duration,
-    /// Minimum interval between two attempts to renew, unless a quarter of the available time is shorter.
+    /// Minimum interval between two attempts to renew. If a quarter of the remaining time is shorter, this quarter is
+    /// used instead.
     pub renewal_wait: Duration,
     /// Minimum wait after a declined address.
     pub decline_wait: Duration,
@@ -62,7 +63,7 @@ pub struct Settings {
     pub hold: Duration,
     /// Maximum number of messages per second, over all sites; at least 1.
     pub rate: u32,
-    /// Maximum number of sites per second that send while no server responds or all requests are rejected; at least 1.
+    /// Maximum number of sites that send per second while no server responds or all requests are rejected; at least 1.
     pub probes: u32,
     /// Minimum lease time accepted, in seconds; at least 1.
     pub shortest_lease: u32,
@@ -105,8 +106,8 @@ impl Settings {
         self.servers.is_empty() || self.servers.contains(&server)
     }
 
-    /// Time to wait for a reply after this number of attempts, without jitter; and the maximum jitter in either
-    /// direction.
+    /// Time to wait for a reply after this number of attempts, without jitter. The second value is the maximum jitter
+    /// in either direction.
     pub(super) fn patience(&self, tries: u8) -> (Nanoseconds, Nanoseconds) {
         let base = nanoseconds(self.retransmission).max(4);
         (base << tries.saturating_sub(1).min(4), base / 4)

@@ -22,11 +22,11 @@ const LONGEST: u64 = MOST_SITES as u64 * 160;
 /// Minimum interval between two writes.
 const PAUSE: Nanoseconds = SECOND;
 /// Maximum delay before the extension of a lease is written. An outdated file only contains an earlier end of the
-/// lease, and leases are confirmed with the server anyway.
+/// lease. After a restart, leases are confirmed with the server anyway.
 const PATIENCE: Nanoseconds = 30 * SECOND;
 /// Interval between a failed write and the next attempt.
 const RETRY: Nanoseconds = 10 * SECOND;
-/// Maximum jump of the wall clock, in seconds, after which the file need not be written.
+/// Maximum jump of the wall clock, in seconds, that does not require a new write of the file.
 const ASTRAY: u64 = 2;
 
 /// The current time of both clocks.
@@ -49,7 +49,7 @@ impl Present {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file can't be read or written.
-    #[error("{}: {error}: leases will be lost at a restart", path.display())]
+    #[error("{}: {error}: public leases can't be stored, and a restart loses them", path.display())]
     File {
         /// Path of the file.
         path: PathBuf,
@@ -57,13 +57,14 @@ pub enum StoreError {
         error: io::Error,
     },
     /// The file has another format or version.
-    #[error("{}: not a file of public leases of this version; it is ignored and overwritten", path.display())]
+    #[error("{} is not a file of public leases of this version; the file is ignored and overwritten", path.display())]
     Title {
         /// Path of the file.
         path: PathBuf,
     },
     /// Some lines are damaged.
-    #[error("{}: {lines} lines are damaged or missing, the first is line {first}; the other lines are used", path.display())]
+    #[error("{}: {lines} lines are damaged or missing, beginning with line {first}; the other lines are used",
+         path.display())]
     Damaged {
         /// Path of the file.
         path: PathBuf,

@@ -58,13 +58,13 @@ impl Agent {
         self.kept.extend(leases);
     }
 
-    /// Number of restored leases whose sites have not requested an address yet.
+    /// Number of restored leases of sites that have not requested an address yet.
     pub fn unclaimed(&self) -> usize {
         self.kept.len()
     }
 
-    /// Acquire an address for a site that uses this MAC. A released site whose hold time has not expired keeps its
-    /// lease. If the MAC has changed, the old lease is released first.
+    /// Acquire an address for a site that uses this MAC. During the hold time, a released site keeps its lease. If the
+    /// MAC has changed, the old lease is released first.
     ///
     /// # Errors
     /// The index or the MAC is invalid, or another site has the MAC.
@@ -140,7 +140,7 @@ impl Agent {
     }
 
     /// Handle a conflict: another host uses a site's address (RFC 5227). The agent declines the address and acquires
-    /// another one.
+    /// another address.
     pub fn conflict(&mut self, site: Site, now: Nanoseconds) {
         if self.state(site).has_lease() {
             self.withdraw_lease(site.0, Why::Conflict);
@@ -239,7 +239,7 @@ impl Agent {
         }
     }
 
-    /// Reset the state of a site, and add it again if it has a next MAC.
+    /// Reset the state of a site. If the site has a next MAC, add the site again with this MAC.
     pub(super) fn clear(&mut self, site: u32, now: Nanoseconds) {
         self.withdraw(site);
         self.entry_mut(site).release = NEVER;

@@ -22,7 +22,7 @@ impl Identity {
         }
     }
 
-    /// Identity of the file at a path. `None` if no file exists there.
+    /// Identity of the file at a path. `None` if no file exists at the path.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Self::of(&metadata))),
@@ -43,8 +43,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Files that must be read before the current file, as Kea does at its start: the completed output of the cleanup or,
-/// without it, the previous output and the input of the cleanup.
+/// Files that must be read before the current file: the completed output of Kea's lease file cleanup. If this output
+/// does not exist, the previous output and the input of the cleanup. Kea reads the same files when it starts.
 fn earlier(format: Format, path: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     let names: &[&[&str]] = match format {
         Format::Kea => &[&[".completed"], &[".2", ".1"]],

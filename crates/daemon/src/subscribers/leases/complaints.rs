@@ -35,8 +35,11 @@ impl Complaints {
         };
         let path = path.display();
         match std::mem::take(&mut self.more) {
-            0 => tracing::warn!("{path}:{line}: skipped: {reason}"),
-            more => tracing::warn!("{path}:{line}: skipped: {reason}; and {more} more of the file"),
+            0 => tracing::warn!("{path}:{line}: the entry is skipped: {reason}"),
+            more => tracing::warn!(
+                "{path}:{line}: the entry is skipped: {reason}; {more} further entries of the file \
+                 are skipped"
+            ),
         }
         self.due = now.saturating_add(BETWEEN);
     }

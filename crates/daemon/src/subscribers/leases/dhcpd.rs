@@ -32,7 +32,7 @@ const OTHERS: [&[u8]; 17] = [
 pub struct Dhcpd {
     /// Text of the incomplete statement. Empty if the statement is faulty.
     statement: Vec<u8>,
-    /// Line at which the incomplete statement began. 0 if there is none.
+    /// Line at which the incomplete statement began. 0 if no statement is incomplete.
     began: u64,
     /// Number of open braces.
     depth: u64,
@@ -53,7 +53,7 @@ impl Dhcpd {
             self.spoil(Reason::TooLong);
             return;
         };
-        // Only a lease begins with this word, so the previous statement was never closed.
+        // Only a lease statement begins with the word `lease`, so the previous statement was never closed.
         if line.starts_with(b"lease ") && self.began != 0 {
             self.spoil(Reason::Unfinished);
             self.end(out);
@@ -69,8 +69,8 @@ impl Dhcpd {
         }
     }
 
-    /// Number of bytes of the line that belong to the statement if it ends here. `None` if the statement does not end
-    /// in this line.
+    /// If the statement ends in this line, returns the number of bytes of the line that belong to the statement.
+    /// Returns `None` if the statement does not end in this line.
     fn measure(&mut self, number: u64, line: &[u8]) -> Option<usize> {
         let mut words = Words::of(line);
         while let Some(word) = words.next() {
@@ -215,7 +215,7 @@ impl<'a> Said<'a> {
         let free = |why| Ok(Some(Entry::Free { address, renewed, why }));
         match self.state {
             Some(b"active") => {}
-            // With failover, dhcpd passes the address between its servers in these states.
+            // In these states, failover moves the address between the two dhcpd servers.
             Some(b"free" | b"backup" | b"reset" | b"released") => return free(Lost::Released),
             Some(b"expired") => return free(Lost::Expired),
             Some(b"abandoned") => return free(Lost::Declined),

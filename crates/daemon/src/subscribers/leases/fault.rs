@@ -4,49 +4,52 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Reason {
     /// The line exceeds [`super::lines::MOST`] bytes.
-    #[error("it is longer than 64 KiB")]
+    #[error("the line is longer than 64 KiB")]
     TooLong,
     /// The header of a Kea file has unknown columns.
-    #[error("the header is not that of Kea's kea-leases4.csv: is it a file of IPv4 leases?")]
+    #[error("the header is not the header of Kea's kea-leases4.csv: does the file contain IPv4 leases?")]
     Header,
-    /// The number of fields differs from that of the header.
-    #[error("the number of fields is not that of the header")]
+    /// The number of fields differs from the number of columns in the header.
+    #[error("the line has another number of fields than the header")]
     Fields,
     /// The IPv4 address is invalid.
-    #[error("it has no IPv4 address")]
+    #[error("the lease has no IPv4 address")]
     Address,
     /// The Ethernet address is missing.
-    #[error("it has no Ethernet address, which identifies a lease")]
+    #[error("the lease has no Ethernet address, which is needed to identify the terminal")]
     Hardware,
     /// The client identifier is invalid.
-    #[error("its client identifier can't be read")]
+    #[error("the client identifier of the lease is not valid")]
     Client,
     /// A time is missing or invalid.
-    #[error("its start or end is not a time")]
+    #[error("the start or end of the lease is not a valid time")]
     Time,
     /// The state is missing or unknown.
-    #[error("its state is missing or unknown")]
+    #[error("the state of the lease is missing or unknown")]
     State,
     /// The user context is not valid JSON.
-    #[error("its user context is not the JSON that Kea writes")]
+    #[error("the user context of the lease is not the JSON that Kea writes")]
     Context,
     /// The relay information is malformed.
-    #[error("its relay information can't be read")]
+    #[error("the relay information of the lease is malformed")]
     Relay,
     /// The statement is unknown.
     #[error("unknown statement")]
     Statement,
     /// A closing quotation mark is missing.
-    #[error("a string is not closed")]
+    #[error("the closing quotation mark of a string is missing")]
     Quote,
-    /// A closing brace has no opening one.
+    /// A closing brace has no opening brace.
     #[error("a closing brace without an opening brace")]
     Brace,
     /// The entry is incomplete, because another entry begins or the file ends.
-    #[error("it is truncated")]
+    #[error("the lease entry is truncated")]
     Unfinished,
     /// The maximum number of leases is reached.
-    #[error("the table of leases is full: raise its size, or check which sites have many leases")]
+    #[error(
+        "the table of leases is full: raise `terminals` under [subscribers], or check which sites have many \
+         leases"
+    )]
     Full,
 }
 

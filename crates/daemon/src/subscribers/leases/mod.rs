@@ -164,7 +164,7 @@ impl Entry {
 pub enum Change {
     /// A lease was added.
     Gained(Arc<Lease>),
-    /// The address was leased to another terminal, or the location of its terminal has changed.
+    /// The address was leased to another terminal, or the location of the terminal has changed.
     Changed {
         /// Former lease.
         was: Arc<Lease>,
@@ -182,7 +182,8 @@ pub enum Change {
     },
 }
 
-/// For the fuzzer: read arbitrary bytes as lease files of both formats, as a whole and split in two, into small tables.
+/// For the fuzzer: read arbitrary bytes as a lease file of each format, both as a whole and in two chunks. The table of
+/// leases is small.
 pub fn hostile(bytes: &[u8]) {
     let (cut, bytes) = bytes.split_first().unwrap_or((&0, &[]));
     let (first, second) = bytes.split_at(bytes.len() * usize::from(*cut) / 255);

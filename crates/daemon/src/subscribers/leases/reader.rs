@@ -41,7 +41,7 @@ impl Reader {
         }
     }
 
-    /// Read more bytes. Incomplete entries are kept until the rest arrives.
+    /// Read more bytes. Incomplete entries are kept until their remaining bytes arrive.
     pub fn read(&mut self, bytes: &[u8], out: &mut Vec<Result<Entry, Fault>>) {
         let Self { lines, blocks } = self;
         lines.take(bytes, |number, line| match blocks {
@@ -59,7 +59,7 @@ impl Reader {
         self.lines.number()
     }
 
-    /// The fault that an incomplete entry causes if the rest never arrives.
+    /// The fault that an incomplete entry causes if no more bytes arrive.
     pub fn unfinished(&self) -> Option<Fault> {
         let block = match &self.blocks {
             Blocks::Kea(_) => None,

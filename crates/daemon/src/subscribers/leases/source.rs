@@ -17,7 +17,7 @@ use super::{Change, Entry, Format, Lost, Reader};
 /// Bytes per read.
 const READ: usize = 128 * 1024;
 
-/// Number of bytes before the read position that are compared to detect whether the file was rewritten.
+/// Number of bytes before the read position that are compared with the file to detect a rewritten file.
 const MARK: usize = 64;
 
 /// The current time of two clocks.
@@ -31,7 +31,8 @@ pub struct Now {
 
 /// Why a lease file can't be read.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {error}: the known leases are kept; check the permissions of the file and its folder", path.display())]
+#[error("{}: {error}: the leases read before stay valid; check the permissions of the file and its folder",
+     path.display())]
 pub struct SourceError {
     /// Path of the file.
     pub path: PathBuf,
@@ -48,9 +49,9 @@ pub struct Counts {
     pub faults: [u64; Reason::ALL.len()],
     /// Leases added.
     pub gained: u64,
-    /// Leases whose terminal or location changed.
+    /// Leases that changed to another terminal or location.
     pub changed: u64,
-    /// Leases that were extended, or whose host name changed.
+    /// Leases that were extended or got another host name.
     pub renewed: u64,
     /// Leases lost, in the order of [`Lost::ALL`].
     pub lost: [u64; Lost::ALL.len()],
@@ -143,7 +144,7 @@ impl Source {
         self.there
     }
 
-    /// Whether leases that are missing in a rewritten file have not been reported as lost yet.
+    /// Whether a rewritten file is still being read, so that leases missing in the file are not reported as lost yet.
     pub fn is_unsettled(&self) -> bool {
         self.whole.is_some()
     }
@@ -200,7 +201,7 @@ impl Source {
         self.drain(now, changes)?;
         match named {
             Some(named) if named == identity => Ok(()),
-            // The file may be created again. The leases of the file remain until it is created again.
+            // The file is missing. The leases remain until the file is created again.
             None => Ok(()),
             Some(_) if self.format == Format::Kea && Identity::at(&rotated(&self.path))? == Some(identity) => {
                 self.go_on(now, changes)

@@ -21,7 +21,8 @@ pub struct Table {
 #[derive(Debug)]
 struct Held {
     lease: Arc<Lease>,
-    /// Time of the next expiry check: the end of the lease, or an earlier time if the lease was extended since.
+    /// Time of the next expiry check: the end of the lease, or an earlier time if the lease was extended after the
+    /// check was queued.
     queued: Option<u64>,
 }
 

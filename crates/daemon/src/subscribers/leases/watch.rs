@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-/// Events after which the file may have changed for a reader.
+/// Events after which a reader may find changed content.
 const MEANT: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::CREATE)
     .union(WatchFlags::DELETE)
@@ -35,10 +35,10 @@ impl Watch {
         }
     }
 
-    /// Watch the directory if it is not watched yet, because it may not have existed before.
+    /// Watch the directory if it is not watched yet. The directory may not have existed at the previous call.
     ///
     /// # Errors
-    /// The error of the kernel.
+    /// Returns the error of the kernel.
     pub fn arm(&mut self) -> Result<(), Errno> {
         if self.watched {
             return Ok(());
@@ -68,7 +68,8 @@ impl Watch {
         let Some(queue) = &self.queue else { return false };
         let (mut buffer, mut overflown) = ([MaybeUninit::uninit(); 8192], false);
         let mut events = inotify::Reader::new(queue, &mut buffer);
-        // A single check covers all of the events, so draining more of them would only delay the check.
+        // The next check of the file covers all events. The number of drained events is limited, so that a flood of
+        // events does not delay the check.
         for _ in 0..1024 {
             let Ok(event) = events.next() else { break };
             overflown |= event.events().contains(ReadFlags::QUEUE_OVERFLOW);

@@ -38,7 +38,7 @@ pub struct Standing {
     pub leases: usize,
     /// Whether the file exists.
     pub there: bool,
-    /// Whether inotify reports changes. Otherwise the file is checked every second.
+    /// Whether inotify reports changes. If inotify is unavailable, the file is checked every second.
     pub told: bool,
     /// Why the file can't be read.
     pub error: Option<String>,
@@ -46,7 +46,7 @@ pub struct Standing {
     pub counts: Counts,
     /// Number of overflows of inotify's queue.
     pub overflows: u64,
-    /// Number of checks whose changes have been delivered.
+    /// Number of checks after which all changes have been delivered.
     pub looks: u64,
     /// Number of panics. After each panic, the file was read again.
     pub panics: u64,
@@ -142,7 +142,7 @@ struct Task {
     began: Instant,
     /// Length of the pause after the next panic.
     patience: Duration,
-    /// Monotonic time since which the file is missing, and whether that has been logged.
+    /// Monotonic time since which the file is missing, and whether its absence has been logged.
     missing: Option<(u64, bool)>,
 }
 
@@ -161,7 +161,7 @@ impl Task {
             }
             self.shared.standing().panics += 1;
             tracing::error!(
-                "{}: following it panicked, and begins again",
+                "{}: reading the lease file failed because of a bug and is restarted",
                 self.settings.path.display()
             );
             self.source.forget();
@@ -190,15 +190,15 @@ impl Task {
         self.missing = match self.missing {
             _ if self.source.is_there() || error.is_some() => None,
             Some((since, false)) if now.monotonic - since >= PERIOD.as_nanos() as u64 => {
-                tracing::warn!("{path} is not there: leases are read when it comes");
+                tracing::warn!("the lease file {path} does not exist: leases are read as soon as the file exists");
                 Some((since, true))
             }
-            // Kea renames its file shortly before it creates the next one, so a short absence is not logged.
+            // Kea renames its file shortly before it creates the next file, so a short absence is not logged.
             missing => missing.or(Some((now.monotonic, false))),
         };
         let told = self.watch.is_armed();
         if standing.told && !told {
-            tracing::warn!("{path} is looked at each second, as nothing tells of changes: {armed:?}");
+            tracing::warn!("{path} is checked once per second, because the kernel reports no changes: {armed:?}");
         }
         standing.leases = self.source.table().len();
         standing.there = self.source.is_there();
@@ -220,7 +220,7 @@ impl Task {
         let _ = poll(&mut waited, most.as_ref());
     }
 
-    /// Pause after a panic. Only a request to end the thread interrupts it.
+    /// Pause after a panic. Only a request to end the thread interrupts the pause.
     fn pause(&mut self) {
         let mut waited = [PollFd::from_borrowed_fd(self.shared.wake.as_fd(), PollFlags::IN)];
         let most = Timespec::try_from(self.patience).ok();

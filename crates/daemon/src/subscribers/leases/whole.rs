@@ -7,12 +7,12 @@ use super::fault::Reason;
 use super::table::Table;
 use super::{Change, Entry, Lost};
 
-/// Time in nanoseconds after which a file that does not grow counts as complete. Copying over an existing file takes
-/// less time.
+/// Time in nanoseconds after which a file that does not grow counts as complete. A program that copies over the
+/// existing file makes shorter pauses.
 const QUIET: u64 = 1_000_000_000;
 
-/// Maximum wait in nanoseconds for a file that is being copied. If the file still grows afterwards, the growth is taken
-/// to be new entries.
+/// Maximum wait in nanoseconds for a file that is being copied. If the file still grows after this time, the added
+/// bytes count as new entries.
 const PATIENCE: u64 = 10_000_000_000;
 
 /// Last entry of each address read so far.
@@ -28,7 +28,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Begin to read a file at a time in nanoseconds. `most` is the maximum number of leases.
+    /// Start to read a file. `now` is the time in nanoseconds, and `most` the maximum number of leases.
     pub fn begin(most: usize, now: u64) -> Self {
         Self {
             entries: HashMap::new(),
@@ -44,7 +44,7 @@ impl Whole {
         self.grown = now;
     }
 
-    /// Whether the file counts as complete, so that leases missing in it are lost.
+    /// Whether the file counts as complete. Leases that are missing in a complete file are lost.
     pub fn is_settled(&self, now: u64) -> bool {
         self.caught_up && (now.saturating_sub(self.grown) >= QUIET || now.saturating_sub(self.began) >= PATIENCE)
     }
@@ -67,7 +67,7 @@ impl Whole {
         }
         let known = self.entries.contains_key(&address);
         match &entry {
-            // The entry would not change anything.
+            // The address has no lease, so the entry would change nothing.
             Entry::Free { .. } if !known && table.get(address).is_none() => {}
             Entry::Leased(_) if !known && self.entries.len() >= self.most.saturating_add(table.len()) => {
                 return Err(Reason::Full);
@@ -78,8 +78,8 @@ impl Whole {
     }
 
     /// Apply new entries when the end of the file is reached for the first time. An entry that is older than the
-    /// current lease is not applied yet, since a newer entry may follow. Entries beyond the maximum number are not
-    /// applied either; they may fit after missing leases have been removed.
+    /// current lease is not applied yet, since a newer entry may follow. Entries beyond the maximum number of leases
+    /// are not applied yet either, since the removal of missing leases may free capacity.
     pub fn catch_up(&mut self, table: &mut Table, now: u64, changes: &mut Vec<Change>) {
         self.caught_up = true;
         let news = |place: &&mut Option<Entry>| place.as_ref().is_some_and(|entry| is_news(table, entry));

@@ -9,7 +9,7 @@ pub enum Word<'a> {
     Plain(&'a [u8]),
     /// Quoted text, with its escapes unchanged.
     Quoted(&'a [u8]),
-    /// An opening quotation mark without a closing one in the same line.
+    /// An opening quotation mark without a closing quotation mark on the same line.
     Open,
     /// An opening brace.
     Begin,

@@ -33,8 +33,8 @@ impl Asked {
         self.key.hash_one((site, transaction, hardware))
     }
 
-    /// Record a request at a time in nanoseconds. If the limit is reached, requests are not recorded, and their replies
-    /// will be dropped.
+    /// Record a request. `now` is the time in nanoseconds. At the limit, further requests are not recorded, and their
+    /// replies are dropped.
     pub fn note(&mut self, site: Site, transaction: u32, hardware: Mac, now: u64) {
         self.forget(now);
         let number = self.number(site, transaction, hardware);

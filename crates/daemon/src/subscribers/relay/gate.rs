@@ -1,4 +1,5 @@
-//! Limits the rates of terminals and sites, so that a flooding terminal or site does not affect the others.
+//! Limits the rates of terminals and sites, so that a flooding terminal or site does not affect other terminals and
+//! sites.
 
 use std::collections::HashMap;
 
@@ -24,9 +25,9 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Gate {
     rates: Rates,
-    /// Time at which each site's burst is fully available again.
+    /// For each site, the time at which its burst is fully available again.
     sites: Vec<u64>,
-    /// Time at which each terminal's burst is fully available again, for recently active terminals.
+    /// For each recently active terminal, the time at which its burst is fully available again.
     terminals: HashMap<(Site, Mac), u64>,
     most: usize,
     /// Earliest time of the next removal of idle terminals.
@@ -45,8 +46,8 @@ impl Gate {
         }
     }
 
-    /// Admit a message of a terminal at a time in nanoseconds. Returns whether the terminal's own rate limit was
-    /// applied. If too many terminals are active, only the site's limit is.
+    /// Admit a message of a terminal. `now` is the time in nanoseconds. Returns whether the terminal's own rate limit
+    /// was applied. If too many terminals are active, only the rate limit of the site is applied.
     ///
     /// # Errors
     /// The terminal or the site exceeds its rate, or the site does not exist.

@@ -49,7 +49,7 @@ pub struct Message<'a> {
     pub lease_time: Option<u32>,
     /// Content of the first option 82.
     pub relay: Option<&'a [u8]>,
-    /// Number of options 82.
+    /// Number of occurrences of option 82.
     pub relays: usize,
     /// Option overload: whether the file and server name fields contain options.
     overload: u8,

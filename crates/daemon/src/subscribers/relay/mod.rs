@@ -1,6 +1,6 @@
 //! The DHCP relay for private addresses (RFC 1542, RFC 2131, RFC 3046). Terminals are on the inside; the server is a
-//! standard DHCP server in any network. Option 82 identifies the site to the server, and the server echoes it. Input
-//! and output are UDP payloads.
+//! standard DHCP server in any network. Option 82 identifies the site to the server, and the server echoes the option.
+//! Input and output are UDP payloads.
 
 mod asked;
 mod gate;
@@ -92,10 +92,10 @@ impl Relay {
         &self.tally
     }
 
-    /// Relay a terminal's message at a time in nanoseconds. The message for the server is written to `out`.
+    /// Relay a terminal's message. `now` is the time in nanoseconds. The message for the server is written to `out`.
     ///
     /// # Errors
-    /// On failure, returns the reason for which the message is dropped and which has been counted.
+    /// Returns the reason for which the message is dropped. The dropped message has been counted under this reason.
     pub fn request(
         &mut self,
         payload: &[u8],
@@ -130,11 +130,11 @@ impl Relay {
         relayed
     }
 
-    /// Relay a server's message at a time in nanoseconds. The message for the terminal is written to `out`. `home`
-    /// finds a site by the site's circuit ID.
+    /// Relay a server's message. `now` is the time in nanoseconds. The message for the terminal is written to `out`.
+    /// `home` finds a site by the site's circuit ID.
     ///
     /// # Errors
-    /// On failure, returns the reason for which the message is dropped and which has been counted.
+    /// Returns the reason for which the message is dropped. The dropped message has been counted under this reason.
     pub fn reply(
         &mut self,
         payload: &[u8],

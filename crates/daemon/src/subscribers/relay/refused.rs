@@ -4,55 +4,55 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refused {
     /// The message is shorter than the fixed part.
-    #[error("it is shorter than a DHCP message")]
+    #[error("the message is shorter than the fixed part of a DHCP message")]
     Short,
     /// The message exceeds the maximum length.
-    #[error("it is longer than a message may be")]
+    #[error("the message exceeds the maximum length")]
     Long,
     /// The operation code does not match the direction.
-    #[error("it has the wrong direction (op)")]
+    #[error("the operation code (op) does not match the direction of the message")]
     Direction,
     /// The hardware address is not that of an Ethernet station.
-    #[error("its hardware address is not that of an Ethernet station")]
+    #[error("the hardware address in the message is not a unicast Ethernet address")]
     Hardware,
-    /// The magic cookie is missing, so it is a BOOTP message or not a BOOTP or DHCP message at all.
-    #[error("it is no DHCP message")]
+    /// The magic cookie is missing, so the message is not a DHCP message.
+    #[error("the message has no magic cookie, so it is not a DHCP message")]
     Cookie,
     /// The options are malformed or not terminated.
-    #[error("its options can't be read")]
+    #[error("the options of the message are malformed")]
     Malformed,
     /// The message type is missing, or not valid in this direction.
-    #[error("its message type does not belong to this direction")]
+    #[error("the message type is missing or not valid in this direction")]
     Kind,
     /// The message has passed too many relays (RFC 1542, section 4.1.1).
-    #[error("its hop count is too high")]
+    #[error("the hop count of the message is too high")]
     Hops,
     /// A terminal claims to be a relay, or a server replies to another relay.
-    #[error("its giaddr is not the address of this relay")]
+    #[error("giaddr in the message is not the address of this relay")]
     Gateway,
     /// A terminal's message contains option 82 (RFC 3046, section 2.1.1).
-    #[error("it has option 82, sent by the terminal")]
+    #[error("the terminal sent option 82, which only a relay may add")]
     OptionForged,
     /// The server does not echo option 82 (RFC 3046, section 2.2), so the site is unknown.
     #[error("the server did not return option 82, so the site is unknown")]
     OptionMissing,
     /// The reply matches no recent request of the site's terminals.
-    #[error("no terminal of the site sent the request")]
+    #[error("the reply matches no recent request of the site's terminals")]
     Unasked,
     /// The circuit ID in the server's option 82 is unknown.
     #[error("the returned circuit ID belongs to no site")]
     Circuit,
     /// The site does not exist.
-    #[error("there is no such site")]
+    #[error("the site of the message does not exist")]
     Site,
     /// Circuit ID, remote ID and link selection of a site exceed the length of an option.
     #[error("the name of the site does not fit into option 82")]
     Information,
     /// The terminal exceeds its rate.
-    #[error("the terminal exceeds its rate")]
+    #[error("the terminal sends more DHCP messages than its rate allows")]
     TerminalRate,
     /// The site exceeds its rate.
-    #[error("the site exceeds its rate")]
+    #[error("the site sends more DHCP messages than its rate allows")]
     SiteRate,
 }
 
@@ -107,7 +107,7 @@ impl Refused {
 pub enum Noted {
     /// Option 82 did not fit into the message.
     OptionLeftOut,
-    /// The message contained an option 82 from a trusted relay, which was removed.
+    /// An option 82 from a trusted relay was removed from the message.
     OptionReplaced,
     /// Too many terminals are active to meter each of them, so only the site's rate limit was applied.
     Unmetered,

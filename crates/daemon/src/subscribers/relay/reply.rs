@@ -49,10 +49,10 @@ const OFFER: u8 = 2;
 const ACKNOWLEDGE: u8 = 5;
 const REFUSE: u8 = 6;
 
-/// Convert a server's message to the form for the terminal, without option 82. `home` finds the site.
+/// Convert a server's message to the message for the terminal, without option 82. `home` finds the site.
 ///
 /// # Errors
-/// The reason for which the message is dropped. The content of `out` is then undefined.
+/// Returns the reason for which the message is dropped. The content of `out` is then undefined.
 pub fn reply(
     payload: &[u8],
     home: impl FnOnce(Trace<'_>) -> Result<Home, Refused>,

@@ -28,14 +28,14 @@ pub struct Origin<'a> {
 /// Limits of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Maximum number of relays. A message that has passed this many is dropped (RFC 1542, section 4.1.1).
+    /// Maximum number of relays. A message that has passed this number of relays is dropped (RFC 1542, section 4.1.1).
     pub most_hops: u8,
     /// Maximum length of a message in bytes, which is the capacity of a datagram.
     pub most_bytes: usize,
 }
 
 impl Default for Limits {
-    /// At most 16 relays, and datagrams of the Ethernet MTU.
+    /// Default limits: at most 16 relays, and datagrams of the Ethernet MTU.
     fn default() -> Self {
         Self {
             most_hops: 16,
@@ -53,7 +53,7 @@ pub struct Relayed {
     pub transaction: u32,
     /// Hardware address of the terminal.
     pub hardware: Mac,
-    /// Whether the reply will identify the site, or will go to another relay.
+    /// Whether option 82 in the reply will identify the site, or the server will send the reply to another relay.
     pub marked: bool,
     /// Whether an option 82 from a trusted relay was removed.
     pub replaced: bool,
@@ -76,11 +76,11 @@ impl Relayed {
 /// Message types of terminals: discover, request, decline, release, inform.
 const KINDS: [u8; 5] = [1, 3, 4, 7, 8];
 
-/// Convert a terminal's message to the form for the server. `admit` checks the rate of the terminal, and returns
+/// Convert a terminal's message to the message for the server. `admit` checks the rate of the terminal, and returns
 /// whether the terminal is metered individually.
 ///
 /// # Errors
-/// The reason for which the message is dropped. The content of `out` is then undefined.
+/// Returns the reason for which the message is dropped. The content of `out` is then undefined.
 pub fn request(
     payload: &[u8],
     origin: &Origin<'_>,

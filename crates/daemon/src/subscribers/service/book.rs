@@ -31,7 +31,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The site to which the lease belongs, whether or not it is mapped.
+    /// The site to which the lease belongs, whether or not the lease is mapped.
     pub fn site(self) -> Option<Site> {
         match self {
             Self::Mapped(site) | Self::Refused(site, _) => Some(site),
@@ -172,7 +172,7 @@ impl Book {
         Some(held)
     }
 
-    /// The next lease for which mapping should be tried. The leases that wait for capacity take turns.
+    /// Returns the next lease for which mapping should be tried. All leases that wait for capacity take turns.
     pub fn waiting(&mut self) -> Option<(usize, Ipv4Addr)> {
         let behind = (Bound::Excluded(self.turn), Bound::Unbounded);
         let next = self.waiting.range(behind).next().or(self.waiting.first()).copied()?;
@@ -223,7 +223,7 @@ impl Book {
 /// Sites by MAC.
 #[derive(Debug, Default)]
 struct Macs {
-    /// MACs in a single site, with the number of their addresses there.
+    /// MACs that are in a single site. For each MAC, the site and the number of addresses with this MAC.
     one: HashMap<Mac, (Site, u32)>,
     /// MACs in several sites.
     several: HashMap<Mac, BTreeMap<Site, u32>>,

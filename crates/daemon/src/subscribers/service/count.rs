@@ -5,23 +5,28 @@ use sluice_wire::named;
 named! {
     /// Counted events.
     pub enum Count {
-        FrameUnread "site-frame-unread" "A frame that is neither a complete DHCP datagram nor ARP.";
-        FrameSite "site-frame-unknown" "DHCP on an interface of sites, with tags or an address of no site.";
-        FrameOther "site-frame-other" "DHCP or ARP on an interface that expects neither.";
-        ReplySource "site-reply-source" "A reply to the relay from an address that is not its server's.";
-        FrameLost "site-frame-lost" "A frame that was not sent: the queue to the worker was full.";
-        HostLost "site-host-lost" "A message to the server in the router's host that was not delivered: the interface is down.";
-        TerminalOutside "terminal-outside" "A lease that names no site of its server.";
-        TerminalNetwork "terminal-network" "A lease of an address outside the networks of its site.";
-        TerminalFull "terminal-full" "A lease above the maximum number of terminals.";
+        FrameUnread "site-frame-unread" "The frame is neither a complete DHCP datagram nor ARP.";
+        FrameSite "site-frame-unknown" "A DHCP message arrived on an interface of sites, but its VLAN tags or its \
+             address belong to no site.";
+        FrameOther "site-frame-other" "A DHCP or ARP message arrived on an interface that has neither sites nor \
+             public addresses.";
+        ReplySource "site-reply-source" "A reply to the relay came from an address other than the server's.";
+        FrameLost "site-frame-lost" "A frame was not sent, because the queue to the worker was full.";
+        HostLost "site-host-lost" "A message to the server in the router's host was not delivered, because the \
+             interface is down.";
+        TerminalOutside "terminal-outside" "A lease in the lease file belongs to no site that uses this server.";
+        TerminalNetwork "terminal-network" "The address of a lease is outside the networks of its site.";
+        TerminalFull "terminal-full" "A lease was ignored, because the maximum number of terminals was reached.";
         TerminalMismatch "terminal-mismatch" "The lease file and the DHCP reply name different sites.";
-        MacInTwoSites "mac-in-two-sites" "A terminal's MAC address that appeared in several sites.";
-        PublicRefused "public-refused" "A site that can't request a public address.";
-        PublicTaken "public-taken" "A public address that another site already has.";
-        PublicConflict "public-conflict" "Another host claimed a site's public address: the site released it (RFC 5227).";
-        PublicClaim "public-claim" "Another host claimed a public address again within ten seconds: ignored.";
-        PublicAnnounced "public-announced" "A public address that was probed and announced upstream.";
-        Panics "subscribers-panics" "Restarts of the service after a fault of the program.";
+        MacInTwoSites "mac-in-two-sites" "The same MAC address of a terminal appeared in several sites.";
+        PublicRefused "public-refused" "A site can't request a public address.";
+        PublicTaken "public-taken" "A public address is already assigned to another site.";
+        PublicConflict "public-conflict" "Another host claimed a site's public address, and the site released the \
+             address (RFC 5227).";
+        PublicClaim "public-claim" "Another host claimed a public address again within ten seconds, and the claim was \
+             ignored.";
+        PublicAnnounced "public-announced" "A public address was probed and announced upstream.";
+        Panics "subscribers-panics" "The subscriber service was restarted after a bug.";
     }
 }
 

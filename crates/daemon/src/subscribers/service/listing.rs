@@ -26,11 +26,11 @@ pub struct SiteView {
     pub public: Option<Ipv4Addr>,
     /// State of the site's DHCP client.
     pub state: Option<agent::State>,
-    /// Lease of the public address. The times of the lease are on the client's clock.
+    /// Lease of the public address. The times of the lease refer to the clock of the DHCP client.
     pub lease: Option<agent::Lease>,
     /// Number of mapped terminals.
     pub terminals: u32,
-    /// Whether the MAC of one of its terminals is also in another site.
+    /// Whether the MAC of one of the site's terminals is also in another site.
     pub shares_mac: bool,
 }
 

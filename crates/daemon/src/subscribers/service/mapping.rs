@@ -17,7 +17,7 @@ pub trait Mapping: Send {
     /// Set, change or remove a site's public address in its virtual router.
     ///
     /// # Errors
-    /// Another site already has the address. The site of the call then has no address.
+    /// Another site already has the address. The site `site` then has no public address.
     fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), OtherSite>;
 
     /// Add a terminal. An existing terminal is not changed.

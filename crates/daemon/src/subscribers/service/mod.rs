@@ -130,8 +130,8 @@ pub struct Service {
     book: Book,
     /// State of each site.
     standings: Vec<Standings>,
-    /// Terminals for which an observed reply indicates a different site than the lease file. Each entry
-    /// consists of the deadline for a confirmation by the lease file, the server and the address; ordered by deadline.
+    /// Terminals for which an observed reply indicates a different site than the lease file. Each entry consists of the
+    /// deadline for a confirmation by the lease file, the server and the address. The entries are ordered by deadline.
     doubts: VecDeque<(Nanoseconds, usize, Ipv4Addr)>,
     /// State that a failed service has left.
     remains: Remains,
@@ -142,7 +142,7 @@ pub struct Service {
 
 impl Service {
     /// Create a service without terminals. The workers' tables are not changed. `remains` is the state that a failed
-    /// service has left; it is kept until [`Service::settle`].
+    /// service has left. The state is kept until [`Service::settle`] is called.
     pub fn new(parameters: Arc<Parameters>, mut remains: Remains, turn: &mut Turn<'_>) -> Self {
         let subscribers = &parameters.subscribers;
         let sites = subscribers.sites();
@@ -187,7 +187,7 @@ impl Service {
         service
     }
 
-    /// Apply changed interfaces for the same sites.
+    /// Apply a change of interfaces. The sites must be unchanged.
     pub fn follow(&mut self, parameters: Arc<Parameters>) {
         let subscribers = &parameters.subscribers;
         self.answering.clear();
@@ -259,8 +259,8 @@ impl Service {
         }
     }
 
-    /// Remove mappings of a failed service that were not renewed. Must be called once all lease files have been read
-    /// since the start.
+    /// Remove mappings of a failed service that were not renewed. Must be called after all lease files have been read
+    /// completely.
     pub fn settle(&mut self, turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         for (site, address) in std::mem::take(&mut self.remains.terminals) {
@@ -317,7 +317,7 @@ impl Service {
         self.counts.add_all(count, times);
     }
 
-    /// Count an event, and log it at most once per second and kind.
+    /// Count an event. Events of one kind are logged at most once per second.
     fn tell(&mut self, count: Count, note: Note, turn: &mut Turn<'_>) {
         self.counts.add(count);
         if self.told.is_news(count, turn.present.now) {

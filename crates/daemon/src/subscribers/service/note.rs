@@ -97,24 +97,25 @@ impl Note {
         impl fmt::Display for Circuit<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self.0 {
-                    Some(circuit) => write!(f, "its circuit is \"{}\"", circuit.escape_ascii()),
-                    None => f.write_str("the server has written down no relay's information"),
+                    Some(circuit) => write!(f, "its circuit ID is \"{}\"", circuit.escape_ascii()),
+                    None => f.write_str("the lease has no relay agent information"),
                 }
             }
         }
         match self {
             Self::Outside { address, circuit } => {
                 format!(
-                    "the lease of {address} is of no site that is known: {}",
+                    "the lease of {address} belongs to no configured site: {}",
                     Circuit(circuit)
                 )
             }
             Self::Network { site, address } => format!(
-                "site {}: a terminal was leased {address}, which is none of its addresses: is the server's subnet right?",
+                "site {}: a terminal has a lease for {address}, which is not in the networks of the site: check the \
+                 server's subnet",
                 name(*site)
             ),
             Self::Full { site, address } => format!(
-                "site {}: there is no room for its terminal {address}: raise `terminals` under [subscribers]",
+                "site {}: the table has no space for the terminal {address}: raise `terminals` under [subscribers]",
                 name(*site)
             ),
             Self::Mismatch {
@@ -123,25 +124,30 @@ impl Note {
                 file,
                 answer,
             } => format!(
-                "{address} of {}: the lease file says site {}, the server's answer went to site {}: the newer one counts",
+                "{address} of {}: the lease file contains site {}, but the server's reply was for site {}; the newer \
+                 information is used",
                 text(*hardware),
                 name(*file),
                 name(*answer)
             ),
             Self::MacInTwoSites { hardware, site } => {
                 format!(
-                    "{} is a terminal's MAC in site {}, and in another one",
+                    "the terminal MAC address {} is used in site {} and in another site",
                     text(*hardware),
                     name(*site)
                 )
             }
             Self::MacTwice { site, other } => {
-                format!("sites {} and {} have the same virtual MAC", name(*other), name(*site))
+                format!(
+                    "sites {} and {} have the same virtual MAC address",
+                    name(*other),
+                    name(*site)
+                )
             }
             Self::Refused(error) => error.to_string(),
             Self::Taken { site, other, address } => {
                 format!(
-                    "site {}: its public address {address} is site {}'s",
+                    "site {}: the leased public address {address} already belongs to site {}",
                     name(*site),
                     name(*other)
                 )
@@ -151,7 +157,7 @@ impl Note {
                 address,
                 hardware,
             } => format!(
-                "site {}: {} says that the public address {address} is its own: another one is asked for",
+                "site {}: the host {} also uses the public address {address}: the site requests another address",
                 name(*site),
                 text(*hardware)
             ),
@@ -160,7 +166,7 @@ impl Note {
                 hardware,
                 of_site,
             } => format!(
-                "site {}: {} of {} sends more DHCP than it may",
+                "site {}: {} of {} sends more DHCP messages than its rate allows",
                 name(*site),
                 if *of_site { "the site" } else { "the terminal" },
                 text(*hardware)
@@ -188,13 +194,13 @@ impl Default for Told {
 impl Told {
     const PAUSE: u64 = 1_000_000_000;
 
-    /// Whether a counted event must be logged, at a time in nanoseconds.
+    /// Whether a counted event must be logged. `now` is the time in nanoseconds.
     pub fn is_news(&mut self, count: Count, now: u64) -> bool {
         let last = self.counts.get_mut(count as usize);
         last.is_some_and(|last| Self::pass(last, now))
     }
 
-    /// Whether an exceeded rate must be logged, at a time in nanoseconds.
+    /// Whether an exceeded rate must be logged. `now` is the time in nanoseconds.
     pub fn is_flood_news(&mut self, now: u64) -> bool {
         Self::pass(&mut self.flood, now)
     }

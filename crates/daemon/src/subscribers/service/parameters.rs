@@ -94,7 +94,8 @@ impl Parameters {
             .map(|interface| interface.router)
     }
 
-    /// Whether a router's host stack has an address. Packets to an address of a host stack are sent through the kernel.
+    /// Whether an address belongs to a router's host stack. Packets to an address of a host stack are sent through the
+    /// kernel.
     pub fn is_of_host(&self, router: u16, address: Ipv4Addr) -> bool {
         let own = |interface: &&Interface| interface.host && interface.router == router;
         let mut interfaces = self.interfaces.iter().filter(own);
@@ -123,7 +124,7 @@ pub struct Finder {
     tagged: BTreeMap<(u16, u16, u16), (u16, u32)>,
     /// Sites identified by prefix. Key: interface and first address. Value: network and site.
     prefixes: BTreeMap<(u16, Ipv4Addr), (Ipv4Net, u32)>,
-    /// Interfaces that consist of a single site.
+    /// Interfaces to which a single site is connected, with that site.
     whole: BTreeMap<u16, u32>,
 }
 

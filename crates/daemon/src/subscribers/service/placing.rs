@@ -1,4 +1,5 @@
-//! Assigns leases to sites, by the relay information in the lease file and by observed replies, and maps them.
+//! Assigns leases to sites and maps the leases. The relay information in the lease file and observed replies determine
+//! the site.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl Service {
         Some(Site(group.first))
     }
 
-    /// Assign a lease to a site, or to none.
+    /// Assign a lease to a site, or record that the lease belongs to no site.
     fn place(
         &mut self,
         server: usize,
@@ -110,7 +111,7 @@ impl Service {
             }
             Some(site) => Place::Mapped(site),
         };
-        // A lease that waits for capacity remains in this state.
+        // The state of a lease that waits for capacity does not change.
         let waits = Place::Refused(site.unwrap_or(Site(0)), Refusal::Full);
         let stays = |before: Place| before == place || (before == waits && place.site() == before.site());
         if kept.is_some_and(|(before, _)| stays(before)) {
@@ -182,7 +183,7 @@ impl Service {
         }
         match (added, self.terminals_of(site)) {
             (Ok(()), 1) => self.want(site, turn),
-            // The site's only terminal had a different MAC before, and its mapping has been removed.
+            // The site's only terminal had a different MAC before, and the mapping of that MAC has been removed.
             (Err(TerminalsFull), 0) => self.part(site, turn),
             _ => {}
         }
@@ -265,7 +266,7 @@ impl Service {
         self.place(server, lease, Some(site), Some(acknowledged), turn);
     }
 
-    /// Check the terminals whose observed reply should have been confirmed by the lease file by now.
+    /// Check the terminals for which the lease file has not confirmed an observed reply in time.
     pub(super) fn resolve_doubts(&mut self, turn: &mut Turn<'_>) {
         while let Some(&(due, server, address)) = self.doubts.front()
             && due <= turn.present.now

@@ -20,7 +20,7 @@ use crate::subscribers::message::{CLIENT_PORT, Reply, SERVER_PORT};
 /// the address.
 const PROBED: Nanoseconds = 2 * SECOND;
 
-/// Minimum interval between two releases of a site's address because other hosts claimed it.
+/// Minimum interval between two releases of a site's address that are caused by claims of other hosts.
 const PAUSE: Nanoseconds = 10 * SECOND;
 
 /// Maximum number of servers whose MACs are stored.
@@ -34,8 +34,8 @@ const LATE: Nanoseconds = 16;
 pub struct Client {
     pub agent: Agent,
     interface: u16,
-    /// Source MAC of the last acknowledgement from each server. The MAC is that of the server, or of the router towards
-    /// it.
+    /// Source MAC of the last acknowledgement from each server. The MAC belongs to the server, or to the router towards
+    /// the server.
     ways: HashMap<Ipv4Addr, Mac>,
     /// Sites whose addresses must be announced.
     announcing: VecDeque<Site>,
@@ -106,7 +106,7 @@ impl Client {
 }
 
 impl Service {
-    /// Acquire a public address for a site, because it has its first terminal.
+    /// Acquire a public address for a site that has its first terminal.
     pub(super) fn want(&mut self, site: Site, turn: &mut Turn<'_>) {
         let parameters = self.parameters.clone();
         let Some(client) = self.client_of(site) else { return };
@@ -119,7 +119,7 @@ impl Service {
         }
     }
 
-    /// Release the public address of a site, because it has lost its last terminal.
+    /// Release the public address of a site that has lost its last terminal.
     pub(super) fn part(&mut self, site: Site, turn: &mut Turn<'_>) {
         let client = self.client_of(site);
         if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
@@ -151,7 +151,7 @@ impl Service {
         let client = self.clients.get_mut(place).ok_or(Count::FrameOther)?;
         let before = client.agent.counters().acknowledgements;
         client.agent.receive(datagram.payload, datagram.destination_mac, now);
-        // The sender of an acknowledgement is the server that the message states, or the router to it.
+        // The sender of an acknowledgement is the server that the message states, or the router towards this server.
         let taken = client.agent.counters().acknowledgements != before && !is_group(datagram.source_mac);
         if taken && let Some(server) = Reply::read(datagram.payload).ok().and_then(|reply| reply.server) {
             if client.ways.len() >= MOST_WAYS && !client.ways.contains_key(&server) {
@@ -239,7 +239,7 @@ impl Service {
         }
         let bits = address.map(Ipv4Addr::to_bits);
         let mut set = turn.mapping.set_public(site.0, router, bits);
-        // The workers' table still maps the address to a site of the failed service that no longer uses it.
+        // The failed service has left an obsolete mapping of the address to another site in the workers' table.
         if let Err(taken) = set
             && self.remains.publics.remove(&Site(taken.0)).is_some()
         {

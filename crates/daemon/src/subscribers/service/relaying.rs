@@ -11,7 +11,7 @@ use crate::subscribers::frame::{Datagram, tagged};
 use crate::subscribers::message::{CLIENT_PORT, SERVER_PORT};
 use crate::subscribers::relay::{Destination, Home, Origin, Refused};
 
-/// Source MAC of packets that the gateway originates. The MAC is fixed, so it needs no ARP resolution.
+/// Source MAC of packets that the gateway originates. The MAC is fixed, so no ARP resolution is needed.
 const GATEWAY: Mac = [2, 0, 0, 0, 0, 1];
 
 impl Service {
@@ -56,7 +56,7 @@ impl Service {
         Ok(())
     }
 
-    /// The server, among several, from which the site of a reply gets its leases.
+    /// Select the server from which the site of a reply gets its leases.
     fn named_server(&self, servers: &[usize], payload: &[u8]) -> Option<usize> {
         let of_servers = |circuit: &[u8]| {
             let mut servers = servers.iter().copied();

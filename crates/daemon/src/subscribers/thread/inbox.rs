@@ -75,8 +75,8 @@ impl Inbox {
         *lock(&self.meant) = Meant::of(parameters);
     }
 
-    /// Queue a frame from a host stack if it is addressed to a relay. Returns whether the frame is addressed to a
-    /// relay.
+    /// Queue a frame from a host stack if the frame is addressed to a relay. Returns whether the frame is addressed to
+    /// a relay.
     pub fn takes(&self, interface: u16, frame: &[u8]) -> bool {
         let datagram = Datagram::of(frame).filter(|datagram| datagram.destination.port() == SERVER_PORT);
         let meant = datagram.is_some_and(|datagram| lock(&self.meant).has(interface, *datagram.destination.ip()));

@@ -1,4 +1,4 @@
-//! The thread of the subscriber service. The thread passes changes of lease files and frames from workers to the
+//! The thread of the subscriber service. The thread passes frames from workers and changes of lease files to the
 //! service, and processes the service's output.
 
 mod inbox;
@@ -30,9 +30,9 @@ pub type HostPort = Box<dyn Fn(u16, &[u8]) -> bool + Send>;
 /// Queues between the thread and the data plane.
 #[derive(Default)]
 pub struct Queues {
-    /// Queue from each worker.
+    /// For each worker, the queue of frames to the service.
     pub to_subscribers: Vec<PuntReceiver>,
-    /// Queue to the worker that sends for the gateway.
+    /// Queue to the worker that sends the gateway's own packets.
     pub from_subscribers: Option<PuntSender>,
     /// Queue from routers' host stacks.
     pub from_hosts: Option<Heard>,
@@ -129,8 +129,8 @@ impl Subscribers {
         })
     }
 
-    /// Apply changed interfaces for the same sites. Mappings remain until their leases are renewed. If the interface or
-    /// router of sites has changed, the service is rebuilt.
+    /// Apply a change of interfaces. The sites must be unchanged. Mappings remain until their leases are renewed. If
+    /// sites have moved to another interface or router, the service is rebuilt.
     pub fn follow(&self, parameters: Parameters) {
         let parameters = Arc::new(parameters);
         let place = |parameters: &Parameters| -> Vec<_> {
@@ -161,7 +161,7 @@ impl Subscribers {
         self.shared.present()
     }
 
-    /// Stop in order. Leases of public addresses are stored for the next start.
+    /// Stop the thread. Leases of public addresses are stored for the next start.
     pub fn stop(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         wake_up(&self.shared.wake);

@@ -20,16 +20,16 @@ use crate::subscribers::leases::{self, Change, Format, Watcher};
 use crate::subscribers::service::{Count, Frame, Output, Remains, Service, Turn, Way};
 use crate::subscribers::virtual_mac::text;
 
-/// Maximum sleep of the thread. Workers don't wake the thread, because a system call would take their time.
+/// Maximum sleep of the thread. Workers don't wake the thread, because the system call would delay their packets.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Maximum number of frames that are read from one worker before the next one is served.
+/// Maximum number of frames that are read from one worker before the next worker is served.
 const FRAMES: usize = 64;
 
 /// Maximum number of lease file changes per turn.
 const CHANGES: usize = 512;
 
-/// Pause after the first panic, and maximum pause after later ones.
+/// Pause after the first panic, and maximum pause after further panics.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -52,7 +52,7 @@ pub struct Task {
     settled: bool,
     /// Persistent storage of the leases of each DHCP client.
     stores: Vec<Option<Store>>,
-    /// Numbers of frames that could not be sent. The numbers are not yet in the service's counters.
+    /// Numbers of frames that could not be sent. The service's counters do not include these numbers yet.
     lost: [(Count, u64); 2],
     buffer: Vec<u8>,
     next: Option<u64>,
@@ -69,7 +69,10 @@ impl Task {
                     tracing::warn!("{problem}");
                 }
                 let (kept, expired) = (loaded.leases.len(), loaded.expired);
-                tracing::info!("{}: {kept} public leases still run, {expired} are over", path.display());
+                tracing::info!(
+                    "{}: {kept} stored public leases are still valid, {expired} have expired",
+                    path.display()
+                );
                 lock(&shared.machine).service.restore(place, loaded.leases);
                 store
             });
@@ -93,7 +96,7 @@ impl Task {
     /// # Errors
     /// No thread or file descriptor is available.
     pub fn watch(&mut self) -> io::Result<()> {
-        // Stop the old watchers first, so that none of their changes is applied to the new service.
+        // Stop the old watchers first, so that their changes are not applied to the new service.
         lock(&self.shared.watchers).clear();
         self.pending.clear();
         let (hand, changes) = channel();
@@ -133,10 +136,13 @@ impl Task {
             }));
             match ended {
                 Ok(Ok(())) => continue,
-                Ok(Err(error)) => tracing::error!("subscribers' sites: {error}; it is tried again"),
+                Ok(Err(error)) => tracing::error!(
+                    "the service for subscribers' sites failed: {error}; the service is \
+                     started again"
+                ),
                 Err(_) => {
                     tracing::error!(
-                        "subscribers' sites: a fault of the program, please report it; they are taken up anew"
+                        "the service for subscribers' sites failed because of a bug and is restarted: please report it"
                     );
                 }
             }
@@ -345,7 +351,7 @@ impl Task {
         }
     }
 
-    /// Store a client's leases if a write is due or if this is the last opportunity.
+    /// Store a client's leases if a write is due, or if `last` states that the thread ends.
     fn store(&mut self, client: usize, present: Present, last: bool) {
         let Some(Some(store)) = self.stores.get_mut(client) else {
             return;
@@ -373,7 +379,7 @@ impl Task {
         let mac = |site: Site| text(self.shared.parameters().mac(site));
         match event {
             Event::Bound(site, lease) => tracing::info!(
-                "site {} has the public address {} by {}, from {}, {}",
+                "site {} has the public address {} with MAC {}, leased from {} {}",
                 self.name(*site),
                 lease.address,
                 mac(*site),
@@ -381,7 +387,7 @@ impl Task {
                 until(lease)
             ),
             Event::Changed { site, was, lease } => tracing::info!(
-                "site {} has the public address {} by {}, from {}, {}; it had {was}",
+                "site {} has the public address {} with MAC {}, leased from {} {}; the previous address was {was}",
                 self.name(*site),
                 lease.address,
                 mac(*site),
@@ -392,7 +398,7 @@ impl Task {
                 tracing::debug!("site {} keeps {} {}", self.name(*site), lease.address, until(lease));
             }
             Event::Lost { site, address, why } => tracing::info!(
-                "site {} has the public address {address} no more: {}",
+                "site {} no longer has the public address {address}: {}",
                 self.name(*site),
                 why.word()
             ),
@@ -403,16 +409,24 @@ impl Task {
                 address,
             } => {
                 let site = site.map_or(String::new(), |site| format!(", to site {}", self.name(site)));
-                let other = other.map_or(String::new(), |site| format!(", which is site {}'s", self.name(site)));
+                let other = other.map_or(String::new(), |site| {
+                    format!(", which belongs to site {}", self.name(site))
+                });
                 let address = address.map_or(String::new(), |address| format!(", about {address}"));
                 tracing::warn!("public DHCP: {}: {}{site}{address}{other}", fault.name(), fault.help());
             }
-            Event::Servers(Servers::Answering) => tracing::info!("public DHCP: servers answer"),
+            Event::Servers(Servers::Answering) => tracing::info!("public DHCP: the servers answer"),
             Event::Servers(Servers::Silent) => {
-                tracing::warn!("public DHCP: no server answers: sites are tried slowly until one does");
+                tracing::warn!(
+                    "public DHCP: no server answers: sites send requests at a reduced rate until a server \
+                     answers"
+                );
             }
             Event::Servers(Servers::Refusing) => {
-                tracing::warn!("public DHCP: every request is refused: sites are tried slowly until one is not");
+                tracing::warn!(
+                    "public DHCP: servers refuse all requests: sites send requests at a reduced rate until \
+                     a request succeeds"
+                );
             }
         }
     }

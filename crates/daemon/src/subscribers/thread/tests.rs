@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HEADER: &str =
     "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context\n";
 
-/// Address of a terminal whose mapping makes the program panic once.
+/// Address of a terminal. The first attempt to map this terminal panics.
 const UNLUCKY: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 66);
 
 struct Failing {
@@ -58,7 +58,7 @@ impl Mapping for Failing {
     }
 }
 
-/// The service thread, with lease files in a temporary directory and the other ends of its queues.
+/// The service thread, with lease files in a temporary directory and the workers' ends of its queues.
 struct World {
     subscribers: Subscribers,
     parameters: Arc<Parameters>,

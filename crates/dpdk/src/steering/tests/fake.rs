@@ -1,5 +1,5 @@
-//! A fake card. The test sets its capabilities and deviations, and it distributes packets according to the settings
-//! that it has accepted.
+//! A fake card. The test sets the capabilities and deviations of the card. The card distributes packets according to
+//! its accepted settings.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ pub(super) struct Oddities {
     pub(super) key_only_when_running: bool,
     /// The card rejects changes after configuration.
     pub(super) fixed_when_running: bool,
-    /// The card rejects restrictions to some fields, although it offers them.
+    /// The card rejects restrictions to some fields, although it reports support for them.
     pub(super) refuses_subsets: bool,
     /// The card accepts restrictions to some fields, but hashes all fields.
     pub(super) drops_subsets: bool,
@@ -37,7 +37,7 @@ pub(super) struct Fake {
     functions: Cell<Functions>,
     key: RefCell<HashKey>,
     table: RefCell<Vec<u16>>,
-    /// Number of times that a hash, and that a table, was set while the card was running.
+    /// Number of hash settings and number of table settings on the running card.
     pub(super) set: Cell<(u32, u32)>,
 }
 
@@ -59,13 +59,13 @@ pub(super) fn without(functions: Functions, others: Functions) -> Functions {
     Functions::from_bits(functions.bits() & !others.bits())
 }
 
-/// Key of a card on which no key was set.
+/// Default key of a card.
 pub(super) fn own_key(bytes: usize) -> HashKey {
     HashKey::from(&toeplitz::Key::new([0x5a; toeplitz::KEY_BYTES])).fitted(bytes)
 }
 
 impl Fake {
-    /// A card that offers every function. The card's hash key has 40 bytes, and its table has 128 entries.
+    /// A card that supports every function, with a hash key of 40 bytes and a table of 128 entries.
     pub(super) fn new() -> Self {
         Self::offering(every_function())
     }
@@ -123,7 +123,7 @@ impl Fake {
         self.take(attempt.functions, key)
     }
 
-    /// Apply a steering request in the same way as when a port is opened.
+    /// Apply a steering request like the opening of a port.
     pub(super) fn open(&self, wish: &SteeringRequest) -> Steered {
         let capabilities = self.capabilities().expect("it tells");
         let configured = configure(
@@ -230,7 +230,7 @@ impl HashDevice for Fake {
     }
 }
 
-/// Packet fields that a card reads. Both addresses are of the same family.
+/// Packet fields that a card reads. Source and destination address belong to one family.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) protocol: u8,

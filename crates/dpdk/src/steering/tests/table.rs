@@ -1,4 +1,4 @@
-//! Tests tables of queues: setting and reading them, their truncation by the card, and changes.
+//! Tests of redirection tables: setting, reading, truncation by the card, and changes.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn table_that_does_not_fit_gives_each_queue_its_turn_and_is_named() {
     assert_eq!(Some(even(8, 128)), steered.table);
 }
 
-/// Each entry of the card's table is used for all shards whose numbers have the same low bits.
+/// Each entry of the card's table applies to all shards with equal low bits in their numbers.
 #[test]
 fn table_longer_than_the_cards_is_cut_and_what_then_comes_elsewhere_is_named() {
     let card = Fake::new();
@@ -79,7 +79,7 @@ fn table_that_is_rounded_or_refused_is_read_back_and_named() {
     let mut steered = card.open(&wish(Steering::Source));
     assert_eq!(Some([0, 0, 2, 2, 4, 4, 6, 6].repeat(16)), steered.table);
     assert_eq!(
-        "hashes the source address alone: its RSS indirection table differs in 64 entries: entry 1 is queue 0, not 1",
+        "hashes only the source address: the RSS indirection table of the device differs from the requested table in 64 entries: entry 1 is queue 0, not 1",
         steered.to_string()
     );
     assert_eq!(Ok(()), set_table(&card, &mut steered, &[2, 4]));
@@ -94,7 +94,7 @@ fn table_that_is_rounded_or_refused_is_read_back_and_named() {
     });
     let steered = card.open(&wish(Steering::Source));
     assert_eq!(
-        "hashes the source address alone: it refuses the RSS indirection table (Invalid argument)",
+        "hashes only the source address: the device refuses the RSS indirection table (Invalid argument)",
         steered.to_string()
     );
     assert_eq!(Some(vec![0; 128]), steered.table, "what it has all the same");

@@ -36,7 +36,7 @@ impl<F: Family> NewFlows<F> {
         hashes
     }
 
-    /// Refuses flows that may not create a session, and determines the pools of the others.
+    /// Refuses flows that may not create a session, and determines the pools of the remaining flows.
     fn request_ports(&mut self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
         let snapshot = ctx.snapshot;
         for (flow, key) in self.flows.iter_mut().zip(&self.keys) {
@@ -47,7 +47,7 @@ impl<F: Family> NewFlows<F> {
             // The bridge has already checked the packet, and it does not decrement the TTL.
             let admitted = match translation.hops[0].is_bridge() {
                 true => Ok(()),
-                // The TTL of packets to or from the router's own host is not decremented, either.
+                // The TTL of packets to or from the router's own host is not decremented.
                 false if translation.hops.contains(&AdjacencyIndex::LOCAL) => admit::<F>(
                     &Layers {
                         ttl: u8::MAX,
@@ -89,8 +89,7 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Allocates the ports of new flows in the order of the packets. Returns the reverse keys of the flows for which this
-    /// succeeded.
+    /// Allocates the ports of new flows in packet order. Returns the reverse keys of the successful flows.
     fn allocate_ports(
         &mut self,
         batch: &Batch<'_, '_>,
@@ -130,7 +129,7 @@ impl<F: Family> NewFlows<F> {
                 continue;
             };
             let made = self.allocate_port(batch, ctx, place, reverses.len());
-            // The session that will be replaced may hold the missing resource, so end it and try again.
+            // The missing resource may belong to the session that will be replaced, so end that session and retry.
             let made = match made {
                 Err(_) if old.is_some() => {
                     replace::<F>(ctx, batch.meta(self.flows[place].slot), key, hash);
@@ -212,8 +211,8 @@ impl HashSieve {
     }
 }
 
-/// Whether a session may be created midstream for a connection. The connection must not be translated, so that its addresses
-/// don't change, and the midstream policy of inspection must permit it.
+/// Whether a session may be created midstream for a connection. The connection must be untranslated, so that its
+/// addresses don't change. The midstream policy of inspection must permit the session.
 fn accepts_midstream<F: Family>(snapshot: &Snapshot, meta: &Meta, translation: &FlowTranslation<F>) -> bool {
     let Some(inspection) = snapshot.inspection.as_deref() else {
         return false;
@@ -245,7 +244,7 @@ fn admit<F: Family>(layers: &Layers, key: &F::Key, picks_up: bool) -> Result<(),
     Ok(())
 }
 
-/// Checks the session limits of the pool and the virtual router. Returns the limits that count the session.
+/// Checks the session limits of the pool and the virtual router. Returns which of these limits count the session.
 #[inline(always)]
 fn admit_all<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -312,7 +311,7 @@ fn admit_limited(
     Ok(counted)
 }
 
-/// A decision without translation, which records only the limits that count the session.
+/// A decision without translation. It records only which limits count the session.
 fn counted_by<F: Family>(translation: &FlowTranslation<F>, counted: Resources) -> Decision {
     let pool = translation.pool.or(translation.mapped).unwrap_or_default();
     Decision::NONE.with_resources(pool, counted)
@@ -328,7 +327,7 @@ fn translate<F: Family>(
     now: u64,
 ) -> Result<(decision::Translation<F::Tuple>, bool), Refusal> {
     let (tuple, protocol) = (F::tuple(key), F::protocol(key));
-    // An inside host gets an ICMP error if it can't be served; an outside host does not (RFC 6888, REQ-11).
+    // If no port is available, an inside host gets an ICMP error, but an outside host does not (RFC 6888, REQ-11).
     if full {
         let inside = translation.mapped.is_none();
         return Err((inside.then_some(IcmpError::NoResources), Own::SessionsFull.into()));

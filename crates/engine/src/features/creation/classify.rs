@@ -9,7 +9,7 @@ use crate::session::family::Family;
 use arrayvec::ArrayVec;
 
 impl<F: Family> NewFlows<F> {
-    /// Classifies the packets that have no decision. Destination rules are matched for all of them together.
+    /// Classifies the packets without a decision. Matches the destination rules for all these packets in one call.
     pub fn classify(&mut self, slots: &[BufferIndex], batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
         let mut queried = ArrayVec::<_, BURST_BUFFERS>::new();
         for &slot in slots {

@@ -1,4 +1,4 @@
-//! Decides again about a single flow, as the first three steps of session creation do.
+//! Repeats the decision for a single flow with the first three steps of session creation.
 
 use sluice_filter::{SessionApplication, Verdict};
 use sluice_nat::Tuple;
@@ -12,9 +12,9 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
 use crate::session::family::Family;
 
-/// Matches rules and routes for a flow of a session that arrived on the interface of `meta`. Filter rules are evaluated with the
-/// application and the mark of the session; rejections because of the application are ignored. If a rule distributes flows to
-/// several hosts, the flow keeps its present host `host`.
+/// Matches rules and routes for a flow of a session that arrived on the interface of `meta`. Filter rules are evaluated
+/// with the application and the mark of the session; rejections by application conditions are ignored. If a rule
+/// distributes flows to several hosts, the flow keeps its present host `host`.
 pub fn decide<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,

@@ -76,8 +76,8 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Whether the filter is evaluated for a flow with this decision in this step. A stateless filter is evaluated later for each
-/// packet without a session.
+/// Whether the filter is evaluated for a flow with this decision in this step. If the filter is stateless, `forward`
+/// evaluates it for each packet without a session.
 #[inline(always)]
 pub(super) fn needs_filter<F: Family>(filter: &Filters, plan: &FlowDecision<F>) -> bool {
     match plan {
@@ -120,8 +120,8 @@ fn unless_refused<F: Family>(
     }
 }
 
-/// The decision for a packet that a rule accepts without tracking. If the flow needs a session for another reason, such as
-/// translation, the session is created nevertheless.
+/// The decision for a packet that a rule accepts without tracking. If the flow needs a session for another reason, such
+/// as translation, the packet creates a session despite the rule.
 pub(super) fn untracked<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -148,8 +148,8 @@ pub(super) fn untracked<F: Family>(
     }
 }
 
-/// Drops a later fragment that would create a session in a filtered context. A later fragment has no ports to match rules with,
-/// and its session would permit the whole flow.
+/// Drops a later fragment that would create a session in a filtered context. Rules can't match the ports of a later
+/// fragment, and its session would permit the whole flow.
 #[inline(always)]
 fn later_fragment<F: Family>(snapshot: &Snapshot, meta: &Meta, plan: FlowDecision<F>) -> FlowDecision<F> {
     let opens = matches!(plan, FlowDecision::Session(_)) && meta.layers.fragment == Fragment::Later;
@@ -181,7 +181,7 @@ fn is_untracked_fragment<F: Family>(
         })
 }
 
-/// The filter query of a packet; `None` if the filter need not be evaluated.
+/// The filter query of a packet; `None` if the filter is not evaluated for the packet.
 #[inline(always)]
 fn filter_query<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -203,7 +203,7 @@ fn filter_query<F: Family>(
         &way.translated(F::tuple(key)),
         way.outgoing(),
     );
-    // A packet that waits for a neighbour is filtered and counted when it is unparked. Such a packet is parked only if it would pass the filter.
+    // A packet that waits for a neighbour is filtered and counted when it is unparked. It is parked only if it would pass the filter.
     let waits = matches!(plan, FlowDecision::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header);
     (!waits).then_some(header)
 }

@@ -14,8 +14,8 @@ use crate::packet::reason::Own;
 use crate::session::family::Family;
 use crate::snapshot::forwarding::ForwardingDecision;
 
-/// Decides about a packet from inside to a translated outside address (RFC 4787, REQ-9): the source is translated as if the
-/// packet left, and then the packet is processed as if it were received from outside.
+/// Decides about a packet from inside to a translated outside address (RFC 4787, REQ-9): the source is translated as
+/// for an outgoing packet, and then the packet is processed like a packet received from outside.
 #[cold]
 pub(super) fn hairpin<F: Family>(
     ctx: &NodeContext<'_, '_>,

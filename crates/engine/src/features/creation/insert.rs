@@ -2,8 +2,10 @@
 
 use arrayvec::ArrayVec;
 use sluice_filter::{SessionMarking, TrafficClass};
+use sluice_nat::bindings::PortRequest;
 use sluice_nat::{PortClass, TimeoutClass, Tracking, Tuple, decision};
 use sluice_table::flow::{InsertError, RecordIndex};
+use sluice_table::hash::Hasher;
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 
@@ -20,20 +22,21 @@ use crate::session::application::Application;
 use crate::session::bound_interfaces::BoundInterfaces;
 use crate::session::family::{Family, Session, SessionParts};
 use crate::session::shard::Shard;
+use crate::snapshot::StartParameters;
 use crate::snapshot::forwarding::NeighbourReferences;
 use crate::snapshot::marks::of_class;
 
-/// Number of sessions by which the prefetch of session memory is ahead.
+/// Number of sessions by which session memory is prefetched ahead.
 const AHEAD: usize = 16;
 
-/// The reverse key of a new session equals that of another session.
+/// Drop reason of a new session with a reverse key that another session already has.
 pub(super) const CLASH: Reason = Reason::Own(Own::SessionClash);
 
 /// Hashes of the keys of new flows.
 pub struct KeyHashes {
     /// Hashes of the forward keys, by position of the flow.
     pub(super) forward: [u64; BURST_BUFFERS],
-    /// Hashes of the reverse keys, in order, of the flows whose allocation succeeded.
+    /// Hashes of the reverse keys of the successfully allocated flows, in order.
     pub(super) reverse: [u64; BURST_BUFFERS],
 }
 
@@ -92,20 +95,9 @@ impl<F: Family> NewFlows<F> {
             let due = ctx.now.due(seconds);
             let (hasher, start) = (ctx.hasher, ctx.start);
             let Some(shard) = shard_of(ctx, meta) else { continue };
-            let mut inserted = insert::<F>(shard, session, (hash, reverse_hash), due);
-            if let (Err((_, CLASH)), Some(_), None) = (&inserted, translation.pool, &flow.request) {
-                let taken = sluice_nat::Reason::AddressTaken.into();
-                inserted = Err((Some(IcmpError::NoResources), taken));
-            }
-            if let (Err((_, CLASH)), None) = (&inserted, &flow.request) {
-                let place = (hash, hasher, due);
-                let fits = |answer: &F::Tuple| fits::<F>(start, meta, answer);
-                inserted = insert_with_other_source_port::<F>(shard, session, translation, fits, place);
-            }
-            if let (Err((_, CLASH)), true, Some(request)) = (&inserted, overlaps, &flow.request) {
-                inserted = insert_with_other_outside_port::<F>(shard, session, translation, request, hash, hasher, due);
-            }
-            match inserted {
+            let port = (translation, flow.request.as_ref(), overlaps);
+            let place = (hash, reverse_hash, due);
+            match insert_with_any_port::<F>(shard, session, port, place, meta, (start, hasher)) {
                 Ok(index) => {
                     created += 1;
                     if ctx.snapshot.marks.is_some() || ctx.snapshot.code_points.is_some() {
@@ -117,7 +109,7 @@ impl<F: Family> NewFlows<F> {
                     }
                 }
                 Err(refusal) => {
-                    // Both endpoints may send first within one burst: a packet of the other endpoint has already created this session.
+                    // Both endpoints may send a first packet within one burst, and the other endpoint has already created this session.
                     let known = F::table_ref(shard).find(hash, key).is_some();
                     release::<F>(ctx, meta, key, &decided);
                     holds.release(ctx.forwarding, &translation.hops);
@@ -136,7 +128,8 @@ impl<F: Family> NewFlows<F> {
         }
     }
 
-    /// Adds new mappings to the index, so that packets from outside find them, and passes on translation events.
+    /// Adds new mappings to the index, so that packets from outside find the mappings. Queues the translation events of
+    /// the batch.
     fn publish(&self, batch: &Batch<'_, '_>, ctx: &mut NodeContext<'_, '_>) {
         let (events, counters) = (ctx.events, ctx.counters);
         let mut last = None;
@@ -150,6 +143,33 @@ impl<F: Family> NewFlows<F> {
             }
         }
     }
+}
+
+/// Inserts a session. If its reverse key equals that of another session, other ports are tried, as far as the translation
+/// permits them. `overlaps`: another session may have the same outside port.
+#[inline(always)]
+fn insert_with_any_port<F: Family>(
+    shard: &mut Shard<'_>,
+    session: F::Session,
+    (translation, request, overlaps): (&FlowTranslation<F>, Option<&PortRequest<F::Address>>, bool),
+    (hash, reverse_hash, due): (u64, u64, u64),
+    meta: &Meta,
+    (start, hasher): (&StartParameters, &Hasher),
+) -> Result<RecordIndex, Refusal> {
+    let mut inserted = insert::<F>(shard, session, (hash, reverse_hash), due);
+    if let (Err((_, CLASH)), Some(_), None) = (&inserted, translation.pool, request) {
+        let taken = sluice_nat::Reason::AddressTaken.into();
+        inserted = Err((Some(IcmpError::NoResources), taken));
+    }
+    if let (Err((_, CLASH)), None) = (&inserted, request) {
+        let place = (hash, hasher, due);
+        let fits = |answer: &F::Tuple| fits::<F>(start, meta, answer);
+        inserted = insert_with_other_source_port::<F>(shard, session, translation, fits, place);
+    }
+    if let (Err((_, CLASH)), true, Some(request)) = (&inserted, overlaps, request) {
+        inserted = insert_with_other_outside_port::<F>(shard, session, translation, request, hash, hasher, due);
+    }
+    inserted
 }
 
 /// Releases the resources of a session that could not be created.
@@ -167,7 +187,7 @@ fn release<F: Family>(
     }
 }
 
-/// Counts whether RSS delivers the reverse packets of a session to its shard, if ports are selected for that.
+/// If ports are selected for RSS, counts whether the NIC delivers the reverse packets of a session to its shard.
 #[inline(always)]
 fn count_fit<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: RecordIndex) {
     if ctx.start.steering.fitting().is_none() {
@@ -243,7 +263,8 @@ fn session<F: Family>(
     (session, schedule.seconds(timer))
 }
 
-/// Sets the mark and class that filter rules determined for a new session, or clears those that a former session in this record had.
+/// Sets the mark and class that filter rules determined for a new session. Otherwise clears the values of the record's
+/// former session.
 #[cold]
 fn mark<F: Family>(ctx: &mut NodeContext<'_, '_>, shard: u16, index: RecordIndex, marking: Option<SessionMarking>) {
     let (mark, class) = marking.map_or((0, TrafficClass::ANY), |marking| (marking.mark, marking.class));

@@ -1,4 +1,4 @@
-//! Selection of another port for a session whose reverse key equals that of an existing session.
+//! Selection of another port for a session, if an existing session has the same reverse key.
 
 use sluice_nat::bindings::PortRequest;
 use sluice_nat::decision::NewSource;
@@ -19,7 +19,7 @@ use crate::snapshot::StartParameters;
 /// Maximum number of ports that are tried for a session.
 const PORT_ATTEMPTS: u64 = 1024;
 
-/// Inserts a session with the next usable outside port, because its reverse key equals that of another session.
+/// Inserts a session with the next usable outside port, because another session has the same reverse key.
 #[cold]
 pub(super) fn insert_with_other_outside_port<F: Family>(
     shard: &mut Shard<'_>,
@@ -64,9 +64,9 @@ pub(super) fn fits<F: Family>(start: &StartParameters, meta: &Meta, answer: &F::
     start.steering.fits::<F>(meta.shard, answer, class) != Some(false)
 }
 
-/// Inserts a session with another source port, because its reverse key equals that of another session. The conflict occurs if
-/// two terminals of a site use the same port with the same remote endpoint, or if a client reaches one inside host by two
-/// outside addresses or ports. In all other cases the source port of a site's session is kept.
+/// Inserts a session with another source port, because another session has the same reverse key. The conflict occurs if
+/// two terminals of a site use the same port with the same remote endpoint, or if a client reaches one inside host by
+/// two outside addresses or ports. Otherwise, a site's session keeps its source port.
 #[cold]
 pub(super) fn insert_with_other_source_port<F: Family>(
     shard: &mut Shard<'_>,
@@ -76,7 +76,7 @@ pub(super) fn insert_with_other_source_port<F: Family>(
     (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
 ) -> Result<RecordIndex, Refusal> {
     let (forward, protocol, old) = (*session.forward(), session.protocol(), session.nat());
-    // The addresses of an untranslated session can't be changed. Another packet may also have created this very session in the meantime.
+    // The addresses of an untranslated session can't change. An earlier packet of the batch may also have created this session.
     let is_open = F::table_ref(shard)
         .find(hash, &session.key(Direction::Forward))
         .is_some();
@@ -87,7 +87,7 @@ pub(super) fn insert_with_other_source_port<F: Family>(
         return Err((Some(IcmpError::NoResources), sluice_nat::Reason::AddressTaken.into()));
     }
     let is_site = is_site(forward.context());
-    // The hash of the flow is keyed, so that an observer of one port can't predict the next.
+    // The hash of the flow is keyed, so that an observer of one port can't predict the next port.
     let mut random = hash | 1;
     for _ in 0..PORT_ATTEMPTS {
         random ^= random << 13;

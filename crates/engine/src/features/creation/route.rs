@@ -1,20 +1,18 @@
 //! The second step of session creation: looks up the routes of new flows and matches source rules.
 
 use arrayvec::ArrayVec;
-use sluice_nat::bindings::Inbound;
-use sluice_nat::rule::{self, Balance, HostSetIndex, SetHost, SourceAction};
+use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::sites::{is_site, outer};
-use sluice_nat::{Address, PortClass, Target, Tuple};
+use sluice_nat::{PoolIndex, Target, Tuple};
 use sluice_route::{Lookup, SourceValidation};
+use sluice_wire::Context;
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{Flags, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
+use super::destination::translate_destination;
 use super::hairpin::hairpin;
-use super::{
-    DestinationMatch, FlowDecision, FlowTranslation, NewFlows, RoutedFlow, SourceMatch, is_first_segment,
-    reusable_session,
-};
+use super::{DestinationMatch, FlowDecision, FlowTranslation, NewFlows, RoutedFlow, SourceMatch, is_first_segment};
 use crate::features::context::NodeContext;
 use crate::features::sites;
 use crate::features::source_validation::is_outside_address;
@@ -65,36 +63,57 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Selects a host for a flow that a rule distributes to several hosts. If `kept` is one of these hosts, it is selected.
-#[cold]
-pub fn choose_host<F: Family>(
+/// The adjacency of a terminal of a site.
+#[inline(always)]
+fn terminal<F: Family>(
     ctx: &NodeContext<'_, '_>,
-    key: &F::Key,
-    set: HostSetIndex,
-    port: u16,
-    kept: Option<F::Address>,
-) -> Result<Target<F::Address>, FlowDecision<F>> {
-    let set = ctx.snapshot.nat::<F>().rules.set(set);
-    let host = set.and_then(|set| {
-        let kept = kept.and_then(|address| set.host(address));
-        kept.or_else(|| {
-            set.choose(match set.balance {
-                Balance::Random => F::hash_one(ctx.hasher, key),
-                Balance::Source => {
-                    let tuple = F::tuple(key);
-                    let client = F::Tuple::new(tuple.source(), F::Address::default(), 0, 0, tuple.context());
-                    F::hash_one(ctx.hasher, &F::make_key(client, 0))
-                }
-            })
-        })
-    });
-    match host {
-        Some(&SetHost { address, .. }) => Ok(Target { address, port }),
-        None => Err(FlowDecision::Drop(sluice_nat::Reason::NoHostUp.into())),
+    context: Context,
+    address: F::Address,
+) -> Result<ForwardingDecision, FlowDecision<F>> {
+    // Terminals of a site need no neighbour resolution, because their DHCP leases contain their MACs.
+    match sites::hop::<F>(ctx.snapshot, context, address) {
+        Some(hop) => Ok(ForwardingDecision::Hop(hop)),
+        None => Err(FlowDecision::Drop(Own::SiteAddressLost.into())),
     }
 }
 
-/// Looks up the route of a flow whose destination rules have been matched.
+/// Whether a packet to an address of an interface that may also belong to a pool is for the gateway or its host.
+#[inline(always)]
+fn is_for_gateway(ctx: &NodeContext<'_, '_>, interface: u16, layers: &Layers, destination_port: u16) -> bool {
+    // The address may belong to both an interface and a pool. The gateway answers ICMP queries to this address;
+    // other packets without a mapping go to the host of the interface.
+    let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
+    let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(destination_port);
+    asks || answers || ctx.snapshot.host(interface).is_some()
+}
+
+/// Validates the source of a flow. `is_transit`: the packet is not for the gateway itself.
+#[inline(always)]
+fn validate_source<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    meta: &Meta,
+    tuple: &F::Tuple,
+    (outside, is_transit): (bool, bool),
+) -> Result<(), FlowDecision<F>> {
+    let turned = meta.origin == Origin::Hairpinned;
+    // The source of a packet can be a translated outside address only if the packet was hairpinned.
+    if outside && !turned && is_outside_address::<F>(ctx.snapshot, outer(tuple.context()), tuple.source()) {
+        return Err(FlowDecision::Drop(sluice_nat::Reason::ForgedSource.into()));
+    }
+    // The source of a site's terminal is validated by its lease, not by routes.
+    if !is_transit || turned || is_site(tuple.context()) {
+        return Ok(());
+    }
+    let came = ctx.snapshot.interface(meta.interface);
+    let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
+    let router = ctx.snapshot.router_of(meta.interface);
+    let validated = ctx
+        .forwarding
+        .validate_source::<F>(validation, router, meta.interface, tuple.source());
+    validated.map_err(|reason| FlowDecision::Drop(reason.into()))
+}
+
+/// Looks up the route of a flow after its destination rules were matched.
 pub(super) fn route_flow<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -102,7 +121,6 @@ pub(super) fn route_flow<F: Family>(
     redirection: DestinationMatch<F>,
     host: Option<F::Address>,
 ) -> Result<RoutedFlow<F>, FlowDecision<F>> {
-    let nat = ctx.snapshot.nat::<F>();
     let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
     // Link-local packets are never routed (RFC 4291, 2.5.6). The node `forward` handles the gateway's own link-local addresses.
     let of_link = |address| F::IS_V6 && F::address(address).is_link_local();
@@ -115,40 +133,18 @@ pub(super) fn route_flow<F: Family>(
     let flow = || F::hash_one(ctx.hasher, key);
     let turned = meta.origin == Origin::Hairpinned;
     let outside = turned || came.is_some_and(|i| i.outside);
-    let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
-    let (mut target, mut mapped, mut exempt, mut inside) = (None, None, false, None);
     let context = outer(tuple.context());
-    match redirection.map(|decided| decided.action) {
-        Some(rule::Destination::To(to)) => target = Some(to),
-        Some(rule::Destination::Among(set, port)) => target = Some(choose_host::<F>(ctx, key, set, port, host)?),
-        Some(rule::Destination::Exempt) => exempt = true,
-        None => {}
-    }
-    let pooled = !exempt && target.is_none() && nat.pools.owner(context, tuple.destination()).is_some();
-    if outside && pooled {
-        match inbound::<F>(ctx, meta, key) {
-            Inbound::Inside {
-                address,
-                port,
-                pool,
-                context,
-            } => {
-                (target, mapped) = (Some(Target { address, port }), Some(pool));
-                inside = Some(context).filter(|&context| is_site(context));
-            }
-            Inbound::Filtered => return Err(FlowDecision::Drop(sluice_nat::Reason::Filtered.into())),
-            Inbound::Unmapped => {}
-        }
-    }
-    let public =
-        target.is_some() || pooled || !exempt && sites::is_own::<F>(ctx.snapshot, context, tuple.destination());
+    let to = translate_destination::<F>(ctx, meta, key, (redirection, host), outside)?;
+    let (target, mapped, inside) = (to.target, to.mapped, to.inside);
+    let is_own = || sites::is_own::<F>(ctx.snapshot, context, tuple.destination());
+    let public = target.is_some() || to.pooled || !to.exempt && is_own();
     // If a rule translates the destination to another outside host, the packet leaves without hairpinning.
     let leads_out = |target: &Target<F::Address>| {
         let interface = egress(ctx.forwarding.find::<F>(lookup, target.address, flow));
         let interface = interface.and_then(|number| ctx.snapshot.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
-    // If a rule has the interface on which the packet arrived, it translates the packet without hairpinning.
+    // A rule with the ingress interface of the packet translates the packet without hairpinning.
     let is_direct = redirection.is_some_and(|decided| decided.inbound);
     let comes_back = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
     let address = match target {
@@ -160,39 +156,19 @@ pub(super) fn route_flow<F: Family>(
     }
     let destination = match inside.filter(|_| !comes_back) {
         None => ctx.forwarding.find::<F>(lookup, address, flow),
-        // Terminals of a site need no resolution, because their leases are known.
-        Some(context) => match sites::hop::<F>(ctx.snapshot, context, address) {
-            Some(hop) => ForwardingDecision::Hop(hop),
-            None => return Err(FlowDecision::Drop(Own::SiteAddressLost.into())),
-        },
+        Some(context) => terminal::<F>(ctx, context, address)?,
     };
     if target.is_none() && public {
-        // The address may belong to both an interface and a pool. The gateway answers ICMP queries to it; other packets without a
-        // mapping go to the host of the interface.
-        let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
-        let has_host = || ctx.snapshot.host(interface).is_some();
-        let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(tuple.destination_port());
-        if matches!(destination, ForwardingDecision::Local) && (asks || answers || has_host()) {
+        let is_local = matches!(destination, ForwardingDecision::Local);
+        if is_local && is_for_gateway(ctx, interface, layers, tuple.destination_port()) {
             return Err(FlowDecision::Gateway);
         }
         if outside {
             return Err(FlowDecision::Drop(sluice_nat::Reason::Unsolicited.into()));
         }
     }
-    // The source of a packet can be a translated outside address only if the packet was hairpinned.
-    if outside && !turned && is_outside_address::<F>(ctx.snapshot, context, tuple.source()) {
-        return Err(FlowDecision::Drop(sluice_nat::Reason::ForgedSource.into()));
-    }
-    // The source of a site's terminal is validated by its lease, not by routes.
-    if (destination != ForwardingDecision::Local || comes_back || target.is_some())
-        && !turned
-        && !is_site(tuple.context())
-        && let Err(reason) = ctx
-            .forwarding
-            .validate_source::<F>(validation, router, interface, tuple.source())
-    {
-        return Err(FlowDecision::Drop(reason.into()));
-    }
+    let is_transit = destination != ForwardingDecision::Local || comes_back || target.is_some();
+    validate_source::<F>(ctx, meta, tuple, (outside, is_transit))?;
     if comes_back {
         return Err(hairpin::<F>(ctx, router, key, destination));
     }
@@ -211,7 +187,7 @@ pub(super) fn route_flow<F: Family>(
         there,
         // The source of a hairpinned packet is already translated. The host of a mapping is inside.
         settled: there == ForwardingDecision::Local
-            || exempt
+            || to.exempt
             || mapped.is_some()
             || turned && target.is_some()
             || is_site(tuple.context()),
@@ -227,7 +203,28 @@ pub fn refused<F: Family>(reason: sluice_route::Reason) -> FlowDecision<F> {
     }
 }
 
-/// The decision for a flow whose route is known and whose source rules have been matched.
+/// The pool, or the outside address, to which the source of a flow is translated.
+#[inline(always)]
+fn translate_source<F: Family>(
+    ctx: &NodeContext<'_, '_>,
+    context: Context,
+    sourcing: SourceMatch<F>,
+) -> Result<(Option<PoolIndex>, Option<F::Address>), Own> {
+    let (mut pool, mut outside) = (None, None);
+    match sourcing.map(|decided| decided.action) {
+        Some(SourceAction::Pool(index)) => pool = Some(index),
+        Some(SourceAction::Static(address)) => outside = Some(address),
+        Some(SourceAction::Exempt) | None if is_site(context) => match sites::source::<F>(ctx.snapshot, context) {
+            Some(SourceAction::Pool(index)) => pool = Some(index),
+            Some(SourceAction::Static(address)) => outside = Some(address),
+            _ => return Err(Own::SiteAddressMissing),
+        },
+        Some(SourceAction::Exempt) | None => {}
+    }
+    Ok((pool, outside))
+}
+
+/// The decision for a flow, after its route was looked up and its source rules were matched.
 pub(super) fn complete<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -235,20 +232,11 @@ pub(super) fn complete<F: Family>(
     way: &RoutedFlow<F>,
     sourcing: SourceMatch<F>,
 ) -> FlowDecision<F> {
-    let (mut pool, mut outside) = (None, None);
     let tuple = F::tuple(key);
-    match sourcing.map(|decided| decided.action) {
-        Some(SourceAction::Pool(index)) => pool = Some(index),
-        Some(SourceAction::Static(address)) => outside = Some(address),
-        Some(SourceAction::Exempt) | None if is_site(tuple.context()) => {
-            match sites::source::<F>(ctx.snapshot, tuple.context()) {
-                Some(SourceAction::Pool(index)) => pool = Some(index),
-                Some(SourceAction::Static(address)) => outside = Some(address),
-                _ => return FlowDecision::Drop(Own::SiteAddressMissing.into()),
-            }
-        }
-        Some(SourceAction::Exempt) | None => {}
-    }
+    let (pool, outside) = match translate_source::<F>(ctx, tuple.context(), sourcing) {
+        Ok(translation) => translation,
+        Err(reason) => return FlowDecision::Drop(reason.into()),
+    };
     let there = match way.there {
         ForwardingDecision::Hop(hop) => hop,
         ForwardingDecision::Unknown(wanted) => return FlowDecision::Wait(wanted),
@@ -310,8 +298,9 @@ pub(super) fn complete<F: Family>(
     })
 }
 
-/// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the same uplink. If answers left through
-/// another uplink, the provider would drop the answers, because their source is the first uplink's outside address.
+/// The adjacency of the reverse direction for a flow from an uplink to an inside host: answers leave through the uplink
+/// of the request. The provider of another uplink would drop the answers, because their source is an outside address of
+/// the first uplink.
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
@@ -336,7 +325,8 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether a flow from outside to an inside host's own address needs a session. Without one, a source rule would translate the answers.
+/// Whether a flow from outside to an inside host's own address needs a session. Without a session, a source rule would
+/// translate the answers.
 pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;
@@ -375,27 +365,12 @@ pub(super) fn is_examined(snapshot: &Snapshot, meta: &Meta, protocol: u8, there:
         || is_identified(snapshot, meta, protocol, there)
 }
 
-/// Whether a session is created for a flow because of application identification. No session is created for midstream
-/// connections, and for protocols that determine the application.
+/// Whether application identification requires a session for a flow. Midstream connections and protocols that already
+/// determine the application require no session.
 fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     snapshot.identifies([meta.interface, there.interface() as u16])
         && !is_icmp(protocol)
         && (protocol != TCP || meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN)
-}
-
-/// Looks up the inside host of an outside address and port.
-fn inbound<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, key: &F::Key) -> Inbound<F::Address> {
-    // Replies to ICMP queries belong to existing sessions, and the identifier of a query from outside can't select an inside host.
-    let class = PortClass::of(F::protocol(key), <F::Address as Address>::BITS);
-    let class = class.filter(|&class| class != PortClass::Query);
-    let (Some(class), Some(shard)) = (class, ctx.shard_of(meta)) else {
-        return Inbound::Unmapped;
-    };
-    let is_known = || {
-        meta.layers.tcp_flags != 0
-            && reusable_session::<F>(shard, F::hash_one(ctx.hasher, key), key, &meta.layers).is_some()
-    };
-    F::bindings_ref(shard).inbound(F::tuple(key), class, is_known)
 }
 
 /// The egress interface of a forwarding decision.

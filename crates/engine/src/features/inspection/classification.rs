@@ -42,8 +42,8 @@ pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Endpoints 
     }
 }
 
-/// The header fields that rules match. The fields are taken from `datagram`, and from `transport`, which may be
-/// reassembled.
+/// The header fields that rules match. The IP fields are taken from `datagram`, and the transport fields from
+/// `transport`, which may be reassembled.
 pub fn facts(layers: &Layers, datagram: &[u8], transport: &[u8]) -> PacketFields {
     let ip = IpFields {
         ttl: layers.ttl,

@@ -131,8 +131,8 @@ impl ParkedPackets {
         held
     }
 
-    /// Releases the ticket of a packet in the current burst and returns the packet's slot. `None`, without effect, if the packet
-    /// is already parked.
+    /// Releases the ticket of a packet in the current burst and returns the packet's slot. If the packet is already
+    /// parked, returns `None` without an effect.
     pub fn take_from_burst(&mut self, ticket: u32) -> Option<BufferIndex> {
         let slot = self.in_burst(ticket)?;
         self.clear(ticket);
@@ -147,7 +147,8 @@ impl ParkedPackets {
         }
     }
 
-    /// Records that the packet was parked, or could not be parked (`None`). Returns whether it was inspected before.
+    /// Records the result of parking a packet; `waiting` is `None` if the packet could not be parked. Returns whether
+    /// the packet was inspected before.
     pub fn park(&mut self, ticket: u32, waiting: Option<WaitingPacket>) -> bool {
         if waiting.is_none() {
             self.finish(ticket);

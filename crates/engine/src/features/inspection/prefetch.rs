@@ -1,5 +1,5 @@
-//! Prefetches the flow states of the packets of a burst. The state of a flow takes a dozen cache lines, some of which refer to
-//! others, and the caches can't hold the states of all flows.
+//! Prefetches the flow states of the packets of a burst. A flow state occupies about a dozen cache lines that are
+//! linked by references, and the CPU caches are too small for the states of all flows.
 
 use arrayvec::ArrayVec;
 use sluice_inspect::inspector::{FlowHandle, Inspector};
@@ -14,7 +14,8 @@ use crate::packet::lists::SessionPackets;
 use crate::session::family::{Family, Session};
 use crate::session::shard::Shard;
 
-/// Number of cache lines of a packet that are prefetched. The packet is read sequentially, so the hardware prefetches the rest.
+/// Number of cache lines of a packet that are prefetched. The packet is read sequentially, so the hardware prefetches
+/// the later lines.
 const LINES: usize = 4;
 
 /// Shard and flow of each packet of a burst; `None` for packets without a flow.
@@ -37,7 +38,7 @@ impl FlowPrefetch {
         Self(packets.iter().map(flow).collect())
     }
 
-    /// Prefetches the state of the next packet after the one at this position.
+    /// Prefetches the state for the packet after the packet at this position.
     #[inline(always)]
     pub fn prefetch(
         &self,

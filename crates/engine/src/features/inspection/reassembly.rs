@@ -1,8 +1,9 @@
 //! Reassembly of fragmented datagrams of inspected sessions. The bytes of a fragment are copied on arrival, and the fragment is
 //! parked.
 //!
-//! No byte is accepted twice: a datagram with overlapping fragments is dropped as a whole, in both address families, and so are
-//! its further fragments (RFC 5722; RFC 8200, 4.5). If a fragment is an exact repetition, only the repetition is dropped.
+//! No byte is accepted twice. If fragments overlap, the whole datagram and all its further fragments are dropped, in
+//! both address families (RFC 5722; RFC 8200, 4.5). If a fragment is an exact repetition, only the repetition is
+//! dropped.
 
 use arrayvec::ArrayVec;
 use sluice_inspect::Reason;
@@ -101,7 +102,8 @@ pub enum FragmentOutcome {
     Waits(u32),
     /// The datagram is complete. The value is its entry.
     Whole(u32),
-    /// The fragment must be dropped, together with the parked fragments of the entry, if there is one.
+    /// The fragment must be dropped for this reason. If an entry is given, the parked fragments of that entry must be
+    /// dropped as well.
     Refused(Reason, Option<u32>),
 }
 
@@ -118,7 +120,7 @@ pub struct Reassembly {
     hasher: Hasher,
     waiting: usize,
     next: usize,
-    /// Limits the number of datagrams of a source: it may have as many as are left for all other sources.
+    /// Limits the datagrams of a source: a source may have at most as many entries as are free.
     shares: SourceQuota,
 }
 
@@ -154,7 +156,7 @@ impl Reassembly {
         }
         let others = self.tags.iter().zip(&self.entries).enumerate();
         let others = others.filter(|(_, (tag, entry))| **tag != 0 && entry.key != *key);
-        // A refused datagram uses no bytes. A refused datagram is kept until its entry is needed, so that its further fragments are dropped.
+        // A refused datagram uses no bytes. It is kept until its entry is needed, so that its further fragments are dropped.
         let others = others.filter(|(_, (_, entry))| fits || entry.there > 0);
         let oldest = others.min_by_key(|(_, (_, entry))| entry.until);
         oldest.map(|(place, _)| place as u32)
@@ -247,7 +249,8 @@ impl Reassembly {
         FragmentOutcome::Waits(place)
     }
 
-    /// Stores the ticket of the fragment that arrived last. `None` means that the fragment could not be parked; it is removed.
+    /// Stores the ticket of the fragment that arrived last. If the ticket is `None`, the fragment could not be parked
+    /// and is removed.
     pub fn keep(&mut self, place: u32, ticket: Option<u32>) {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return;
@@ -308,8 +311,8 @@ impl Reassembly {
         }
     }
 
-    /// Removes the datagrams among the next `budget` ones that have timed out. The tickets of their fragments are passed to
-    /// `give`.
+    /// Examines the next `budget` datagrams, and removes those that have timed out. The tickets of their fragments are
+    /// passed to `give`.
     pub fn sweep(&mut self, now: u64, budget: usize, mut give: impl FnMut(u32)) {
         if self.free.len() == self.entries.len() {
             return;

@@ -1,7 +1,8 @@
 //! Replacement of inspection rules at run time. The control thread creates the state for pattern matching, and frees it later.
 //!
-//! First each worker gets a detection context for the old and the new rules, then each shard gets the state of the new rule set,
-//! and then the snapshot announces the new rules. A worker that uses this snapshot therefore has both.
+//! First each worker gets a detection context for the old and the new rules, then each shard gets the state of the new
+//! rule set, and then the new snapshot is published. A worker that uses the new snapshot therefore already has the
+//! context and the state.
 
 use std::sync::Arc;
 
@@ -11,18 +12,21 @@ use sluice_inspect::inspector::{DetectionContext, InspectorCapacity, RulesetStat
 use super::InspectionPolicy;
 use crate::session::rule_channel::RuleSender;
 
-/// Why rules can't be replaced.
+/// Reason for which rules can't be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleUpdateError {
     /// Out of memory for pattern matching.
-    #[error("no memory to search for the new rules: {0}")]
+    #[error("no memory for the search database of the new rules: {0}")]
     Memory(#[from] vectorscan::Error),
-    /// Rules change faster than the workers can take them over.
-    #[error("a worker has not yet loaded the last inspection rules: apply again in a few seconds")]
+    /// The rules are replaced faster than the workers load them.
+    #[error(
+        "a worker has not yet loaded the previous inspection rules: apply the configuration again in a few \
+         seconds"
+    )]
     Unfollowed,
 }
 
-/// The control thread's ends of the channels to all shards and workers.
+/// The control thread's producers of the channels to all shards and workers.
 #[derive(Default)]
 pub struct RuleUpdates {
     pub(crate) shards: Vec<RuleSender<RulesetState>>,
@@ -48,8 +52,8 @@ impl RuleUpdates {
         of_shards && self.workers.iter().all(|giver| giver.has_room())
     }
 
-    /// Creates the states with which the rules of one commit are replaced by those of another, whose generation is given. `None`
-    /// if the rules are equal, or inspection is disabled.
+    /// Creates the states that replace the rules of one commit by the rules of another commit with the given
+    /// generation. `None` if the rules are equal, or inspection is disabled.
     pub fn make(
         &mut self,
         plan: Option<&InspectorCapacity>,
@@ -75,7 +79,7 @@ impl RuleUpdates {
         }))
     }
 
-    /// Sends the states to all shards and workers. Must be called before the snapshot is published.
+    /// Sends the states to all shards and workers. The control thread must call this before it publishes the snapshot.
     pub fn send(&mut self, fresh: NewRules) {
         for (giver, tools) in self.workers.iter_mut().zip(fresh.tools) {
             giver.send(fresh.generation, Box::new(tools));

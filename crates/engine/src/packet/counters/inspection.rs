@@ -8,19 +8,21 @@ use super::declaration::{CounterKind, Label, LabelValues, NamedCounter, Unit, co
 use super::{Counter, WorkerCounters};
 
 counters! {
-    /// What one worker counts for inspection. `received = inspected + bypassed + dropped + waiting`.
+    /// Counters of one worker for inspection. `received = inspected + bypassed + dropped + waiting`.
     InspectionCounters of WorkerCounters.inspection labels ["worker"] names InspectionNames {}
 
-    Total Packets received = "received", "packets for inspection: those that were inspected, bypassed inspection, were dropped by it, or are waiting for it; a parked packet counts once";
+    Total Packets received = "received", "packets for inspection: packets that were inspected, bypassed inspection, were dropped by \
+         inspection, or wait for inspection; a parked packet counts once";
     Total Packets inspected = "inspected", "packets that were inspected and passed";
     Total Packets all_bypassed = "bypassed", "packets forwarded without inspection", WorkerCounters::all_bypassed;
     Total Packets bypassed by reason: Skipped = "bypassed-by-reason", "packets forwarded without inspection, by reason";
     Total Packets all_dropped = "dropped", "packets dropped by inspection", WorkerCounters::all_dropped_by_inspection;
     Total Packets dropped by reason: Reason = "dropped-by-reason", "packets dropped by inspection, by reason", |worker: &WorkerCounters, number| worker.dropped_by_inspection(number);
-    Gauge Packets waiting = "waiting", "fragments that wait for the rest of their datagram before they are inspected";
-    Total Bytes searched = "searched", "bytes searched";
-    Total Packets urgent_cleared = "urgent-cleared", "TCP segments whose urgent pointer was cleared";
-    Total Flows bypassed_flows = "bypassed-flows", "flows whose inspection has ended, because they were clean or because of a policy";
+    Gauge Packets waiting = "waiting", "fragments that wait for the other fragments of their datagram";
+    Total Bytes searched = "searched", "bytes searched for signatures";
+    Total Packets urgent_cleared = "urgent-cleared", "TCP segments in which inspection cleared the urgent pointer";
+    Total Flows bypassed_flows = "bypassed-flows", "flows that are no longer inspected, because they were clean or because of a \
+         policy";
     Total Flows reopened = "reopened", "flows that switched to a newer generation of rules";
     Total Anomalies anomalies by anomaly: Anomaly = "anomalies", "protocol anomalies";
     Total Times limits by limit: Limit = "limits", "times that a limit was reached";
@@ -33,13 +35,13 @@ counters! {
 }
 
 counters! {
-    /// What one worker counts for application identification.
+    /// Counters of one worker for application identification.
     IdentificationCounters of WorkerCounters.identification labels ["worker"] names IdentificationNames {
         /// Sessions by the number of their application; 0 for unknown applications.
         pub sessions: Box<[Counter]>,
     }
 
-    Gauge Sessions identifying = "identifying", "sessions whose application is being identified";
+    Gauge Sessions identifying = "identifying", "sessions that are being identified";
     Total Sessions results by result: IdentificationOutcome = "results", "sessions by the result of the identification";
     Total Sessions sessions by application: Applications = "applications", "sessions by application", |worker: &WorkerCounters, number| worker.identification.sessions(number);
 }
@@ -47,13 +49,13 @@ counters! {
 named! {
     /// Results of application identification.
     pub enum IdentificationOutcome {
-        Opened "opened" "sessions that were looked at";
-        Found "found" "sessions whose application their packets told";
-        Guessed "guessed" "sessions whose application was guessed by addresses and ports";
-        Unknown "unknown" "sessions whose application stayed unknown";
-        Refused "refused" "sessions that were not looked at, as too many others were";
-        ShortOfMemory "short-of-memory" "sessions given up because nDPI's memory ran short";
-        Moved "moved" "sessions that were looked at no longer because their shard went to another worker";
+        Opened "opened" "sessions for which identification started";
+        Found "found" "sessions with an application identified from their packets";
+        Guessed "guessed" "sessions with an application guessed from addresses and ports";
+        Unknown "unknown" "sessions with an application that identification did not find";
+        Refused "refused" "sessions without identification, because too many other sessions were being identified";
+        ShortOfMemory "short-of-memory" "sessions of which identification stopped, because the memory of nDPI was used up";
+        Moved "moved" "sessions of which identification ended, because their shard moved to another worker";
     }
 }
 
@@ -98,7 +100,7 @@ impl IdentificationCounters {
         }
     }
 
-    /// Counts a session for its application, or as one with an unknown application.
+    /// Counts a session by its application, or as a session of an unknown application.
     pub fn count_session(&self, number: u16) {
         let counter = self.sessions.get(usize::from(number)).or(self.sessions.first());
         counter.into_iter().for_each(|counter| counter.add(1));
@@ -112,7 +114,7 @@ impl WorkerCounters {
         self.inspection.bypassed.add(why as usize, count);
     }
 
-    /// Counts a packet that bypasses inspection before it reaches that node.
+    /// Counts a packet that bypasses inspection before it reaches the node `inspect`.
     pub fn bypass_before(&self, why: Skipped) {
         self.inspection.received.add(1);
         self.bypass(why, 1);

@@ -4,7 +4,8 @@ use super::declaration::{CounterKind, Label, LabelValues, NamedCounter, Unit, co
 use super::{Counter, Reason};
 
 counters! {
-    /// What one worker counts on one interface. Over all interfaces, `received + originated + unparked = sent + dropped + to-host + parked`.
+    /// Counters of one worker for one interface. Over all interfaces, `received + originated + unparked = sent + dropped +
+    /// to-host + parked`.
     InterfaceCounters of InterfaceCounters labels ["interface", "worker"] names InterfaceNames {}
 
     Total Packets received = "received", "frames received from the device";
@@ -33,7 +34,8 @@ impl InterfaceCounters {
         self.drops.add(reason.number(), count);
     }
 
-    /// Counts a packet that a bridge forwards in spite of a fault, on the interface on which it was received.
+    /// Counts a packet that a bridge forwards in spite of a fault. The count belongs to the interface on which the
+    /// packet was received.
     pub fn count_exempted(&self, reason: Reason) {
         self.exempted.add(reason.number(), 1);
     }

@@ -1,6 +1,6 @@
 //! Packet I/O in memory, for tests and `replay`.
 //!
-//! Ownership is transferred by moving: a buffer is in exactly one of the queues, the burst buffers, the parking or a ring.
+//! A buffer is moved, never shared: it is in exactly one queue, the burst buffers, the parking or a ring.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -31,8 +31,8 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// Creates a buffer, or reuses a spare one. Outside of the frame, a reused buffer has its old contents, like a buffer of a
-    /// device.
+    /// Creates a buffer, or reuses a spare buffer. Outside of the frame, a reused buffer keeps its old contents, like a
+    /// device's buffer.
     fn new(frame: &[u8], room: usize, headroom: u16, checksums: Checksums, spare: Option<Box<[u8]>>) -> Self {
         let start = usize::from(headroom);
         let room = room.max(start + frame.len());
@@ -64,7 +64,8 @@ pub struct Sent {
 
 type Ring = Mutex<VecDeque<(Buffer, NoteWords)>>;
 
-/// The other end of a worker's ports. The type injects frames to receive and collects sent frames.
+/// The wires of a worker's ports. Tests inject frames for the worker to receive, and take the frames that the worker
+/// has sent.
 #[derive(Clone, Debug)]
 pub struct Wires(Arc<Far>);
 
@@ -139,12 +140,12 @@ impl Wires {
         self.0.headroom.store(bytes, Ordering::Relaxed);
     }
 
-    /// Limits the number of frames that each transmit call accepts, as if the device's queue were full.
+    /// Limits the number of frames that each transmit call accepts, to simulate a full device queue.
     pub fn limit_transmit(&self, frames: usize) {
         self.0.transmit_limit.store(frames, Ordering::Relaxed);
     }
 
-    /// Limits the number of buffers in each allocation, as if the pool were exhausted.
+    /// Limits the number of buffers in each allocation, to simulate an exhausted pool.
     pub fn limit_allocate(&self, buffers: usize) {
         self.0.allocate_limit.store(buffers, Ordering::Relaxed);
     }
@@ -159,15 +160,15 @@ pub struct MemoryIo {
     parking: Vec<Option<Buffer>>,
     /// Indexes of free entries in the parking.
     free: Vec<usize>,
-    /// One ring for each pair of sending and receiving worker. If two workers send packets of one flow, their order is therefore
-    /// undefined.
+    /// One ring for each pair of sending and receiving worker. The order of a flow's packets is therefore undefined if
+    /// two workers send them.
     rings: Arc<[Ring]>,
     workers: usize,
     own: usize,
     ring_limit: usize,
-    /// The ring that is read first. The first ring changes in rotation.
+    /// Index of the ring that is read first. The index changes with each call (round-robin).
     turn: usize,
-    /// For each worker: number of packets handed to it so far, and that number at the last mark.
+    /// For each worker: number of packets handed to it so far, and the value of this number at the last mark.
     given: Vec<[usize; 2]>,
 }
 
@@ -205,7 +206,7 @@ impl MemoryIo {
             .collect()
     }
 
-    /// The other end of the ports.
+    /// The wires of the ports.
     pub fn wires(&self) -> Wires {
         Wires(self.far.clone())
     }
@@ -271,7 +272,7 @@ impl PacketIo for MemoryIo {
     fn free(&mut self, slots: &[BufferIndex]) {
         let hand = &mut self.hand;
         let freed = slots.iter().filter_map(|&slot| hand.get_mut(slot as usize)?.take());
-        // The iterator must be consumed completely, because it frees the buffers even if only a few are kept for reuse.
+        // The iterator must be consumed completely, because it frees all buffers that are not kept for reuse.
         self.far.take_back(freed.collect::<ArrayVec<_, BURST_BUFFERS>>());
     }
 

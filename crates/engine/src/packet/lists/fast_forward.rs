@@ -6,7 +6,7 @@ use crate::packet::batch::{BufferIndices, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::SlotList;
 
-/// Packets that need only a route, as separate arrays for the batched route lookup.
+/// Packets that need only a route lookup, as separate arrays for the batched lookup.
 #[derive(Clone, Debug)]
 pub struct FastForwardList {
     count: usize,

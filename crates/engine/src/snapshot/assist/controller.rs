@@ -1,19 +1,19 @@
-//! Decides when an I/O worker borrows a shard, which one, and when it is returned.
+//! Decides when an I/O worker borrows a shard, which shard it borrows, and when it returns the shard.
 //!
-//! A session worker is overloaded while more packets than the threshold wait for it. While a session worker is overloaded, an
-//! I/O worker borrows shards of it, one after another, as long as the I/O worker can process their packets without delay.
-//! A shard is returned when almost no packets have waited anywhere for some time, or when the I/O worker is overloaded and the
-//! session worker is not. While the number of packets is between the low mark and the threshold, nothing changes.
+//! A session worker is overloaded while its ring from the I/O worker contains more packets than the threshold. An I/O
+//! worker then borrows its shards, one after another, as long as the I/O worker can process the packets of these shards
+//! without delay. The I/O worker returns a shard when all rings have been nearly empty for some time, or when the I/O
+//! worker is overloaded and the session worker is not. Between the low mark and the threshold, no shard moves.
 
 use crate::packet::io::WorkerIndex;
 
-/// The low mark is the threshold divided by this number.
+/// The low mark is the threshold divided by this constant.
 const LOW: usize = 4;
 
-/// Nanoseconds for which all rings must be below the low mark before a shard is returned.
+/// Nanoseconds for which all rings must stay below the low mark before a shard is returned.
 const CALM: u64 = 1_000_000;
 
-/// Nanoseconds for which no shard is borrowed after one was returned because the I/O worker was overloaded.
+/// Nanoseconds without borrowing after a shard was returned because the I/O worker was overloaded.
 const REST: u64 = 10_000_000;
 
 /// Nanoseconds until the next request, after a request was refused or no suitable shard was found.
@@ -22,8 +22,8 @@ const PATIENCE: u64 = 100_000;
 /// Half-life of the shards' packet counts, in nanoseconds.
 const MEMORY: u64 = 1_000_000;
 
-/// Divisor: a shard is borrowed only if it has at most this fraction of its worker's packets, so that elephant flows are not
-/// moved.
+/// Divisor of a worker's packet count. A shard is borrowed only if it has at most the resulting number of packets, so
+/// that elephant flows are not moved.
 const PART: u64 = 4;
 
 /// A decision of the controller.
@@ -35,7 +35,7 @@ pub enum Action {
     GiveBack(u16, WorkerIndex),
 }
 
-/// State that an I/O worker observes at the end of a round.
+/// Load that an I/O worker observes at the end of a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'s> {
     /// Time in nanoseconds.
@@ -58,7 +58,7 @@ pub struct Controller {
     calm_since: Option<u64>,
     /// Earliest time of the next request.
     not_before: u64,
-    /// Time until which no shard is borrowed.
+    /// Time until which no further shard is borrowed.
     rests_until: u64,
 }
 
@@ -131,9 +131,9 @@ impl Controller {
         None
     }
 
-    /// Selects the shard to borrow from a worker: the busiest one that has only a small part of the worker's packets, otherwise
-    /// the least busy one. To borrow an elephant flow would only overload another worker. `None` if the worker has no other
-    /// active shard.
+    /// Selects the shard to borrow from a worker: the busiest shard with only a small part of the worker's packets,
+    /// otherwise the least busy shard. Borrowing an elephant flow would only move the overload to another worker.
+    /// `None` if the worker has no second active shard.
     fn take(&mut self, from: WorkerIndex, now: u64, owner: impl Fn(u16) -> Option<WorkerIndex>) -> Option<Action> {
         let seen = (0u16..).zip(&self.seen);
         let mut all = 0;
@@ -158,7 +158,7 @@ impl Controller {
         chosen.map(|shard| Action::Take(shard, from))
     }
 
-    /// The busiest borrowed shard whose session worker has little load.
+    /// The busiest borrowed shard of a session worker with little load.
     fn surplus(&self, rings: &[(WorkerIndex, usize)], low: usize) -> Option<(u16, WorkerIndex)> {
         let is_idle = |home: WorkerIndex| rings.iter().any(|&(worker, waiting)| worker == home && waiting <= low);
         let idle = self.allocated.iter().filter(|&&(_, home)| is_idle(home));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     impl World {
-        /// Creates a controller. Worker 0 receives; workers 1 and 2 own the shards alternately.
+        /// Creates a controller. Worker 0 receives, and workers 1 and 2 own the shards alternately.
         fn new(seen: &[u32]) -> Self {
             let mut judge = Controller::new(THRESHOLD as u32, seen.len());
             judge.seen.copy_from_slice(seen);
@@ -191,7 +191,7 @@ mod tests {
             }
         }
 
-        /// The decision after some nanoseconds, for these numbers of packets in each ring and in the queue.
+        /// The decision after some nanoseconds, with these numbers of packets in each ring and in the queue.
         fn after(&mut self, nanoseconds: u64, rings: [usize; 2], queued: usize) -> Option<Action> {
             self.now += nanoseconds;
             let rings = [(1, rings[0]), (2, rings[1])];
@@ -233,7 +233,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(None, world.after(CALM, [26, 0], 0));
             assert_eq!(None, world.after(CALM, [100, 0], 0));
-            // The rings are below the low mark, but the queue is not.
+            // The rings are below the low mark, but the queue of borrowed shards is not.
             assert_eq!(None, world.after(CALM, [0, 0], 26));
         }
         assert_eq!(1, world.judge.borrowed().len());
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(Some(Action::Take(4, 1)), world.after(1, [101, 0], 0));
         assert_eq!(Some(Action::Take(2, 1)), world.after(1, [101, 0], 0));
         assert_eq!(Some(Action::Take(6, 1)), world.after(1, [101, 0], 0));
-        // The only active shard is not borrowed, because the move would only overload another worker.
+        // The only active shard is not borrowed, because the move would only shift the overload to another worker.
         assert_eq!(None, world.after(1, [101, 0], 0));
     }
 

@@ -31,9 +31,9 @@ pub struct ClassText {
 /// The action of a step. The action refers to other chains by name.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Count packets with a counter that has a name. Several steps may share the counter.
+    /// Count packets with a named counter. Several steps may share the counter.
     Count(String),
-    /// Let packets that match one of the hyperrectangles continue at a chain.
+    /// Packets that match one of the hyperrectangles continue at a chain.
     Classify {
         /// Hyperrectangles for IPv4.
         four: Vec<Rule<u32>>,
@@ -42,10 +42,10 @@ pub enum Action {
         /// Name of the target chain.
         to: String,
     },
-    /// Drop packets that exceed a rate, or let them continue at a chain.
+    /// Drop packets above a rate limit, or let them continue at a chain.
     Police(PolicerRate, Option<String>),
-    /// Drop packets that exceed a rate, or let them continue at a chain. The policer has a name; all steps with this name share
-    /// it, including those of other routers.
+    /// Drop packets above a rate limit, or let them continue at a chain. The policer has a name; all steps with this
+    /// name share the policer, including steps of other routers.
     PoliceBy(String, PolicerRate, Option<String>),
     /// Send copies of packets through an interface.
     Mirror(u16),
@@ -59,28 +59,28 @@ pub enum Action {
     Forward,
 }
 
-/// Why chains can't be compiled.
+/// Reason for which chains can't be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     /// The entry chain is missing.
-    #[error("there is no chain `{ENTRY}`, the entry of packets")]
+    #[error("the chain `{ENTRY}` is missing, at which packets enter")]
     NoEntry,
     /// A chain does not exist.
     #[error("there is no chain `{0}`")]
     Unknown(String),
-    /// The last step of a chain is not a final action.
-    #[error("the chain `{0}` does not end")]
+    /// The last step of a chain is not a final action, such as a drop.
+    #[error("the chain `{0}` has no final step")]
     Endless(String),
-    /// A chain leads back to itself.
+    /// The steps of a chain form a loop that returns to this chain.
     #[error("the chain `{0}` is part of a loop")]
     Loop(String),
     /// The chains have too many steps.
-    #[error("{0} steps, and {MAX_STEPS} are possible")]
+    #[error("{0} steps exceed the maximum of {MAX_STEPS}")]
     TooMany(usize),
 }
 
 impl Action {
-    /// The chain at which all or some of the packets continue, if any.
+    /// The chain at which all packets or some packets of the step continue, if there is one.
     fn to(&self) -> Option<&String> {
         match self {
             Self::Classify { to, .. } | Self::To(to) => Some(to),
@@ -89,7 +89,7 @@ impl Action {
         }
     }
 
-    /// Whether no packet continues at the next step.
+    /// Whether the step is final, so that no packet continues at the next step.
     fn ends(&self) -> bool {
         matches!(self, Self::To(_) | Self::Drop | Self::Sessions | Self::Forward)
     }
@@ -115,7 +115,7 @@ impl Chains {
             texts: HashMap::new(),
             tallied: HashMap::new(),
         };
-        // The topological order is built from its end and reversed here, so that a chain precedes the chains to which it leads.
+        // The topological order is built from its end. The reversal puts a chain before the chains at which its packets continue.
         let ordered: Vec<&ChainText> = order.done.iter().rev().copied().collect();
         let mut next = 0;
         for chain in &ordered {
@@ -141,7 +141,8 @@ impl Chains {
     }
 }
 
-/// Runs of steps that are compiled into one step, each with the position of its first step. Consecutive classes form one step.
+/// Groups the steps that are compiled together, each group with the position of its first step. Consecutive classes
+/// form one step.
 fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
     let is_class = |step: &ClassText| matches!(step.action, Action::Classify { .. });
     let mut first = 0;
@@ -153,7 +154,7 @@ fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
         })
 }
 
-/// The reachable chains in topological order. Chains that lead to no other chain come first.
+/// The reachable chains in topological order. A chain follows the chains to which it jumps.
 struct Order<'w> {
     named: HashMap<&'w str, &'w ChainText>,
     under_way: Vec<&'w str>,
@@ -169,7 +170,7 @@ impl<'w> Order<'w> {
         }
     }
 
-    /// The depth of the recursion is limited by the number of chains, which is at most the number of steps.
+    /// The number of chains, which is at most the number of steps, limits the depth of the recursion.
     fn visit(&mut self, name: &'w str) -> Result<(), ChainError> {
         let chain = match self.named.get(name) {
             Some(chain) => *chain,
@@ -205,7 +206,7 @@ struct Compile<'w> {
     counts: HashMap<&'w str, TallyIndex>,
     /// Number of times that a text has occurred in its chain, to distinguish equal texts.
     texts: HashMap<(&'w str, &'w str), usize>,
-    /// Tallies by chain and position of the step.
+    /// Tallies by chain and position of the step in the chain.
     tallied: HashMap<(&'w str, usize), TallyIndex>,
 }
 
@@ -395,7 +396,7 @@ mod tests {
         let [one, other] = [(); 2].map(|()| made(2, &mut named));
         let admits = |chains: &Chains| chains.policer(0).unwrap().admits(1, 5);
         assert_eq!([true, true, false], [admits(&one), admits(&other), admits(&one)]);
-        // A later router has the same policer.
+        // A chain of a later router uses the same policer.
         let mut named = NamedPolicers::default();
         other.note_named(&mut named);
         assert!(!admits(&made(2, &mut named)));

@@ -1,31 +1,31 @@
-//! Estimates how many packets of a burst an overloaded worker can process, from feedback by the following bursts.
+//! Estimates how many packets of a burst an overloaded worker can process. The estimate is adjusted after each burst.
 
 use super::deficit::Distribution;
 use super::senders::RecentSenders;
 use crate::packet::io::BURST_SIZE;
 
-/// Number of consecutive full bursts after which a queue counts as overloaded. This number of bursts is half of what a NIC's
-/// queue can hold.
+/// Number of consecutive full bursts after which a queue counts as overloaded. This number of bursts fills half of a
+/// NIC's queue.
 const PATIENCE: u32 = 8;
 
-/// Number of full bursts after which a budget is reduced again, if it has never been sufficient.
+/// Number of full bursts after which a budget that was never sufficient is reduced again.
 const HASTE: u32 = 4;
 
-/// Number of full bursts after which a budget is reduced again, if it was sufficient before. A NIC's queue can hold this number
-/// of bursts, and it takes some time to drain.
+/// Number of full bursts after which a budget that was sufficient before is reduced again. A NIC's queue can hold this
+/// number of bursts, and some time passes until the queue is empty.
 const SETTLED: u32 = 16;
 
 /// Minimum budget in packets, so that some packets of every router pass.
 const LEAST: usize = 8;
 
-/// Budget of a queue: the number of packets of a burst that pass while the worker is overloaded. Dropping the other
-/// packets costs almost nothing, so bursts are no longer full when the budget is small enough. When bursts are no longer full, the
-/// budget grows again, packet by packet.
+/// Budget of a queue: the number of packets of a burst that pass while the worker is overloaded. Dropping the remaining
+/// packets takes few cycles, so bursts are no longer full when the budget is small enough. After bursts that are not
+/// full, the budget grows again, packet by packet.
 #[derive(Clone, Copy, Debug)]
 pub struct BurstLimit {
-    /// State of the distribution of the queue's budget.
+    /// State of the distribution of the budget.
     pub dealt: Distribution,
-    /// Routers that have sent recently.
+    /// Routers that have recently sent packets to the queue.
     pub senders: RecentSenders,
     /// Number of consecutive full bursts.
     full: u32,
@@ -69,7 +69,8 @@ impl BurstLimit {
         self.budget
     }
 
-    /// Records how many packets of a burst of `count` a device has accepted. Reduces the budget, or increases it by one.
+    /// Records how many packets of a burst of `count` packets a device has accepted. Reduces the budget, or increases
+    /// it by one.
     pub fn sent(&mut self, taken: usize, count: usize) {
         if taken < count {
             self.budget = taken.midpoint(self.budget.min(count)).clamp(LEAST, BURST_SIZE);
@@ -117,7 +118,7 @@ mod tests {
         let seen: Vec<_> = (0..16).map(|_| gate.observe(BURST_SIZE)).collect();
         assert_eq!([64, 48, 48, 36, 36, 27], [6, 7, 10, 11, 14, 15].map(|at| seen[at]));
         assert_eq!([28, 29], [(); 2].map(|()| gate.observe(40)));
-        // From now on the budget is reduced more slowly.
+        // After the budget was sufficient once, it is reduced more slowly.
         let seen: Vec<_> = (0..16).map(|_| gate.observe(BURST_SIZE)).collect();
         assert_eq!((29, 26), (seen[14], seen[15]));
         (0..10_000).for_each(|_| assert!(gate.observe(BURST_SIZE) >= LEAST));

@@ -1,10 +1,10 @@
-//! Weighted fair distribution of a budget, similar to deficit round robin. A claimant that demands less than its part leaves the
-//! rest to the others and keeps it as credit, up to a limit.
+//! Weighted fair distribution of a budget, similar to deficit round robin. If a claimant (a router or an interface)
+//! demands less than its share, the other claimants get the rest. The claimant keeps the rest as credit, up to a limit.
 
-/// One unit as a fixed-point number.
+/// One packet or bit as a fixed-point number.
 const ONE: u64 = 1 << 24;
 
-/// Demand of a claimant for units.
+/// Demand of a claimant (a router or an interface) for packets or bits, which are called units here.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// Number of the claimant.
@@ -18,18 +18,18 @@ pub struct Demand {
 #[derive(Clone, Copy, Debug, Default)]
 struct Deficit {
     level: u64,
-    /// Value of the clock when units were last distributed to this claimant.
+    /// Value of the clock when the claimant last got units.
     seen: u64,
 }
 
 /// State of the distribution of one queue's budget.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distribution {
-    /// Number of units (fixed point) distributed so far for a weight of 1. A claimant that was absent gets its part of these
-    /// units when it returns.
+    /// Number of units (fixed point) distributed so far for a weight of 1. A claimant that returns gets its share of
+    /// the units that were distributed during its absence.
     clock: u64,
-    /// Units that were available but not taken, because no claimant was entitled to a whole unit. If negative, units that were
-    /// taken without being available, because several claimants used their credit together.
+    /// Units that were available but not taken, because no claimant was entitled to a whole unit. A negative value
+    /// counts units that claimants took by credit although no units were available.
     left: i64,
 }
 
@@ -37,8 +37,8 @@ pub struct Distribution {
 #[derive(Debug)]
 pub struct Deficits(Box<[Deficit]>);
 
-/// Maximum number of iterations that search for claimants with unmet demand. The remaining budget is distributed with the next
-/// burst.
+/// Maximum number of iterations of the search for claimants with unmet demand. The budget that remains then is
+/// distributed with the next burst.
 const STEPS: usize = 8;
 
 impl Deficits {
@@ -88,7 +88,7 @@ impl Deficits {
         self.0.get(usize::from(claim.number)).map_or(0, |credit| credit.level)
     }
 
-    /// Takes units of a claimant's credit, at most `units`. Returns how many were taken.
+    /// Takes at most `units` units of a claimant's credit. Returns the number of taken units.
     pub fn take_up_to(&mut self, number: u16, units: u64, dealt: &mut Distribution) -> u64 {
         let Some(credit) = self.0.get_mut(usize::from(number)) else {
             return units;
@@ -99,14 +99,14 @@ impl Deficits {
         taken
     }
 
-    /// Returns unused units. Returned units reduce what all other claimants get next.
+    /// Returns unused units to a claimant. Returned units reduce the units that all other claimants get next.
     pub fn refund(&mut self, number: u16, units: u64) {
         if let Some(credit) = self.0.get_mut(usize::from(number)) {
             credit.level = credit.level.saturating_add(units * ONE);
         }
     }
 
-    /// Takes units of a claimant's credit. Returns `false`, without effect, if the credit is lower.
+    /// Takes units of a claimant's credit. If the credit is lower, returns `false` without an effect.
     #[inline(always)]
     pub fn take(&mut self, number: u16, units: u64, dealt: &mut Distribution) -> bool {
         let Some(credit) = self.0.get_mut(usize::from(number)) else {
@@ -128,7 +128,7 @@ mod tests {
 
     const MOST: u64 = 128;
 
-    /// Distributes a budget, and takes as many units as possible, first one by one and then together.
+    /// Distributes a budget, and takes the maximum number of units: first single units and then the rest in one call.
     fn taken(credits: &mut Deficits, claims: &[Demand], budget: u64, dealt: &mut Distribution) -> Vec<u64> {
         credits.distribute(claims, budget, dealt, MOST);
         all_taken(credits, claims, dealt)
@@ -157,7 +157,7 @@ mod tests {
         const ROUNDS: u64 = 500;
         for _ in 0..ROUNDS {
             credits.distribute(&claims, budget, &mut dealt, MOST);
-            // Credit that exceeds the limit is lost.
+            // Credit above the limit is lost.
             cut.iter_mut()
                 .zip(&credits.0)
                 .for_each(|(cut, credit)| *cut |= credit.level == MOST * ONE);
@@ -167,7 +167,7 @@ mod tests {
         let wanted: u64 = all.iter().map(|one| one.1).sum();
         let all_dealt: u64 = sums.iter().sum();
         prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
-        // No claimant with unmet demand has received less in relation to its weight than any other, including its credit.
+        // A claimant with unmet demand has received, including its credit, at least as many units per weight as every other claimant.
         for (((sum, credit), (weight, wants)), cut) in sums.iter().zip(&credits.0).zip(all).zip(&cut) {
             for (other, (others, _)) in sums.iter().zip(all) {
                 let is_sated = *sum + 2 >= wants * ROUNDS || *cut;
@@ -201,8 +201,8 @@ mod tests {
             let taken = taken(&mut credits, &claims, 37, &mut dealt);
             sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
         }
-        // The whole budget is taken. A unit of the first claimant counts as much as 151 of the second, which has kept the
-        // difference as credit.
+        // The whole budget is taken. A unit of the first claimant counts as much as 151 units of the second claimant,
+        // which keeps the difference as credit.
         assert_eq!([125, 18_375], sums);
     }
 
@@ -210,10 +210,10 @@ mod tests {
     fn credits_of_who_was_away_are_its_part_up_to_a_limit() {
         let (mut credits, mut dealt) = (Deficits::new(8), Distribution::default());
         let both = claims(&[(10, 64), (10, 64)]);
-        // If the first claimant is alone, it gets everything.
+        // If the first claimant is alone, it gets all units.
         assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
         assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
-        // The second claimant gets the credit that it did not use, but at most the available units.
+        // The second claimant gets its unused credit, but at most the available units.
         assert_eq!(vec![0, 32], taken(&mut credits, &both, 16, &mut dealt));
         (0..1000).for_each(|_| drop(taken(&mut credits, &both[..1], 16, &mut dealt)));
         let much = claims(&[(10, 0), (10, 500)]);

@@ -1,9 +1,10 @@
-//! Recent demands of interfaces for a link. Each of several consecutive bursts may contain packets of only one interface, which
-//! must not get the parts of the others.
+//! Recent demands of interfaces for a link. Consecutive bursts may each contain packets of a single interface. The
+//! recent demands keep that interface from getting the shares of the other interfaces.
 
 use super::deficit::Demand;
 
-/// Maximum number of interfaces that are stored for a link. Beyond that, the oldest are removed.
+/// Maximum number of interfaces that are stored for a link. If more interfaces have demands, the oldest entries are
+/// removed.
 const PLACES: usize = 16;
 
 /// Number of bursts for which a demand is kept.
@@ -18,7 +19,7 @@ pub struct RecentDemands {
 }
 
 impl RecentDemands {
-    /// Records the demands of a burst. Calls `absent` for each recent demand that is not among the demands of this
+    /// Records the demands of a burst. Calls `absent` for each recent demand of an interface without a demand in this
     /// burst.
     pub fn observe(&mut self, claims: &[Demand], mut absent: impl FnMut(Demand)) {
         self.burst = self.burst.wrapping_add(1);
@@ -73,7 +74,7 @@ mod tests {
             }
         }
         assert_eq!([24, 8], sums.map(|sum| (sum + 450) / 900));
-        // When an interface is alone again, it gets everything.
+        // When an interface is alone again, it gets the whole budget.
         (0..20).for_each(|_| assert!(burst(claim(1, 10)) > 0));
         assert_eq!([16; 4], [(); 4].map(|()| burst(claim(1, 10))));
     }

@@ -2,8 +2,8 @@
 
 use sluice_route::RouterIndex;
 
-/// Nanoseconds without packets after which a router counts as absent. The time is longer than the hello interval of routing
-/// protocols.
+/// Nanoseconds without packets after which a router counts as absent. This time is longer than the hello interval of
+/// routing protocols.
 const SILENCE: u64 = 15_000_000_000;
 
 /// Routers that have recently sent packets to a queue.

@@ -9,13 +9,13 @@ use super::{Cursor, Endpoint};
 use crate::session::family::{Family, V4, V6};
 use crate::session::shard::Shard;
 
-/// A filter for mappings, subscribers and blocks. All conditions that are given must match.
+/// A filter for mappings, subscribers and blocks. An item must match all given conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BindingFilter {
     /// Condition on the inside host. The port applies only to mappings.
     pub inside: Option<Endpoint>,
-    /// Condition on the outside address and port. The condition is compared with the paired address of a subscriber, and with
-    /// any port of a block.
+    /// Condition on the outside address and port. For a subscriber, the condition applies to the paired address. For a
+    /// block, any of its ports may match.
     pub outside: Option<Endpoint>,
     /// Port class. The condition applies only to mappings.
     pub class: Option<PortClass>,
@@ -78,7 +78,7 @@ pub struct BlockInfo {
     pub shard: u16,
 }
 
-/// The kind of a list, and the memory for it.
+/// The kind of a list, and the memory for its items.
 #[derive(Debug)]
 pub enum BindingList {
     /// A list of mappings.
@@ -95,11 +95,11 @@ pub enum BindingList {
 pub struct BindingUsage {
     /// Number of allocated ports, by pool and class.
     pub ports: Vec<[u64; 3]>,
-    /// Number of mappings, including filtering entries, and maximum number.
+    /// Number of mappings, including filtering entries, and maximum number of mappings.
     pub mappings: [u64; 2],
-    /// Number of subscribers, and maximum number.
+    /// Number of subscribers, and maximum number of subscribers.
     pub subscribers: [u64; 2],
-    /// Number of port blocks, and maximum number.
+    /// Number of port blocks, and maximum number of port blocks.
     pub blocks: [u64; 2],
     /// Number of quarantined ports and blocks.
     pub held: u64,
@@ -150,7 +150,7 @@ impl BindingList {
     }
 }
 
-/// Progress of a list after one round.
+/// Progress of a list after a part of its records was visited.
 pub(super) struct Progress {
     /// Position at which the list continues.
     pub next: Option<Cursor>,

@@ -1,4 +1,5 @@
-//! The worker's end of the request channel. Lists and clearing take several rounds, with a limited number of records in each.
+//! The worker's part of the request channel. Lists and clearing take several rounds of the worker, with a limited
+//! number of records per round.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -21,7 +22,7 @@ use crate::session::records;
 use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 
-/// The worker's end of the request channel.
+/// The worker's receiver of requests and sender of replies.
 #[derive(Debug)]
 pub struct RequestServer {
     requests: Receiver<Request>,
@@ -31,7 +32,7 @@ pub struct RequestServer {
     binding: Option<(Cursor, BindingFilter, BindingList)>,
 }
 
-/// The control thread's end of the request channel.
+/// The control thread's handle of a worker: sender of requests, receiver of replies, and queues.
 #[derive(Debug)]
 pub struct WorkerHandle {
     /// Sends requests to the worker.
@@ -40,21 +41,21 @@ pub struct WorkerHandle {
     pub replies: Receiver<Reply>,
     /// Translation events of the worker, if enabled.
     pub events: Option<Taken>,
-    /// Alerts of the worker, if it inspects.
+    /// Alerts of the worker, if it inspects flows.
     pub alerts: Option<Alerts>,
     /// Records of flows that the worker has inspected, if enabled.
     pub records: Option<records::Taken>,
     /// Packets from the worker to routers' hosts.
     pub to_hosts: Option<punt::PuntReceiver>,
-    /// Packets from routers' hosts to the worker, if it owns the gateway's own traffic.
+    /// Packets from routers' hosts to the worker, if it is the owner worker.
     pub from_hosts: Option<punt::PuntSender>,
     /// Packets from the worker to the subscriber service.
     pub to_subscribers: Option<punt::PuntReceiver>,
-    /// Packets from the subscriber service to the worker, if it owns the gateway's own traffic.
+    /// Packets from the subscriber service to the worker, if it is the owner worker.
     pub from_subscribers: Option<punt::PuntSender>,
 }
 
-/// Creates both ends of a worker's request channel.
+/// Creates the server and the handle of a worker's request channel.
 pub fn channel() -> (RequestServer, WorkerHandle) {
     let (requests, inbox) = sync_channel(8);
     let (outbox, replies) = sync_channel(8);
@@ -265,13 +266,13 @@ fn show<F: Family>(
     }
 }
 
-/// The context of a session. If the session belongs to a site, it is the context of the inside key.
+/// The context of a session. If the session belongs to a site, the result is the context of the inside key.
 fn context<F: Family>(session: &F::Session) -> Context {
     let (forward, reverse) = (session.forward().context(), session.reverse().context());
     if is_site(reverse) { reverse } else { forward }
 }
 
-/// The application of a session. For ICMP it is determined by the protocol.
+/// The application of a session. For ICMP, the protocol determines the application.
 fn application<F: Family>(session: &F::Session, tools: &SessionTools<'_>, snapshot: &Snapshot) -> Option<ProtocolPair> {
     let interfaces = [
         session.interface(),

@@ -1,11 +1,11 @@
 //! A buddy allocator: memory of fixed size, divided into blocks by halving. Every block belongs to an owner; releasing
 //! an owner frees all of its blocks.
 
-/// Bytes of the smallest block.
+/// Size in bytes of the smallest block.
 pub const BLOCK_UNIT: usize = 64;
 
-/// Maximum number of bytes per owner. This number suffices for a TLS handshake as large as a jumbo frame, in a buffer
-/// that doubles as it grows.
+/// Maximum number of bytes per owner. This suffices for a TLS handshake of the size of a jumbo frame, in a buffer that
+/// grows by doubling.
 pub const MAX_OWNER_BYTES: usize = 256 << 10;
 
 const NONE: u32 = u32::MAX;
@@ -36,7 +36,7 @@ struct Owner {
     bytes: u32,
 }
 
-/// Metadata of an arena: it manages offsets and does not hold the memory itself.
+/// Metadata of an arena. The metadata contains offsets, but not the memory itself.
 pub struct Arena {
     blocks: Box<[Block]>,
     free: [u32; ORDERS],
@@ -44,13 +44,13 @@ pub struct Arena {
     used: usize,
     peak: usize,
     refused: u64,
-    /// For tests: number of allocations until one is refused.
+    /// Number of allocations until an allocation is refused, for tests.
     #[cfg(test)]
     pub refuse_in: Option<u32>,
 }
 
 impl Arena {
-    /// Creates an arena of this many units.
+    /// Creates an arena of `units` times [`BLOCK_UNIT`] bytes.
     pub fn new(units: u32, owners: u32) -> Self {
         let block = Block {
             next: NONE,
@@ -89,7 +89,7 @@ impl Arena {
         self.refused
     }
 
-    /// Allocates a block of at least this many bytes for an owner, and returns its offset.
+    /// Allocates a block of at least `bytes` bytes for an owner, and returns the offset of the block.
     pub fn allocate(&mut self, owner: u32, bytes: usize) -> Option<usize> {
         let taken = self.take(owner, bytes);
         self.refused += u64::from(taken.is_none());
@@ -130,13 +130,13 @@ impl Arena {
         Some(at as usize * BLOCK_UNIT)
     }
 
-    /// Size in bytes of the block allocated at this offset, if there is one.
+    /// Size in bytes of the block at this offset; `None` if no block is allocated there.
     pub fn size(&self, offset: usize) -> Option<usize> {
         let block = self.blocks.get(offset / BLOCK_UNIT)?;
         (offset.is_multiple_of(BLOCK_UNIT) && block.state == State::Taken).then(|| BLOCK_UNIT << block.order)
     }
 
-    /// Frees a block; false if no block is allocated at this offset.
+    /// Frees a block. Returns false if no block is allocated at this offset.
     pub fn free(&mut self, offset: usize) -> bool {
         let Some(bytes) = self.size(offset) else {
             return false;

@@ -1,8 +1,8 @@
 //! Allocator hooks of nDPI and libgcrypt. While a core processes a packet, memory comes from that core's arena. At all
 //! other times, in particular when modules are created and destroyed, it comes from the C library.
 //!
-//! libgcrypt terminates the process if an allocation fails during a digest. Therefore libgcrypt has an arena of its
-//! own, which is empty before and after each packet.
+//! libgcrypt terminates the process if an allocation fails during a digest. Therefore libgcrypt has a separate arena,
+//! which is empty before and after each packet.
 //!
 //! The hooks are global to the process and receive only a size, so a thread-local variable holds the current arena.
 
@@ -22,7 +22,7 @@ pub struct Memory {
     pub arena: Arena,
     /// Owner to which new blocks are assigned.
     owner: u32,
-    /// Number of freed pointers that were not allocated here; such calls are ignored.
+    /// Number of ignored calls to free a pointer that was not allocated from this arena.
     pub foreign: u64,
 }
 
@@ -90,12 +90,13 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
+        // SAFETY: `new` allocated the memory with this layout.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }
 
-/// Bytes for libgcrypt. The ciphers and digests of one QUIC packet take about a third of this memory.
+/// Size in bytes of the arena for libgcrypt. The ciphers and digests of one QUIC packet take about a third of this
+/// memory.
 const CIPHERS: usize = 64 << 10;
 
 /// Arenas of a core.
@@ -117,7 +118,7 @@ thread_local! {
     static CURRENT: Cell<*mut Memories> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Calls nDPI with these arenas, on behalf of this owner. The call must not unwind; C code never does.
+/// Calls nDPI with these arenas, on behalf of this owner. The call must not unwind; C code never unwinds.
 pub fn within<R>(memories: &mut Memories, owner: u32, call: impl FnOnce() -> R) -> R {
     memories.flows.owner = owner;
     let memories = ptr::from_mut(memories);
@@ -150,7 +151,7 @@ impl Use for Ciphers {
     }
 }
 
-/// Runs a function with the current arena, if the thread is inside of [`within`].
+/// Runs a function with the current arena, if the thread is executing [`within`].
 fn current<U: Use, R>(inside: impl FnOnce(&mut Memory) -> R) -> Option<R> {
     // SAFETY: `within` borrows the arenas mutably as long as the pointer is set. Meanwhile only the hooks use that
     // borrow, and hooks do not call each other.
@@ -169,7 +170,7 @@ unsafe extern "C" fn reallocate<U: Use>(pointer: *mut c_void, size: usize) -> *m
 }
 
 unsafe extern "C" fn free<U: Use>(pointer: *mut c_void) {
-    // SAFETY: as for `reallocate`.
+    // SAFETY: outside of packets every pointer is from the C library, as in `reallocate`.
     current::<U, _>(|memory| memory.free(pointer)).unwrap_or_else(|| unsafe { raw::free(pointer) })
 }
 

@@ -1,4 +1,4 @@
-//! nDPI's interface as declared in the installed header, and the functions of libgcrypt that are called.
+//! nDPI's interface as declared in the installed header, and the libgcrypt functions that this crate calls.
 #![allow(
     missing_docs,
     non_camel_case_types,

@@ -5,8 +5,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape(u8, u8);
 
-/// Returns the shape of a complete packet with all of its headers, and the packet without trailing bytes. `None` for
-/// every other packet, including fragments other than the first.
+/// Returns IP version and transport protocol of a complete packet with all of its headers, and the packet without
+/// trailing bytes. Returns `None` for every other packet, including fragments other than the first.
 pub fn shape(packet: &[u8]) -> Option<(Shape, &[u8])> {
     let (protocol, packet, transport) = match packet.first()? >> 4 {
         4 => version4(packet)?,
@@ -92,8 +92,8 @@ mod tests {
             packet[place] = value;
             shape(&packet).is_some()
         };
-        // Header lengths that are too small and too large, a total length within the headers, and a fragment that is
-        // not the first.
+        // The cases are header lengths that are too small or too large, a total length within the headers, and a later
+        // fragment.
         let places = [
             (4, 0, 0x44),
             (4, 0, 0x4f),
@@ -106,7 +106,7 @@ mod tests {
         for (version, place, value) in places {
             assert!(!changed(version, place, value), "{version} {place} {value}");
         }
-        // First a header without a next header, then an extension header that is longer than the packet.
+        // The first case has no next header; in the second case, an extension header is longer than the packet.
         assert!(!changed(6, 6, 59) && !changed(6, 6, 43));
     }
 

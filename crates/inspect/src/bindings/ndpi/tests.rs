@@ -8,8 +8,8 @@ use crate::applications::{ApplicationCapacity, ApplicationDetector, DetectionHan
 #[path = "../../../tests/captured/mod.rs"]
 mod captured;
 
-/// For every kind of flow, the first allocation of a packet fails, then the second, and so on: nDPI must not crash, and
-/// the memory of the flow must be released.
+/// The test refuses the first allocation of a packet, then the second, and so on, for every kind of flow. nDPI must not
+/// crash, and the memory of the flow must be released.
 #[test]
 fn flows_refused_memory_at_any_request_are_given_up() {
     let mut applications = ApplicationDetector::new(ApplicationCapacity::default()).unwrap();

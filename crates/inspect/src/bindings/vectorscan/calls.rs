@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Scans in order, with their data. The log is for measurements only, because recording allocates memory.
+/// Recorded scans in order, with their data. The log is for measurements only, because recording allocates memory.
 #[derive(Debug, Default)]
 pub struct ScanLog {
     calls: Vec<ScanRecord>,
@@ -14,7 +14,7 @@ pub struct ScanLog {
 struct ScanRecord {
     /// Serial number of the database.
     database: u64,
-    /// The stream, and whether the scan began at its start; `None` in block mode.
+    /// Number of the stream, and whether the scan started at the beginning of the stream; `None` in block mode.
     stream: Option<(u32, bool)>,
     bytes: Range<usize>,
 }

@@ -10,11 +10,12 @@ use super::{Error, MatchAction, Platform, ScanEnd, Scratch, check, length, raw, 
 /// A literal pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern<'a> {
-    /// Has at least one byte, and the first byte is not zero: the library treats a pattern with a leading zero as empty.
+    /// Bytes to search for, at least one. The first byte must not be zero, because the library treats a pattern with a
+    /// leading zero as empty.
     pub bytes: &'a [u8],
-    /// ASCII letters match in either case.
+    /// Whether ASCII letters match in either case.
     pub caseless: bool,
-    /// Identifier that is reported with a match; several patterns may share one.
+    /// Identifier that is reported with a match; several patterns may share an identifier.
     pub id: u32,
 }
 
@@ -55,7 +56,7 @@ pub struct Database<M: Mode> {
 
 // SAFETY: a database is not written between its creation and its destruction, and is not bound to a thread.
 unsafe impl<M: Mode> Send for Database<M> {}
-// SAFETY: as for `Send`; in addition, scans write only the scratch and the stream.
+// SAFETY: a database is not written after its creation; scans write only the scratch and the stream.
 unsafe impl<M: Mode> Sync for Database<M> {}
 
 impl<M: Mode> Database<M> {
@@ -78,8 +79,8 @@ impl<M: Mode> Database<M> {
         };
         let mut database = ptr::null_mut();
         let mut error = ptr::null_mut();
-        // SAFETY: the four arrays have `elements` entries, each text is readable for its length, and the library keeps no
-        // pointer to them or to the platform.
+        // SAFETY: the four arrays have `elements` entries, each text is readable for its length, and the library keeps
+        // no pointer to the arrays or to the platform.
         let code = unsafe {
             raw::hs_compile_lit_multi(
                 texts.as_ptr(),
@@ -114,7 +115,8 @@ impl<M: Mode> Database<M> {
         size
     }
 
-    /// Serialises the database, to be loaded by the same version of the library on a processor of the same type.
+    /// Serialises the database. The bytes can be loaded only by the same version of the library on a processor of the
+    /// same type.
     pub fn serialise(&self) -> Result<Vec<u8>, Error> {
         let (mut bytes, mut length) = (ptr::null_mut(), 0);
         // SAFETY: the database is alive; the library writes a pointer and a length.
@@ -128,10 +130,10 @@ impl<M: Mode> Database<M> {
         }
     }
 
-    /// Restores a database from the output of [`Database::serialise`]. The caller must ensure that the bytes are genuine,
-    /// by a digest in a file that no other user can write: the library checks its version, the processor and a checksum,
-    /// but scans trust every offset, and forged bytes cause reads and writes at any address. Therefore the function is
-    /// not public.
+    /// Restores a database from the output of [`Database::serialise`]. The caller must verify the bytes with a digest
+    /// from a file that no other user can write. The library checks the version, the processor and a checksum, but
+    /// scans trust every offset: forged bytes cause reads and writes at any address. Therefore the function is not
+    /// public.
     pub(crate) fn deserialise(bytes: &[u8]) -> Result<Self, Error> {
         let mut database = ptr::null_mut();
         // SAFETY: the bytes are readable for their length; the library copies them.
@@ -163,8 +165,8 @@ impl Database<Block> {
     ///
     /// # Panics
     ///
-    /// The scratch was not enlarged for this database, or the data is 4 GiB or longer. A panic of the sink aborts the
-    /// process.
+    /// Panics if the scratch was not enlarged for this database, or the data is 4 GiB or longer. A panic of the sink
+    /// aborts the process.
     pub fn scan<S: FnMut(u32, u64) -> MatchAction>(&self, data: &[u8], scratch: &mut Scratch, mut sink: S) -> ScanEnd {
         scratch.log_scan(self.serial, || None, data);
         let memory = scratch.memory_for(self.serial);
@@ -185,7 +187,7 @@ impl Database<Block> {
 }
 
 impl Database<Streaming> {
-    /// Bytes of the state of each stream.
+    /// Size in bytes of the state of a stream.
     pub fn stream_size(&self) -> usize {
         let mut size = 0;
         // SAFETY: the database is alive and of streaming mode; the library writes one number.

@@ -47,7 +47,7 @@ pub struct HsPlatform {
     pub reserved2: c_ulonglong,
 }
 
-/// Identifier, start (0 unless requested), end, flags, context; a result other than 0 stops the scan.
+/// Callback with identifier, start (0 unless requested), end, flags and context. A result other than 0 stops the scan.
 pub type MatchHandler = unsafe extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c_uint, *mut c_void) -> c_int;
 
 unsafe extern "C" {

@@ -1,4 +1,4 @@
-//! Replays recorded scans and does nothing else.
+//! Replays recorded scans, to measure the search alone.
 
 use std::sync::Arc;
 
@@ -15,8 +15,7 @@ pub struct Replay<'d> {
 impl<'d> Replay<'d> {
     /// Creates a replay with these databases, and `count` streams for each streaming database.
     ///
-    /// # Errors
-    /// No memory is left.
+    /// # Errors Returns an error if no memory is left.
     pub fn new(
         blocks: Vec<&'d Database<Block>>,
         streams: &[Arc<Database<Streaming>>],
@@ -42,8 +41,7 @@ impl<'d> Replay<'d> {
 
     /// Replays all scans, and returns the number of matches.
     ///
-    /// # Panics
-    /// The scans used databases or streams that this replay does not have.
+    /// # Panics Panics if a recorded scan used a database or a stream that this replay does not contain.
     pub fn run(&mut self, calls: &ScanLog) -> u64 {
         let mut found = 0;
         let mut sink = |_, _| {

@@ -8,7 +8,7 @@ use super::{Database, Error, Mode, ScanLog, check, raw};
 #[derive(Debug)]
 pub struct Scratch {
     memory: *mut raw::HsScratch,
-    /// Serial numbers of the databases that the scratch is large enough for. The library does not check the size of a
+    /// Serial numbers of the databases for which the scratch is large enough. The library does not check the size of a
     /// scratch.
     serves: Vec<u64>,
     /// Recorded scans, if recording is on.
@@ -34,7 +34,8 @@ impl Scratch {
         }
     }
 
-    /// Enlarges the scratch for this database. If that fails, the scratch remains usable for the other databases.
+    /// Enlarges the scratch for this database. If the enlargement fails, the scratch remains usable for the other
+    /// databases.
     pub fn serve<M: Mode>(&mut self, database: &Database<M>) -> Result<(), Error> {
         if self.serves(database.serial()) {
             return Ok(());
@@ -53,7 +54,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Creates another scratch for the same databases, for another core.
+    /// Creates a scratch with which another core can use the same databases.
     pub fn try_clone(&self) -> Result<Scratch, Error> {
         let mut clone = Scratch {
             memory: ptr::null_mut(),

@@ -1,9 +1,9 @@
 //! States of streaming scans.
 //!
 //! The states of a pool are in one contiguous piece of zeroed memory, which the system commits page by page when states
-//! are first used. When the library opens a stream, it makes a single allocation and owns no other memory. The
-//! allocator set here returns the state's slot in the pool, so that opening a stream does not allocate, and closing it
-//! in the library is unnecessary.
+//! are first used. To open a stream, the library makes a single allocation. The allocator set here serves it with a
+//! slot of the pool, so opening a stream does not allocate memory. Streams own no other memory, so they need not be
+//! closed in the library.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -93,7 +93,7 @@ impl ScanStreams {
         self.free.len()
     }
 
-    /// Bytes between two states.
+    /// Distance in bytes between the starts of two consecutive states.
     pub fn stride(&self) -> usize {
         self.stride
     }
@@ -102,7 +102,7 @@ impl ScanStreams {
     pub fn open(&mut self) -> Option<u32> {
         let stream = self.free.pop()?;
         self.used[stream as usize] = true;
-        // States are first allocated in ascending order, so that unused states are never touched.
+        // Unused states are allocated in ascending order, so that the memory after the highest used state is never touched.
         if stream < self.initialised {
             self.reset(stream);
         } else {
@@ -140,8 +140,8 @@ impl ScanStreams {
     ///
     /// # Panics
     ///
-    /// The scratch was not enlarged for the database, the stream is not open, or the data is 4 GiB or longer. A panic
-    /// of the sink aborts the process.
+    /// Panics if the scratch was not enlarged for the database, the stream is not open, or the data is 4 GiB or longer.
+    /// A panic of the sink aborts the process.
     pub fn scan<S: FnMut(u32, u64) -> MatchAction>(
         &mut self,
         stream: u32,
@@ -176,11 +176,11 @@ impl ScanStreams {
     ///
     /// # Panics
     ///
-    /// As [`ScanStreams::scan`].
+    /// Panics as [`ScanStreams::scan`] does.
     pub fn finish<S: FnMut(u32, u64) -> MatchAction>(&mut self, stream: u32, scratch: &mut Scratch, mut sink: S) {
         let memory = scratch.memory_for(self.database.serial());
         let state = self.state(stream);
-        // SAFETY: as in `scan`.
+        // SAFETY: the conditions are the same as in `scan`.
         let code =
             unsafe { raw::hs_reset_stream(state, 0, memory.as_ptr(), Some(report::<S>), (&raw mut sink).cast()) };
         scanned(code);
@@ -190,7 +190,7 @@ impl ScanStreams {
     ///
     /// # Panics
     ///
-    /// The stream is not open.
+    /// Panics if the stream is not open.
     pub fn reset(&mut self, stream: u32) {
         if let Some(begun) = &mut self.begun {
             begun[stream as usize] = true;
@@ -227,7 +227,7 @@ impl ScanStreams {
 
 impl Drop for ScanStreams {
     fn drop(&mut self) {
-        // SAFETY: the memory was allocated with this layout; streams own no other memory, and none of them is used
+        // SAFETY: the memory was allocated with this layout; streams own no other memory, and no stream is used
         // afterwards.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }

@@ -1,4 +1,4 @@
-//! Serialisation of a pattern set: for its fingerprint, and for another process that compiles it.
+//! Serialises a pattern set for its fingerprint, and for another process that compiles the pattern set.
 
 use sha2::{Digest, Sha256};
 

@@ -1,20 +1,21 @@
-//! Bit reader for a stream that arrives in segments: the first bit is the lowest one of its byte (RFC 7932 section
+//! Bit reader for a stream that arrives in segments. The first bit is the lowest bit of its byte (RFC 7932 section
 //! 1.5.1).
 
 use super::Stop;
 
-/// Index bits of the root table of a code, see [`super::code`].
+/// Number of index bits of the root table of a code (see [`super::code`]).
 pub const ROOT: u32 = 8;
 
-/// Bits that were read from the input and are not consumed yet.
+/// Bits that were loaded from the input and are not consumed yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bits {
     held: u64,
     count: u32,
 }
 
-/// Reads bits of a segment after the held bits. A failed read loads the whole segment, and is repeated with all held bits
-/// when the next segment arrives. The output up to a given byte therefore does not depend on the segmentation.
+/// Reads the stored bits, and then the bits of a segment. A failed read loads the whole segment, and is repeated with
+/// all stored bits when the next segment arrives. The output up to a given byte therefore does not depend on the
+/// segmentation.
 pub struct Reader<'a> {
     held: u64,
     count: u32,
@@ -37,7 +38,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the held bits at the end of the segment, and the number of its bytes that were loaded.
+    /// Returns the stored bits at the end of the segment, and the number of loaded bytes of the segment.
     pub fn suspend(self) -> (Bits, usize) {
         let Self { held, count, at, .. } = self;
         let held = held & mask(count);
@@ -152,7 +153,7 @@ impl<'a> Reader<'a> {
         clear
     }
 
-    /// Returns up to `max` of the following bytes, at a byte boundary. Empty at the end of the segment.
+    /// Returns up to `max` of the following bytes, at a byte boundary. The result is empty at the end of the segment.
     pub fn bytes(&mut self, max: usize) -> &'a [u8] {
         self.unload();
         debug_assert_eq!(0, self.count, "what is held belongs to a read that was not over");

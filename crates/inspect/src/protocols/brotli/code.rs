@@ -5,14 +5,14 @@ use super::bits::{ROOT, Reader};
 
 /// Number of symbols of the largest alphabet.
 pub const ALPHABET: usize = 704;
-/// Maximum number of entries of a table beyond one for each symbol of its alphabet: 256 entries of the root, and unused
+/// Maximum number of entries of a table in addition to one entry per symbol: 256 entries of the root table, and unused
 /// entries of second-level tables.
 pub const EXTRA_ENTRIES: usize = 376;
 
 const CODE_LENGTHS: usize = 18;
 const ORDER: [u8; CODE_LENGTHS] = [1, 2, 3, 4, 0, 5, 17, 6, 16, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// Decoding table of the code of code lengths, indexed by the next four bits: the length, and the number of bits that encode
-/// it.
+/// Decoding table of the code of code lengths, indexed by the next four bits. An entry contains the length and the
+/// number of bits that encode the length.
 const LENGTHS: [u16; 16] = {
     const VALUES: [u16; 16] = [0, 4, 3, 2, 0, 4, 3, 1, 0, 4, 3, 2, 0, 4, 3, 5];
     const BITS: [u16; 16] = [2, 2, 2, 3, 2, 2, 2, 4, 2, 2, 2, 3, 2, 2, 2, 4];
@@ -118,8 +118,8 @@ impl Code {
                         repeat: 0,
                     };
                 }
-                // If the description has more lengths than the code space allows, other decoders continue to read, and so
-                // does this one.
+                // Like other decoders, this decoder continues to read if the description has more lengths than the code
+                // space allows.
                 Stage::Symbols { at, space, .. } if at < alphabet && space != 0 => self.length(reader, alphabet)?,
                 Stage::Symbols { space, .. } => {
                     if space != 0 {
@@ -132,7 +132,7 @@ impl Code {
         }
     }
 
-    /// Reads one length, or several equal ones (section 3.5).
+    /// Reads one length, or several equal lengths (section 3.5).
     fn length(&mut self, reader: &mut Reader<'_>, alphabet: usize) -> Result<(), Stop> {
         let Stage::Symbols {
             at,
@@ -227,10 +227,10 @@ fn simple(reader: &mut Reader<'_>, alphabet: usize, table: &mut [u16]) -> Result
     Ok(table.len())
 }
 
-/// Builds the table of a complete code, or of a code with a single symbol, which takes no bits. The table is indexed by the
-/// next `root` bits. An entry has a symbol in its high 12 bits and the number of code bits in the low 4. If that number is
-/// greater than `root`, the high bits are the offset of a second-level table, which is indexed by the remaining bits. Returns
-/// the number of entries.
+/// Builds the table of a complete code, or of a code with a single symbol, which takes no bits. The table is indexed by
+/// the next `root` bits. An entry has a symbol in its high 12 bits and the number of code bits in its low 4 bits. If
+/// that number is greater than `root`, the high bits are the offset of a second-level table, which is indexed by the
+/// remaining bits. Returns the number of entries.
 fn build(table: &mut [u16], lengths: &[u8], root: u32) -> usize {
     let mut counts = [0u16; 16];
     lengths.iter().for_each(|&length| counts[usize::from(length)] += 1);

@@ -16,8 +16,8 @@ use super::{
 const RUN: usize = 512;
 /// The size of a window is a power of two minus this number.
 const GAP: usize = 16;
-/// Copies up to this length always copy exactly this number of bytes. The excess overwrites only bytes outside of the
-/// window.
+/// A copy command up to this length always copies this number of bytes. The excess bytes overwrite only memory outside
+/// of the window.
 const SHORT: usize = GAP;
 
 impl Brotli {
@@ -31,7 +31,7 @@ impl Brotli {
         Ok(bytes.min(io.out.len() - io.made).min(PAGE - at % PAGE))
     }
 
-    /// Index in the window of a byte of the stream. The window's memory is at least one page.
+    /// Index of a byte of the stream in the window. The window's memory is at least one page.
     fn place(&self, at: usize) -> usize {
         at & (self.window.max(PAGE) - 1)
     }
@@ -260,7 +260,7 @@ impl Brotli {
         Ok(self.copied(count, distance, pages, io))
     }
 
-    /// Completes a part of a copy, the bytes of which are already in the output.
+    /// Completes a part of a copy after the bytes were written to the output.
     fn copied(&mut self, count: usize, distance: usize, pages: &mut Pages, io: &mut Io<'_>) -> State {
         self.made(count, pages, io);
         self.copy -= count;
@@ -271,5 +271,5 @@ impl Brotli {
     }
 }
 
-/// Offsets that distance symbols for modified recent distances add.
+/// Offsets that certain distance symbols add to a recent distance.
 const BY: [isize; 6] = [-1, 1, -2, 2, -3, 3];

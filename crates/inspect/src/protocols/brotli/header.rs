@@ -9,7 +9,7 @@ use super::{
     State, Stop,
 };
 
-/// Units of work of an entry of the context map in the inverse move-to-front transform.
+/// Units of work for the inverse move-to-front transform of one context map entry.
 const MOVE: u32 = 8;
 /// Number of entries transformed at a time.
 const MOVES: usize = 128;
@@ -30,7 +30,7 @@ fn small_count(reader: &mut Reader<'_>) -> Result<usize, Stop> {
     Ok((1 << bits) + more as usize + 1)
 }
 
-/// Returns the block count after `skip` bits, and the number of bits that its symbol and its extra bits take.
+/// Returns the block count after `skip` bits, and the total size of its symbol and its extra bits in bits.
 pub fn block_count(reader: &mut Reader<'_>, skip: u32, code: &[u16]) -> Result<(u32, u32), Stop> {
     let (symbol, used) = reader.peek_symbol(skip, code)?;
     let Range { base, bits } = BLOCK_COUNTS[symbol as usize];
@@ -45,7 +45,7 @@ impl Brotli {
             _ => match reader.peek(1, 3)? {
                 0 => match reader.peek(4, 3)? {
                     0 => (17, 7),
-                    // A window of more than 16 MiB, which HTTP clients reject, too.
+                    // The window is larger than 16 MiB, which HTTP clients also reject.
                     1 => return Err(Stop::Broken),
                     more => (8 + more, 7),
                 },

@@ -1,8 +1,8 @@
-//! Memory that the decoders of a shard share: windows and tables, in pages that are allocated on demand.
+//! Memory that the decoders of a shard share for windows and tables. Its pages are allocated on demand.
 
 use crate::source_quota::SlotPool;
 
-/// Bytes of a page.
+/// Size in bytes of a page.
 pub const PAGE: usize = 64 << 10;
 /// Table entries in a page.
 pub const WORDS: usize = PAGE / size_of::<u16>();

@@ -63,8 +63,7 @@ pub fn command(symbol: u32) -> (Range, Range) {
     )
 }
 
-/// For each context mode of a literal block type: contribution of the last byte to the context of a literal, and contribution
-/// of the byte before it.
+/// Contributions of the last byte and of the byte before it to the context of a literal, for each context mode.
 pub static CONTEXTS: [[[u8; 256]; 2]; 4] = {
     let (mut all, mut byte) = ([[[0; 256]; 2]; 4], 0);
     while byte < 256 {

@@ -66,8 +66,8 @@ fn expected(bytes: &[u8]) -> Outcome {
         all.extend_from_slice(&out[..made]);
         let stop = match result {
             BrotliResult::NeedsMoreOutput => continue,
-            // A command produces more bytes than the declared length of the meta-block. The stream is invalid. This
-            // decoder reports the error only when it reads the excess bytes.
+            // The stream is invalid, because a command produces more bytes than the declared length of the meta-block.
+            // The reference decoder reports the error only when it reads the excess bytes.
             BrotliResult::NeedsMoreInput if state.meta_block_remaining_len < 0 => Stop::Broken,
             BrotliResult::NeedsMoreInput => Stop::Input,
             BrotliResult::ResultSuccess => Stop::Done,
@@ -162,7 +162,7 @@ impl Bits {
         self
     }
 
-    /// A code of one symbol, which takes no bits.
+    /// A code with a single symbol, which takes no bits.
     fn only(self, symbol: u32, bits: u32) -> Self {
         self.put(1, 2).put(0, 2).put(symbol, bits)
     }
@@ -194,15 +194,15 @@ fn begun(pages: u32) -> (Pages, Box<Brotli>) {
 fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for() {
     let begin = || Bits::largest_window().longest();
     let cases = [
-        // Five literals and a copy of two bytes, repeated.
+        // Each command outputs five literals and a copy of two bytes.
         begin().plain(0).only(u32::from(b'x'), 8).only(5 << 3, 10).only(0, 6),
-        // A literal and a copy of the two preceding bytes.
+        // Each command outputs a literal and a copy of the two preceding bytes.
         begin()
             .plain(1)
             .only(u32::from(b'x'), 8)
             .only(128 + (1 << 3), 10)
             .only(16, 7),
-        // One copy command that produces all of the content.
+        // One copy command produces all of the content.
         begin()
             .plain(1)
             .only(u32::from(b'x'), 8)
@@ -276,7 +276,7 @@ fn codes_and_context_maps_are_paid_for_as_they_are_made() {
         }
     };
     assert_eq!(Stop::Done, stop);
-    // Work for 768 tables, for the entries of context maps, and for their move to the front.
+    // The work includes 768 tables, the entries of context maps, and their move to the front.
     assert!(work > 768 * 128 + 9 * (256 << 6), "{work}");
     assert_eq!((Stop::Done, b"abba".to_vec(), 0), decoded(&bytes, 1, 1));
     agrees(&bytes, 1, 1).unwrap();
@@ -304,7 +304,7 @@ fn metadata_and_empty_blocks_make_nothing() {
     for byte in *b"12345" {
         bits = bits.put(byte.into(), 8);
     }
-    // An uncompressed meta-block, and then the last meta-block.
+    // An uncompressed meta-block is followed by the last meta-block.
     bits = aligned(bits.put(0, 1).put(0, 2).put(3, 16).put(1, 1));
     for byte in *b"data" {
         bits = bits.put(byte.into(), 8);
@@ -314,7 +314,7 @@ fn metadata_and_empty_blocks_make_nothing() {
         assert_eq!((Stop::Done, b"data".to_vec(), 0), decoded(&bytes, piece, 3));
         agrees(&bytes, piece, 3).unwrap();
     }
-    // First a set bit before the byte boundary, then a length with a superfluous byte.
+    // The first case sets a bit before the byte boundary; the second case has a length with a superfluous byte.
     for (at, bit) in [(0, 7), (2, 7)] {
         let mut bytes = bytes.clone();
         bytes[at] |= 1 << bit;
@@ -359,7 +359,7 @@ fn decoder_that_was_used_before_is_as_a_new_one() {
     let (mut pages, mut brotli) = begun(FEW);
     for content in [&b"a first one, ".repeat(500)[..], b"another", b""] {
         let bytes = encoded(content, 9, 22);
-        // First a part of the stream, then the whole stream.
+        // The test decodes a part of the stream, then the whole stream.
         for bytes in [&bytes[..bytes.len() / 2], &bytes] {
             let outcome = through(&mut brotli, &mut pages, bytes, 7, 100);
             assert_eq!(decoded(bytes, 7, 100), outcome);

@@ -61,13 +61,12 @@ pub(super) struct Framing {
     transfer: bool,
     content: Formats,
     coding: Formats,
-    /// The body has more encodings than are supported.
+    /// Whether the body has more encodings than are supported.
     too_many: bool,
 }
 
 impl Framing {
-    /// Evaluates the value of a field. `value` is in lower case and trimmed at its end; `cut` means that the value was
-    /// longer.
+    /// Evaluates the value of a field. `value` is in lower case and trimmed at its end. `cut`: the value was truncated.
     pub fn field(&mut self, field: Field, value: &[u8], cut: bool, odd: &mut impl FnMut(Anomaly)) {
         match field {
             Field::ContentLength => {

@@ -94,7 +94,7 @@ impl Side {
         !matches!(self.step, Length | UntilClose | ChunkData | Opaque)
     }
 
-    /// Handles one byte; returns false if it belongs to the body.
+    /// Handles one byte. Returns false if the byte belongs to the body.
     fn byte<S: FnMut(Slot<'_>, MessageEvent)>(
         &mut self,
         byte: u8,
@@ -162,7 +162,7 @@ impl Side {
         true
     }
 
-    /// Handles a byte other than a line end; returns false if it belongs to the body.
+    /// Handles a byte other than a line end. Returns false if the byte belongs to the body.
     fn plain<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
             Step::Method if is_token(byte) && self.count < LONGEST_METHOD => {
@@ -342,7 +342,7 @@ impl Side {
         }
     }
 
-    /// Handles a byte of the version. If other text follows the version after white space, all of it belongs to the target.
+    /// Handles a byte of the version. If text follows the version, version and text belong to the target.
     fn version_number<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         let over = self.word.last().is_some_and(|&last| is_space(last));
         if (is_space(byte) || !over) && !self.word.is_full() {
@@ -428,7 +428,7 @@ impl Side {
         (self.step, self.value_begun) = (Step::ValueStart, false);
     }
 
-    /// Buffers that the field's value is written to.
+    /// Buffers to which the field's value is written.
     fn each_target(&self, mut to: impl FnMut(Buffer)) {
         if self.field != Field::Cookie {
             to(Buffer::HttpHeader);
@@ -447,7 +447,7 @@ impl Side {
         }
     }
 
-    /// Handles bytes of a value other than white space.
+    /// Handles bytes of a value that are not white space.
     fn value<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, bytes: &[u8], w: &mut MessageWriter<'_, S>) {
         if self.field.is_read() {
             bytes.iter().for_each(|byte| self.spell(byte.to_ascii_lowercase()));
@@ -467,7 +467,7 @@ impl Side {
         (self.step, self.line_open) = (Step::ValueStart, false);
     }
 
-    /// Ends the preceding header line, if there is one.
+    /// Ends the preceding header line, if any.
     fn end_header_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         if !std::mem::take(&mut self.line_open) {
             return;

@@ -1,4 +1,4 @@
-//! One direction of an HTTP connection. The state tracks to which part of a message the next bytes belong.
+//! One direction of an HTTP connection. The state determines the message part to which the next bytes belong.
 
 use arrayvec::ArrayVec;
 
@@ -84,22 +84,22 @@ pub(super) struct Side {
     pub status: u16,
     pub target: Target,
     pub framing: Framing,
-    /// A carriage return was received; whether a line feed follows is not known yet.
+    /// Whether the last byte was a carriage return, which a line feed may follow.
     pub carriage: bool,
     /// The current name, or the value of a field that the parser evaluates.
     pub word: ArrayVec<u8, 64>,
     pub word_cut: bool,
     pub field: Field,
-    /// A header line was received. The line is complete unless the next line continues it.
+    /// Whether a header line was received. The next line may still continue the header line.
     pub line_open: bool,
-    /// The first part of the line's value was received.
+    /// Whether the first part of the line's value was received.
     pub value_begun: bool,
     pub hosts: u8,
-    /// The message asks for an upgrade to another protocol.
+    /// Whether the message requests an upgrade to another protocol.
     pub upgrade: bool,
-    /// The method needs no body.
+    /// Whether the method needs no body.
     pub bodiless: bool,
-    /// The message is older than HTTP/1.1.
+    /// Whether the version of the message is older than HTTP/1.1.
     pub old: bool,
     /// Number of bytes in the current part: method, literal, digits, or spaces.
     pub count: u32,
@@ -135,7 +135,7 @@ impl Side {
         }
     }
 
-    /// Parses up to the next event.
+    /// Parses bytes up to the next event.
     pub fn advance<S>(
         &mut self,
         bytes: &[u8],
@@ -218,7 +218,7 @@ impl Side {
         w.complete(if self.client { REQUEST_HEAD } else { RESPONSE_HEAD });
     }
 
-    /// Begins the body, if there is one.
+    /// Starts the body, if the message has one.
     pub fn body_begins<S>(&mut self, request: bool, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>)
     where
         S: FnMut(Slot<'_>, MessageEvent),
@@ -252,7 +252,7 @@ impl Side {
         }
     }
 
-    /// Skips the body, whatever the header says.
+    /// Skips the body regardless of the header.
     pub fn no_body<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>) {
         if self.framing.chunked || self.framing.length > Some(0) {
             w.anomaly(Anomaly::UnexpectedBody);
@@ -281,7 +281,7 @@ impl Side {
         self.step = Step::Opaque;
     }
 
-    /// Handles data in place of a status line: `begin` and all bytes after it are treated as a body.
+    /// Handles data in place of a status line. `begin` and all bytes after `begin` are treated as a body.
     pub fn no_status_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, begin: &[u8], w: &mut MessageWriter<'_, S>) {
         if self.kind != RequestKind::Bare {
             w.anomaly(Anomaly::ResponseNotHttp);

@@ -1,10 +1,10 @@
 //! The target of a request: raw and normalised.
 //!
 //! The normalisation is that of common servers and of the parsers of common inspection engines. Percent escapes are
-//! decoded once. `%u` is decoded, too: a full-width form becomes its ASCII letter, any other character beyond one byte
-//! a question mark. `+` is left unchanged. In the path backslashes become slashes, adjacent slashes are joined, `.` and
-//! `..` are resolved, and `http://host` is removed. The path becomes visible when it ends, because `..` removes parts
-//! of it; the query becomes visible as it arrives.
+//! decoded once. `%u` is decoded, too: a full-width form becomes its ASCII letter, and any other character beyond one
+//! byte becomes a question mark. `+` is left unchanged. In the path backslashes become slashes, adjacent slashes are
+//! joined, `.` and `..` are resolved, and `http://host` is removed. The path becomes visible when it ends, because `..`
+//! removes parts of it; the query becomes visible as it arrives.
 
 use arrayvec::ArrayVec;
 
@@ -16,7 +16,7 @@ use crate::signature::Buffer;
 enum Phase {
     #[default]
     Begin,
-    /// Letters that may be a scheme, then its colon, then its first slash.
+    /// A possible scheme with its colon and its first slash.
     Scheme,
     Colon,
     Slash,
@@ -33,10 +33,10 @@ enum Phase {
 pub(super) struct Target {
     phase: Phase,
     escape: ArrayVec<u8, 6>,
-    /// A percent escape was decoded to a percent sign. The value is 1 plus the number of hexadecimal digits after the
+    /// State after a percent escape was decoded to a percent sign: 1 plus the number of hexadecimal digits after the
     /// percent sign.
     percent: u8,
-    /// The target contains a host, which takes precedence over the `Host` field (RFC 9112, section 3.2.2).
+    /// Whether the target contains a host, which takes precedence over the `Host` field (RFC 9112, section 3.2.2).
     pub names_host: bool,
 }
 
@@ -211,7 +211,7 @@ fn nibble(digit: u8) -> u32 {
     }
 }
 
-/// Joins slashes, removes `.` and resolves `..` (RFC 3986, section 5.2.4); returns the new length.
+/// Joins slashes, removes `.` and resolves `..` (RFC 3986, section 5.2.4). Returns the new length.
 fn resolve(path: &mut [u8]) -> usize {
     let (mut from, mut to) = (0, 0);
     while from < path.len() {

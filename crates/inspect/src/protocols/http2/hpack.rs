@@ -1,13 +1,12 @@
-//! HPACK (RFC 7541) without allocation: the dynamic table is in memory of fixed size, and strings are decoded into
-//! memory that all connections share. Existing crates for HPACK allocate each field, which is not allowed on the packet
-//! path.
+//! HPACK (RFC 7541) without allocation. The dynamic table has memory of fixed size, and strings are decoded into memory
+//! that all connections share. Existing crates for HPACK allocate each field, which is not allowed on the packet path.
 
 use super::huffman;
 use crate::work_budget::WorkBudget;
 
 /// Size of the dynamic table in bytes as defined in RFC 7541, section 4.1: the default of SETTINGS_HEADER_TABLE_SIZE.
 pub const TABLE: usize = 4096;
-/// Maximum number of entries in a table of this size; each entry counts at least 32 bytes.
+/// Maximum number of entries in a table of [`TABLE`] bytes, as each entry counts at least 32 bytes.
 const ENTRIES: usize = TABLE / OVERHEAD;
 const OVERHEAD: usize = 32;
 /// Maximum number of retained bytes of a name or value.
@@ -30,7 +29,7 @@ struct Entry {
     at: u16,
     name: u16,
     value: u16,
-    /// The entry did not fit, so its content is unknown.
+    /// Whether the content of the entry is unknown, because it did not fit.
     unknown: bool,
 }
 
@@ -50,12 +49,12 @@ pub struct Table {
     oldest: usize,
     count: usize,
     size: usize,
-    /// Table size that the encoder has set, and how much of it this table's memory holds.
+    /// Table size that the encoder has set, and the part of it for which this table has memory.
     said: usize,
     limit: usize,
-    /// The encoder uses a larger table than is supported, so old entries are unknown.
+    /// Whether the encoder uses a larger table than is supported, so that old entries are unknown.
     pub beyond: bool,
-    /// A field was omitted because its entry is unknown.
+    /// Whether a field was omitted because its entry is unknown.
     pub missed: bool,
 }
 
@@ -188,7 +187,7 @@ impl Text {
     }
 }
 
-/// Decodes an integer (section 5.1) with a prefix of this number of bits.
+/// Decodes an integer (section 5.1) with a prefix of `prefix` bits.
 fn integer(bytes: &[u8], prefix: u32) -> Result<(usize, &[u8]), Error> {
     let (&first, mut rest) = bytes.split_first().ok_or(Error::Malformed)?;
     let most = (1 << prefix) - 1;
@@ -223,8 +222,8 @@ fn string<'b>(bytes: &'b [u8], into: &mut Text) -> Result<&'b [u8], Error> {
     Ok(rest)
 }
 
-/// Decodes a complete header block. `budget` is the number of field bytes allowed; the decoded bytes are subtracted from it,
-/// and charged to the work budget of the packet.
+/// Decodes a complete header block. `budget` is the number of allowed field bytes. The decoded bytes are subtracted
+/// from `budget`, and charged to the work budget of the packet.
 pub fn decode(
     mut block: &[u8],
     table: &mut Table,
@@ -400,7 +399,7 @@ mod tests {
 
     #[test]
     fn requests_of_the_document_are_decoded() {
-        // Examples of RFC 7541, appendices C.3 and C.4.
+        // Examples from RFC 7541, appendices C.3 and C.4.
         let blocks: [[&[u8]; 3]; 2] = [
             [
                 b"\x82\x86\x84\x41\x0fwww.example.com",
@@ -445,7 +444,7 @@ mod tests {
     #[test]
     fn entries_of_a_table_that_is_larger_than_ours_are_left_out() {
         let mut decoder = Decoder::new();
-        // 65,536.
+        // The new table size is 65,536 bytes.
         decoder.decode(b"\x3f\xe1\xff\x03").unwrap();
         assert!(decoder.table.beyond);
         assert_eq!("a=b ", decoder.decode(b"\x40\x01a\x01b").unwrap());

@@ -59,8 +59,8 @@ const fn code() -> Code {
     code
 }
 
-/// Decodes a string; false if it is invalid (RFC 7541, section 5.2: the padding must be shorter than a byte, and all
-/// ones).
+/// Decodes a string. Returns false if the string is invalid. The padding must be shorter than a byte, and all ones (RFC
+/// 7541, section 5.2).
 pub(super) fn decode(bytes: &[u8], write: &mut impl FnMut(u8)) -> bool {
     let (mut value, mut length) = (0u32, 0);
     for &byte in bytes {

@@ -3,7 +3,7 @@
 use super::{Certain, Confidence, Head, Likely, NeedMore, NoMatch, best_of};
 use crate::signature::Toward;
 
-/// Compares bytes with a pattern in which `None` matches any byte; returns `then` if they match.
+/// Compares bytes with a pattern in which `None` matches any byte. Returns `then` if the bytes match.
 pub fn pattern(bytes: &[u8], pattern: &[Option<u8>], then: Confidence) -> Confidence {
     let agrees = bytes
         .iter()
@@ -21,8 +21,8 @@ fn is_telnet_option(option: u8) -> bool {
     matches!(option, 0..=49 | 138..=140 | 255)
 }
 
-/// Telnet negotiations (RFC 854): IAC, a command from WILL to DONT, an option. Two negotiations are a certain match, one
-/// is a likely match.
+/// Telnet negotiations (RFC 854): IAC, a command from WILL to DONT, an option. Two negotiations are a certain match,
+/// and one negotiation is a likely match.
 pub fn telnet(head: &Head<'_>) -> Confidence {
     let mut count = 0;
     for command in head.bytes.chunks(3) {
@@ -30,7 +30,7 @@ pub fn telnet(head: &Head<'_>) -> Confidence {
             [255, 251..=254, option] if is_telnet_option(option) => count += 1,
             [255, 250, option] if count > 0 && is_telnet_option(option) => return Certain,
             [255] | [255, 250..=254] if count < 2 => return if count == 0 { NeedMore } else { Likely },
-            // A single negotiation, with text after it.
+            // Text follows a single negotiation.
             _ if count == 1 && command[0] != 255 => return Likely,
             _ if count > 1 => return Certain,
             _ => return NoMatch,
@@ -80,7 +80,7 @@ pub fn smb(head: &Head<'_>) -> Confidence {
     best_of([message, session])
 }
 
-/// RDP: a TPKT header (RFC 2126), then an X.224 connection request or confirmation, and no data except what RDP allows
+/// RDP: a TPKT header (RFC 2126), then an X.224 connection request or confirmation, and only data that RDP allows
 /// (MS-RDPBCGR, sections 2.2.1.1 and 2.2.1.2).
 pub fn rdp(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
@@ -127,7 +127,8 @@ pub fn length(bytes: &[u8]) -> Result<(usize, &[u8]), Confidence> {
     }
 }
 
-/// An LDAP message (RFC 4511, section 4.1.1): a sequence of a message ID and an operation that this side may send.
+/// An LDAP message (RFC 4511, section 4.1.1): a sequence of a message ID and an operation that is allowed in this
+/// direction.
 pub fn ldap(head: &Head<'_>) -> Confidence {
     ldap_message(head.toward, head.bytes).unwrap_or_else(|said| said)
 }
@@ -211,7 +212,7 @@ pub fn kerberos_message(toward: Toward, bytes: &[u8], whole: usize) -> Result<Co
     let Some((&tag, rest)) = bytes.split_first() else {
         return Ok(NeedMore);
     };
-    // From the client AS-REQ, TGS-REQ and AP-REQ; from the server their responses, and KRB-ERROR.
+    // The client sends AS-REQ, TGS-REQ and AP-REQ; the server sends the responses, and KRB-ERROR.
     let own = match toward {
         Toward::Server => matches!(tag, 0x6a | 0x6c | 0x6e),
         Toward::Client => matches!(tag, 0x6b | 0x6d | 0x6f | 0x7e),
@@ -380,7 +381,7 @@ pub fn postgres(head: &Head<'_>) -> Confidence {
     best_of(asks.into_iter().chain([start]))
 }
 
-/// MySQL and MariaDB: from the server the greeting (protocol 10, version as text), from the client its response.
+/// MySQL and MariaDB: the server sends the greeting (protocol 10, version as text), and the client sends its response.
 pub fn mysql(head: &Head<'_>) -> Confidence {
     let bytes = head.bytes;
     if head.toward == Toward::Server {
@@ -414,7 +415,7 @@ pub fn mysql(head: &Head<'_>) -> Confidence {
     }
 }
 
-/// MQTT 3.1 to 5: from the client CONNECT with the protocol's name (OASIS MQTT 5.0, section 3.1), from the server
+/// MQTT 3.1 to 5: the client sends CONNECT with the protocol's name (OASIS MQTT 5.0, section 3.1), and the server sends
 /// CONNACK.
 pub fn mqtt(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {

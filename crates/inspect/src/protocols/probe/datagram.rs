@@ -39,8 +39,8 @@ pub fn probe_datagram(toward: Toward, ports: [u16; 2], bytes: &[u8]) -> Option<S
     }
 }
 
-/// One question (RFC 1035, section 4.1), with flags that are valid in this direction, and no more records than the
-/// header counts.
+/// DNS: one question (RFC 1035, section 4.1), with flags that are valid in this direction, and not more records than
+/// the header specifies.
 fn dns(toward: Toward, bytes: &[u8]) -> bool {
     let Some((header, mut rest)) = bytes.split_at_checked(12) else {
         return false;

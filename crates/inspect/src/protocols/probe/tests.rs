@@ -4,10 +4,10 @@ use ProbeResult::{Identified, NeedMore as Undecided, Unknown};
 const TO_SERVER: Toward = Toward::Server;
 const TO_CLIENT: Toward = Toward::Client;
 
-/// The messages of a conversation, and its protocol.
+/// A name, the protocol and the messages of a conversation.
 type Case = (&'static str, Service, &'static [(Toward, &'static [u8])]);
 
-/// First bytes as in the specifications of the protocols and in captures.
+/// First bytes, taken from the specifications of the protocols and from captures.
 const POSITIVE: &[Case] = &[
     ("http", Service::Http, &[(TO_SERVER, b"GET / HTTP/1.1\r\n")]),
     ("http behind blank lines", Service::Http, &[(TO_SERVER, b"\r\n\r\nGET\t/")]),
@@ -146,7 +146,7 @@ const POSITIVE: &[Case] = &[
     ),
 ];
 
-/// Conversations that resemble one of the protocols, but belong to none of them.
+/// Conversations that resemble a supported protocol, but belong to another protocol.
 const NEGATIVE: &[&[(Toward, &[u8])]] = &[
     &[(TO_SERVER, b"EXPN *@example.org\r\n")],
     &[(TO_SERVER, b"STAT *\r\n")],
@@ -163,9 +163,9 @@ const NEGATIVE: &[&[(Toward, &[u8])]] = &[
         b"0032git-upload-pack /project.git\0host=example.org\0 padding of no meaning",
     )],
     &[(TO_SERVER, b"ls /etc\n")],
-    // Redis: its server also answers `+OK`.
+    // Redis, whose server also answers `+OK`.
     &[(TO_SERVER, b"*1\r\n$4\r\nPING\r\n"), (TO_CLIENT, b"+OK\r\n")],
-    // SNMP over TCP; its second element is a string.
+    // SNMP over TCP, with a string as its second element.
     &[(TO_SERVER, b"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19")],
     // An MPEG audio frame.
     &[(TO_SERVER, b"\xff\xfb\x90\x44\x00\x00\x00\x00")],

@@ -3,7 +3,7 @@
 use super::{Certain, Confidence, Head, Likely, NeedMore, NoMatch, begins, best_of};
 use crate::signature::Toward;
 
-/// `SSH-2.0-…` (RFC 4253, section 4.2). Both sides send this line.
+/// SSH: client and server send the line `SSH-2.0-…` (RFC 4253, section 4.2).
 pub fn ssh(head: &Head<'_>) -> Confidence {
     match head.bytes {
         [b'S', b'S', b'H', b'-', digit, ..] if digit.is_ascii_digit() => Certain,
@@ -34,7 +34,7 @@ fn line(bytes: &[u8]) -> Option<&[u8]> {
     Some(bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]))
 }
 
-/// A reply with one of these codes (RFC 959, section 4.2; RFC 5321, section 4.2).
+/// A reply with a code in `codes` (RFC 959, section 4.2; RFC 5321, section 4.2).
 fn reply(bytes: &[u8], codes: &[&[u8]]) -> Confidence {
     best_of(codes.iter().map(|code| match begins(bytes, code, Likely) {
         Likely => match bytes.get(3) {
@@ -122,8 +122,8 @@ pub fn ftp(head: &Head<'_>) -> Confidence {
     )
 }
 
-/// POP3 (RFC 1939). `+OK` is a certain match only if the server sends first, because other protocols also answer with
-/// it.
+/// POP3 (RFC 1939). `+OK` is a certain match only if the server sends first, because servers of other protocols also
+/// answer with `+OK`.
 pub fn pop3(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         let then = if head.first { Certain } else { Likely };
@@ -139,7 +139,7 @@ pub fn pop3(head: &Head<'_>) -> Confidence {
     )
 }
 
-/// IMAP (RFC 9051, section 7.1): from the server an untagged greeting, from the client a tag and a command.
+/// IMAP (RFC 9051, section 7.1): the server sends an untagged greeting, and the client sends a tag and a command.
 pub fn imap(head: &Head<'_>) -> Confidence {
     if head.toward == Toward::Client {
         let then = if head.first { Certain } else { Likely };
@@ -190,7 +190,7 @@ const SIP_METHODS: [&[u8]; 14] = [
     b"UPDATE",
 ];
 
-/// SIP (RFC 3261, section 7), from either side: `METHOD sip:…`, `SIP/2.0 200 OK`.
+/// SIP (RFC 3261, section 7): either host sends `METHOD sip:…` or `SIP/2.0 200 OK`.
 pub fn sip(head: &Head<'_>) -> Confidence {
     let status = begins(head.bytes, b"SIP/2.0 ", Certain);
     let requests = SIP_METHODS.map(|method| match begins(head.bytes, method, Certain) {

@@ -169,8 +169,8 @@ pub(super) fn open(bytes: &[u8], header: &Header<'_>, id: &[u8], into: &mut [u8]
     Some(length)
 }
 
-/// Passes the offset and data of each CRYPTO frame of a packet (RFC 9000, section 19.6) to `tell`. Stops at a frame that is
-/// not allowed in Initial packets.
+/// Passes the offset and data of each CRYPTO frame of a packet (RFC 9000, section 19.6) to `tell`. The function stops
+/// at a frame that is not allowed in Initial packets.
 pub(super) fn frames(mut bytes: &[u8], tell: &mut impl FnMut(usize, &[u8])) -> Option<()> {
     while let Some((&kind, rest)) = bytes.split_first() {
         bytes = match kind {

@@ -1,4 +1,4 @@
-//! Computes hashes of files while their data passes, if rules test these hashes.
+//! Computes the hashes of files that rules test, while the data of the files arrives.
 //!
 //! A file with a missing part has no hash.
 
@@ -19,7 +19,7 @@ impl FileHashes {
     /// No hashes.
     pub const NONE: Self = Self(0);
 
-    /// Adds the hash that a buffer holds. Buffers without a hash have no effect.
+    /// Adds the hash of a hash buffer. Other buffers have no effect.
     pub fn insert(&mut self, buffer: Buffer) {
         self.0 |= HASHES
             .iter()
@@ -40,9 +40,9 @@ impl FileHashes {
     }
 }
 
-/// Buffers that hold hashes.
+/// Buffers for file hashes.
 const HASHES: [Buffer; 3] = [Buffer::FileMd5, Buffer::FileSha1, Buffer::FileSha256];
-/// Units of work that the hashing of this many bytes costs, for each hash.
+/// Units of work charged for each [`BYTES`] hashed bytes, for each hash.
 const UNITS: [usize; 3] = [3, 1, 1];
 const BYTES: usize = 4;
 
@@ -54,7 +54,7 @@ pub(super) enum Progress {
     Begins,
     /// The hashes cover all bytes received so far.
     Open(FileHashes),
-    /// The hashes are complete, or can't be computed.
+    /// The hashes are complete, or the hashes can't be computed.
     Over,
 }
 

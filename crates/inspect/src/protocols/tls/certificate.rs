@@ -1,5 +1,6 @@
-//! The start of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. The fields precede the key
-//! and the signature, so an incomplete certificate suffices. The parser allocates nothing and reads every byte once.
+//! Parser of the start of an X.509 certificate (RFC 5280, section 4.1): serial number, issuer and subject. These fields
+//! precede the key and the signature, so an incomplete certificate suffices. The parser allocates no memory and reads
+//! every byte once.
 
 /// Maximum number of elements of a name that are written to the buffer.
 const ELEMENTS: usize = 32;
@@ -39,8 +40,8 @@ const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
 
 impl<'a> Certificate<'a> {
-    /// Parses the start of a certificate. `None` if the certificate is invalid, or if the data ends before the end of the
-    /// subject.
+    /// Parses the start of a certificate. Returns `None` if the certificate is invalid, or if the data ends before the
+    /// end of the subject.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (certificate, _) = tagged(bytes, SEQUENCE, false)?;
         let (mut fields, _) = tagged(certificate, SEQUENCE, false)?;

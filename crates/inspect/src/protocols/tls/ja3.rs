@@ -1,15 +1,15 @@
-//! JA3: the MD5 of `version,ciphers,extensions,groups,point formats`, each a list of decimal numbers separated by
-//! dashes, without the values that RFC 8701 reserves.
+//! JA3 is the MD5 of `version,ciphers,extensions,groups,point formats`. Each field is a list of decimal numbers
+//! separated by dashes, without the values that RFC 8701 reserves.
 
 use arrayvec::ArrayVec;
 use md5::{Digest, Md5};
 
-/// A fingerprint under construction. Groups and point formats arrive within the extensions, but follow the list of
-/// extensions in the fingerprint's text, so they are stored.
+/// A fingerprint under construction. Groups and point formats are stored: they arrive within the extensions, but the
+/// fingerprint's text contains them after the list of extensions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ja3 {
     text: Md5,
-    /// Number of lists begun. The first list contains the ciphers, the second the extensions.
+    /// Number of started lists. The first list contains the ciphers, and the second list the extensions.
     lists: u8,
     between: bool,
     groups: ArrayVec<u16, 64>,

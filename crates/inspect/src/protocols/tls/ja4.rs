@@ -1,5 +1,6 @@
-//! JA4 of a ClientHello, as specified by FoxIO: a summary of the offer in ten characters, and the first digits of two
-//! SHA-256 digests over the sorted ciphers and extensions. Values that RFC 8701 reserves are ignored.
+//! JA4 of a ClientHello, as specified by FoxIO. The fingerprint consists of a summary of the hello in ten characters,
+//! and the first digits of two SHA-256 digests over the sorted ciphers and extensions. Values that RFC 8701 reserves
+//! are ignored.
 
 use arrayvec::ArrayVec;
 use sha2::{Digest, Sha256};
@@ -19,7 +20,7 @@ pub(super) struct Ja4 {
     extensions: ArrayVec<u16, 64>,
     signatures: ArrayVec<u16, 32>,
     version: u16,
-    /// The supported_versions extension was seen, so the version field of the hello is ignored.
+    /// Whether the supported_versions extension was received, so that the version field of the hello is ignored.
     listed: bool,
     named: bool,
     /// First and last byte of the first protocol.
@@ -137,7 +138,7 @@ fn list(sum: &mut Sha256, values: &[u16]) {
     }
 }
 
-/// Writes as many digits of a digest as fit.
+/// Writes the first digits of a digest, up to the length of `digits`.
 fn begin_of(sum: Sha256, digits: &mut [u8]) {
     for (byte, pair) in sum.finalize().iter().zip(digits.chunks_exact_mut(2)) {
         (pair[0], pair[1]) = (digit(byte >> 4), digit(*byte));

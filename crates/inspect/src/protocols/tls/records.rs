@@ -6,7 +6,7 @@ const CHANGE_CIPHER_SPEC: u8 = 20;
 const HEARTBEAT: u8 = 24;
 const APPLICATION_DATA: u8 = 23;
 
-/// The records of one side.
+/// State of the records of one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// Received bytes of the header, and remaining bytes of the record.
@@ -17,10 +17,10 @@ pub struct Records {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Only records that are not encrypted so far: the hello, the certificate, and others before the keys are agreed.
+    /// All records so far are not encrypted: the hello, the certificate, and other messages before the keys are agreed.
     #[default]
     Clear,
-    /// Application data was received: all later records are encrypted.
+    /// Application data was received, so all later records are encrypted.
     Encrypted,
     /// The data is not a sequence of records.
     Broken,

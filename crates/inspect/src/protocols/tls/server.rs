@@ -1,5 +1,5 @@
-//! Clear-text messages of a TLS server (RFC 5246, sections 7.4.1.3 and 7.4.2; RFC 8446, section 4.1.3): its hello and,
-//! before TLS 1.3, its first certificate.
+//! Parser of the clear-text messages of a TLS server: its hello and, before TLS 1.3, its first certificate (RFC 5246,
+//! sections 7.4.1.3 and 7.4.2; RFC 8446, section 4.1.3).
 
 use arrayvec::ArrayVec;
 use sha1::{Digest, Sha1};
@@ -55,12 +55,12 @@ enum Step {
     ChainLength,
     CertificateLength,
     Certificate,
-    /// Skip the rest of a message.
+    /// Skip the remaining bytes of a message.
     Skip,
     Done,
 }
 
-/// The digest in progress: first that of the hello, then that of the certificate.
+/// The digest in progress: first the digest of the hello, then the digest of the certificate.
 #[derive(Clone, Debug)]
 enum Sum {
     Hello(Ja3s),
@@ -164,7 +164,7 @@ impl ServerFlight {
         }
     }
 
-    /// Handles a byte of a record header; returns true if parsing ends, because another kind of record follows.
+    /// Handles a byte of a record header. Returns true if parsing ends because the record is not a handshake.
     fn record_header(&mut self, byte: u8) -> bool {
         self.header += 1;
         match self.header {
@@ -182,8 +182,8 @@ impl ServerFlight {
         }
     }
 
-    /// Handles bytes of the handshake, at most those of one field. Returns the number of bytes handled, and whether
-    /// parsing ends.
+    /// Handles bytes of the handshake, at most up to the end of a field. Returns the number of bytes handled, and
+    /// whether parsing ends.
     fn part<S: FnMut(Slot<'_>, MessageEvent)>(
         &mut self,
         bytes: &[u8],
@@ -251,7 +251,7 @@ impl ServerFlight {
         false
     }
 
-    /// Continues with the rest of the extension, or with the next one.
+    /// Continues with the remaining bytes of the extension, or with the next extension.
     fn rest_of_extension(&mut self) -> bool {
         match self.extension {
             0 => self.next(Step::ExtensionKind, 2),
@@ -259,7 +259,7 @@ impl ServerFlight {
         }
     }
 
-    /// Handles a complete field; returns true if parsing ends.
+    /// Handles a complete field. Returns true if parsing ends.
     fn field<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, number: u32, writer: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
             Step::Kind => {
@@ -344,7 +344,7 @@ impl ServerFlight {
         self.next(Step::Kind, 1)
     }
 
-    /// Handles the end of a message; returns true if parsing ends.
+    /// Handles the end of a message. Returns true if parsing ends.
     fn message_ends<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, writer: &mut MessageWriter<'_, S>) -> bool {
         match self.step {
             // The hello ends between two extensions, or it has no extensions.

@@ -7,20 +7,20 @@ use crate::keyed::{reduce, sip};
 use crate::ports::{EVEN, Lease, PortClass};
 use crate::{Address, Tuple};
 
-/// Maximum number of candidate ports that are tried if no bitmap records the free ports.
+/// Maximum number of candidate ports that an allocation tries if the pool has no bitmap of free ports.
 pub const TRIES: u32 = WORDS + 64;
-/// Number of 64-port words from which one candidate each is taken. RSS delivers the answers to these ports to this
-/// shard.
+/// Number of 64-port words that contribute one candidate port each. RSS delivers the replies to these candidates to
+/// this shard.
 const WORDS: u32 = 64;
-/// Number of leading words in which a candidate must also have the preferred parity.
+/// Number of leading 64-port words in which a candidate port must also have the preferred parity.
 const PARITY: u32 = 32;
 
-/// Ports of one word in order of preference. Ports whose answers RSS delivers to this shard take precedence over ports
-/// of equal parity (RFC 4787, REQ-4).
+/// Ports of one word in order of preference. A port takes precedence if RSS delivers its replies to this shard, then if
+/// it has the parity of the inside port (RFC 4787, REQ-4).
 pub(super) struct PreferredPorts {
-    /// All ports of the word that the pool contains.
+    /// Ports of the 64-port word that belong to the pool.
     owned: u64,
-    /// Ports whose answers RSS delivers to this shard.
+    /// Ports for which RSS delivers replies to this shard.
     fitting: u64,
     parity: u64,
 }
@@ -31,7 +31,8 @@ impl PreferredPorts {
         self.fitting & self.parity
     }
 
-    /// The `count`-th port of the word in order of preference. Within a set, counting starts at bit `from`.
+    /// The `count`-th port of the word in order of preference. Counting starts at bit `from` in each set of equally
+    /// preferred ports.
     fn nth(&self, from: u32, mut count: u32) -> Option<u32> {
         let mut left = self.owned;
         for some in [self.first(), self.fitting, self.parity, u64::MAX] {
@@ -46,7 +47,7 @@ impl PreferredPorts {
     }
 }
 
-/// The `count`-th set bit. Counting starts at bit `from` and continues upwards with wrap-around.
+/// The `count`-th set bit of the word, counted upwards from bit `from` with wrap-around.
 pub(super) fn nth(bits: u64, from: u32, count: u32) -> Option<u32> {
     let rotated = (0..count).fold(bits.rotate_right(from), |left, _| left & left.wrapping_sub(1));
     (rotated != 0).then(|| (from + rotated.trailing_zeros()) % 64)
@@ -54,14 +55,14 @@ pub(super) fn nth(bits: u64, from: u32, count: u32) -> Option<u32> {
 
 impl<A: Address> Bindings<'_, A> {
     /// The `attempt`-th candidate address and port for a session that may share its port. The caller requests the next
-    /// candidate if the answers of the session could not be distinguished from those of another session. `None` if the
-    /// candidate is not available. No candidates follow after [`TRIES`] attempts.
+    /// candidate if another session already has the reply key of this session. `None` if the candidate is not
+    /// available. No candidates follow after [`TRIES`] attempts.
     pub fn another<T: Tuple<Address = A>>(&self, request: &PortRequest<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
         let number = request
             .host
             .and_then(|host| self.find_subscriber(host, key, request.pool));
         let paired = number.and_then(|number| Some(self.subscribers.get(number)?.paired()));
-        // The pool may no longer contain the paired address, or another shard may own the address now.
+        // After a migration, the pool may lack the paired address, or another shard may own the address.
         let address = match paired.filter(|&paired| self.is_usable(request.pool, paired)) {
             Some(paired) => paired,
             None => self.pair(key, request.pool)?,
@@ -90,8 +91,8 @@ impl<A: Address> Bindings<'_, A> {
                 port: inside_port,
             });
         }
-        // First try one port in each of several random words, then all ports of the first word, so that small port sets
-        // are searched completely.
+        // First try one port in each of several random words. Then try all ports of the first word, so that a small
+        // port range is searched completely.
         let word = if attempt < WORDS { attempt } else { 0 };
         let random = sip::<1, 3>(self.secret, &[request.flow], word.into());
         let port = self.ports.port_at(request.pool, address, random)?;
@@ -107,8 +108,7 @@ impl<A: Address> Bindings<'_, A> {
         (low || port >= 1024).then_some(Lease { address, port })
     }
 
-    /// The ports of one word of an outside address's port bitmap that the pool contains, in order of preference for a
-    /// session.
+    /// The pool's ports in one 64-port word of an outside address, in order of preference for a session.
     pub(super) fn preferred_ports<T: Tuple<Address = A>>(
         &self,
         request: &PortRequest<A>,
@@ -128,7 +128,7 @@ impl<A: Address> Bindings<'_, A> {
         })
     }
 
-    /// A free port among those that deterministic NAT computes for an inside address (RFC 7422).
+    /// A free port among the ports that deterministic NAT computes for an inside address (RFC 7422).
     pub(super) fn deterministic_port<T: Tuple<Address = A>>(
         &self,
         request: &PortRequest<A>,

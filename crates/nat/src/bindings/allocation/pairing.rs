@@ -7,8 +7,8 @@ use crate::ports::PortClass;
 use crate::{Address, PoolIndex, Tuple};
 
 impl<A: Address> Bindings<'_, A> {
-    /// The outside address of an inside host for protocols that are translated by address alone. The address depends
-    /// only on the inside address and the pool, so that all shards compute the same result.
+    /// The outside address of an inside host for protocols that are translated by address alone. All shards compute the
+    /// same address, because it depends only on the inside address and the pool.
     pub fn address_of<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
         let valid = self.pool(pool)?;
         let computed = valid.plan().and_then(|plan| plan.outside(key.source()));
@@ -48,7 +48,7 @@ impl<A: Address> Bindings<'_, A> {
         if valid.selection() == PortSelection::Random {
             return Some(valid.address(self.ports.address_from(pool, first)));
         }
-        // Select an address whose ports all belong to this shard.
+        // Select an address with ports of only this shard.
         let (shards, shard) = (self.ports.layout().shards(), self.ports.shard());
         let mut order = (first..count).chain(0..first).map(|place| valid.address(place));
         order.find(|&address| valid.shard_of(shards, address, 0) == shard)

@@ -6,26 +6,26 @@ use std::sync::Arc;
 use crate::DropKind;
 use crate::feed::netlink::NextHopMember;
 
-/// What a kernel route leads to.
+/// Target of a kernel route: next hops, a next-hop object, or a drop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KernelTarget {
-    /// Next hops of the route. In IPv6 there is exactly one, because the kernel stores each next hop as a separate
-    /// entry.
+    /// Next hops of the route. An IPv6 route has exactly one next hop here, because the kernel stores each next hop as
+    /// a separate entry.
     Legs(Box<[NextHopMember]>),
     /// A next-hop object with this number, or a group of objects.
     Object(u32),
     /// The route drops packets.
     Refused(DropKind),
-    /// A connected or local route, which only the kernel uses. Such a route is stored because it has a position in the
-    /// order of routes.
+    /// A connected or local route, which is not offered to the RIB. The mirror stores the route because it has a
+    /// position in the order of routes.
     Unfollowed,
-    /// A next-hop object that was deleted, together with the routes that use it.
+    /// A next-hop object that was deleted together with its routes.
     Deleted,
 }
 
 impl KernelTarget {
-    /// Whether both targets contain the same next hops. Link state and `onlink` are ignored, and so is the weight of a
-    /// single next hop, because the kernel omits it for IPv6 routes with one next hop.
+    /// Whether this target and `other` contain equal next hops. The comparison ignores link state and `onlink`. It also
+    /// ignores the weight of a single next hop, because the kernel omits this weight for IPv6 routes.
     pub fn is_same(&self, other: &Self) -> bool {
         let key = |leg: &NextHopMember, single: bool| NextHopMember {
             is_onlink: false,
@@ -102,13 +102,12 @@ impl KernelTargets {
         &self.kept[number as usize].lead
     }
 
-    /// Number of the target that represents a next-hop object; `None` if no route uses it.
+    /// Number of the target that represents a next-hop object; `None` if no route uses the object.
     pub fn of_object(&self, id: u32) -> Option<u32> {
         self.known.get(&KernelTarget::Object(id)).copied()
     }
 
-    /// Deletes a next-hop object together with the routes that use it. If an object is created later with the same
-    /// number, it is a different target.
+    /// Deletes a next-hop object together with its routes. A later object with the same number is a different target.
     pub fn delete_object(&mut self, id: u32) -> Option<u32> {
         let number = self.known.remove(&KernelTarget::Object(id))?;
         self.kept[number as usize].lead = Arc::new(KernelTarget::Deleted);

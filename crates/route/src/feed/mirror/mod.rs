@@ -1,6 +1,6 @@
-//! Mirror of the kernel's routing table, which can contain several ordered routes for a prefix. Each message changes
-//! the mirror as the kernel changed its table. For each prefix and metric, the route that the kernel uses is offered to
-//! the RIB.
+//! Mirror of the kernel's routing table, which can contain several ordered routes for a prefix. Each message makes the
+//! change in the mirror that the kernel has made in its table. For each prefix and metric, the route that the kernel
+//! uses is offered to the RIB.
 
 mod leads;
 mod order;
@@ -95,23 +95,23 @@ pub struct KernelTable {
     leads: KernelTargets,
     /// Whether a dump is in progress.
     is_listing: bool,
-    /// Prefixes that the kernel changed during a dump, before the dump included them.
+    /// Prefixes with a change that was reported during the dump before their own routes were dumped.
     early: HashMap<Prefix, Early>,
-    /// Prefixes that the kernel changed during a dump, after the dump had begun to include them.
+    /// Prefixes with a change that was reported during the dump after the first of their own routes was dumped.
     late: HashSet<Prefix>,
     /// Whether the dump may have omitted or repeated routes.
     is_doubtful: bool,
-    /// Targets that have changed since routes to them were last selected.
+    /// Targets that have changed since the last route selection.
     moved: HashSet<u32>,
-    /// Entries that were removed by the current message.
+    /// Entries that the current message has removed.
     gone: Vec<Entry>,
 }
 
-/// A change that was reported before its prefix was dumped. Normally the dump includes the change. The dump does not
-/// include the change if the kernel had read this prefix before the change and sent it after the change.
+/// A change that was reported before its prefix was dumped. Normally the dump includes the change. The dump lacks the
+/// change if the kernel read this prefix before the change and sent the prefix after the change.
 #[derive(Debug)]
 struct Early {
-    /// State after the last change: whether the route exists, its metric, and its first next hop.
+    /// State after the last change: whether the route exists, metric, and first next hop.
     last: (bool, u32, KernelTarget),
     /// Whether the prefix was dumped after the change.
     is_listed: bool,
@@ -124,7 +124,7 @@ pub enum DeleteResult {
     Changed,
     /// The route had already been deleted.
     Known,
-    /// The mirror has no such route, so it differs from the kernel's table.
+    /// The mirror lacks the deleted route, so the mirror differs from the kernel's table.
     Diverged,
 }
 
@@ -137,8 +137,8 @@ impl KernelTable {
         };
     }
 
-    /// Ends the dump. All later messages report changes. Returns false if a part of the dump may be older than a change
-    /// that was reported before it; the caller must then request another dump.
+    /// Ends the dump. All later messages report changes. Returns false if a dumped route may be older than an earlier
+    /// reported change. The caller must then request another dump.
     pub fn end_listing(&mut self) -> bool {
         self.is_listing = false;
         self.late = HashSet::new();
@@ -153,9 +153,9 @@ impl KernelTable {
         is_whole && listed.all(has_it)
     }
 
-    /// Marks the dump as unreliable if necessary. The kernel resumes an IPv6 dump by skipping the number of routes that
-    /// it has already dumped (`fib6_dump_table`), so that a route that is added or deleted in the meantime shifts the
-    /// position.
+    /// Marks the dump as unreliable if a message may have shifted its position. The kernel resumes an IPv6 dump by
+    /// skipping as many routes as it has dumped (`fib6_dump_table`). A route that is added or deleted in the meantime
+    /// shifts this position.
     fn doubt(&mut self, message: &RouteMessage<'_>) {
         let is_v6 = matches!(message.prefix.address(), Address::V6(_));
         self.is_doubtful |= self.is_listing && is_v6 && message.flags & REPLACE == 0;
@@ -216,7 +216,7 @@ impl KernelTable {
         self.entries(prefix).iter().any(is_it)
     }
 
-    /// Adds, changes or lists a route. `lead` is the target of the whole route.
+    /// Adds or changes a route, or adds a dumped route. `lead` is the target with all next hops of the route.
     pub fn new_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget, is_listed: bool) {
         let prefix = message.prefix;
         self.is_doubtful |= is_listed && self.late.contains(&prefix);
@@ -249,7 +249,7 @@ impl KernelTable {
         });
     }
 
-    /// Removes a prefix whose routes can't be offered.
+    /// Removes a prefix with routes that can't be offered.
     pub fn forget(&mut self, prefix: Prefix) {
         self.change(prefix, |routes, _, gone| gone.append(routes));
     }
@@ -290,8 +290,8 @@ impl KernelTable {
         self.moved.extend(self.leads.of_object(id));
     }
 
-    /// Prefixes for which routes must be selected again, each with its earlier metrics, because a target of their
-    /// routes has changed or was deleted since the last call. If there was such a change, all routes are examined.
+    /// Prefixes that need a new route selection, each with its earlier metrics. A target of their routes has changed or
+    /// was deleted since the last call. After a change of any target, all routes are examined.
     pub fn settle(&mut self) -> Vec<(Prefix, Vec<u32>)> {
         if self.moved.is_empty() {
             return Vec::new();
@@ -313,7 +313,8 @@ impl KernelTable {
         settled
     }
 
-    /// Routes that the kernel uses for a prefix: at each metric the first route for which `is_usable` returns true.
+    /// Routes that the kernel uses for a prefix: the first usable route of each metric. `is_usable` determines whether
+    /// a target is usable.
     pub fn chosen(&self, prefix: Prefix, is_usable: impl Fn(&KernelTarget) -> bool) -> Vec<SelectedRoute> {
         let mut chosen: Vec<SelectedRoute> = Vec::new();
         let lead = |entry: &Entry| self.leads.get(entry.lead).clone();

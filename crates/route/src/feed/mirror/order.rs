@@ -1,28 +1,29 @@
 //! The order of the routes of one prefix, as the kernel maintains it.
 //!
 //! IPv4 (`fib_table_insert`): routes with the same metric form a list, and the first usable route is used. `replace`
-//! changes the first route, `append` inserts a route after the last, and `prepend` inserts one before the first.
+//! changes the first route, `append` inserts a route after the last route, and `prepend` inserts a route before the
+//! first route.
 //!
-//! IPv6 (`fib6_add_rt2node`): next hops that have a gateway and the same metric form one route with several next hops,
-//! even if they were added by different messages. Each next hop has a position in the list, and each message contains
-//! all next hops of the route. Other routes with that metric are separate.
+//! IPv6 (`fib6_add_rt2node`): next hops with a gateway and equal metric form one route with several next hops, even if
+//! different messages added them. Each next hop has a position in the list, and each message contains all next hops of
+//! the route. Next hops without a gateway form separate routes.
 
 use super::leads::{KernelTarget, KernelTargets};
 use crate::feed::netlink::{APPEND, REPLACE};
 
-/// A route. In IPv6, one next hop of a route.
+/// A route (IPv4), or one next hop of a route (IPv6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub metric: u32,
     /// Number of the entry's target.
     pub lead: u32,
-    /// Hash of the other attributes by which routes are distinguished.
+    /// Hash of further attributes that distinguish routes.
     pub identity: u32,
     /// Routing protocol (RTPROT).
     pub protocol: u8,
 }
 
-/// RTPROT_RA. Routes from router advertisements are never combined to one route with several next hops.
+/// RTPROT_RA. Routes from router advertisements are never combined into one route with several next hops.
 const ADVERTISED: u8 = 9;
 
 /// Routes of a prefix, sorted by metric. Routes with the same metric are in the kernel's order.
@@ -38,7 +39,7 @@ impl Entry {
     }
 }
 
-/// Range of the routes that have a metric.
+/// Range of the routes with this metric.
 fn of_metric(routes: &Routes, metric: u32) -> std::ops::Range<usize> {
     let begin = routes.partition_point(|entry| entry.metric < metric);
     let end = routes.partition_point(|entry| entry.metric <= metric);
@@ -58,7 +59,7 @@ pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
     None
 }
 
-/// Adds or changes an IPv6 route. `new` contains all of its next hops. Removed entries are appended to `gone`.
+/// Adds or changes an IPv6 route. `new` contains all next hops of the route. Removed entries are appended to `gone`.
 pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTargets, gone: &mut Vec<Entry>) {
     let Some(first) = new.first() else { return };
     let range = of_metric(routes, first.metric);
@@ -79,7 +80,8 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
         return;
     }
     if is_sibling {
-        // The message contains all next hops of the route. The kernel has removed all other next hops.
+        // The message contains all next hops of the route. The kernel has removed next hops that are not in the
+        // message.
         let told = |entry: &Entry| {
             new.iter()
                 .position(|new| leads.get(new.lead).is_same(leads.get(entry.lead)))
@@ -103,7 +105,7 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
     routes.splice(range.end..range.end, new.iter().copied());
 }
 
-/// Removes the next hops of a multipath route, except for those to keep.
+/// Removes the next hops of a multipath route, except for next hops in `keep`.
 fn take_siblings(
     routes: &mut Routes,
     places: impl IntoIterator<Item = usize>,
@@ -118,7 +120,7 @@ fn take_siblings(
     }
 }
 
-/// Appends a dumped route or next hop to the entries that were dumped before.
+/// Appends a dumped route or next hop to the routes of its prefix.
 pub fn listed(routes: &mut Routes, new: Entry) {
     let end = of_metric(routes, new.metric).end;
     routes.insert(end, new);

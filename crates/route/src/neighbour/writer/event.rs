@@ -3,8 +3,8 @@
 use crate::Reason;
 use crate::neighbour::table::NeighbourIndex;
 
-/// Action that is requested for an entry. The worker can read interface, address and MAC of the entry while it handles
-/// the action.
+/// Action that the writer requests for an entry. Interface, address and MAC of the entry are readable during the
+/// action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a broadcast ARP request, or a neighbour solicitation to the solicited-node multicast address.
@@ -53,8 +53,7 @@ pub struct Advertisement {
 /// Type of a received message about a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A request for an address of the gateway. The request creates an entry for the sender (RFC 826; RFC 4861, section
-    /// 7.2.3).
+    /// A request for an address of the gateway. Creates an entry for the sender (RFC 826; RFC 4861, section 7.2.3).
     Solicitation,
     /// An announcement of the sender's MAC, including gratuitous ARP requests and replies. An announcement updates an
     /// entry but never creates one.

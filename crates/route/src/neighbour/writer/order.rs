@@ -11,7 +11,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) enum Which {
     /// Incomplete or failed entries.
     Unresolved,
-    /// Entries that are known only from an announcement. Any host can forge an announcement, because RFC 826 has no
+    /// Entries that were learned only from an announcement. Any host can forge an announcement, because ARP has no
     /// authentication.
     Unconfirmed,
 }
@@ -42,7 +42,7 @@ impl Order {
 }
 
 impl NeighbourWriter {
-    /// Whether another unconfirmed entry can be stored. Displaces an entry if necessary.
+    /// Whether the table has space for another unconfirmed entry. Displaces an entry if necessary.
     pub(super) fn has_room_for(&mut self, interface: InterfaceIndex, emit: &mut impl FnMut(Action)) -> bool {
         let own = Some(Whose::Interface(interface));
         if self.quotas.is_unconfirmed_full_of(interface) && !self.displace(Which::Unconfirmed, own, emit) {
@@ -58,7 +58,7 @@ impl NeighbourWriter {
             || self.displace(Which::Unconfirmed, None, emit)
     }
 
-    /// Displaces the oldest entry of an order that is not held. The entries can be restricted to an interface or to its
+    /// Displaces the oldest entry without holds of an order. `of` restricts the displacement to an interface or a
     /// router. Examines at most 16 entries.
     pub(super) fn displace(&mut self, which: Which, of: Option<Whose>, emit: &mut impl FnMut(Action)) -> bool {
         let mut slot = self.orders[which as usize].oldest;
@@ -114,7 +114,7 @@ impl NeighbourWriter {
         self.records[index.0 as usize].order == Some(which)
     }
 
-    /// Removes an entry from the order that contains it, if any.
+    /// Removes an entry from its displacement order, if the entry is in one.
     pub(super) fn leave(&mut self, index: NeighbourIndex, interface: InterfaceIndex) {
         let Record {
             order: Some(which),

@@ -78,7 +78,7 @@ fn store_with_a_damaged_line_is_named_and_the_others_are_taken() {
     let loaded = Store::load(&path, PRESENT).1;
     assert_eq!(vec![leases[0], leases[2]], loaded.leases);
     let expected = format!(
-        "{}: 1 lines are damaged or missing, the first is line 3; the other lines are used",
+        "{}: 1 lines are damaged or missing, beginning with line 3; the other lines are used",
         path.display()
     );
     assert_eq!(expected, loaded.problem.expect("it is damaged").to_string());

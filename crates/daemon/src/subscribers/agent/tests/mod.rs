@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// A world in which site 0 is bound.
+    /// Create a world in which site 0 has a lease.
     fn bound() -> Self {
         let mut world = Self::new(settings());
         world.want(0);

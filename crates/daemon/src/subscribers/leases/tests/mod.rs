@@ -49,7 +49,7 @@ fn read(format: Format, bytes: &[u8]) -> Vec<Result<Entry, Fault>> {
     out
 }
 
-/// The table that results from entries at a time, and the faults among them.
+/// Apply the read entries at time `now`. Returns the resulting table and the faults.
 fn table(read: Vec<Result<Entry, Fault>>, now: u64) -> (Table, Vec<Fault>) {
     let (mut table, mut faults) = (Table::new(1000), Vec::new());
     for read in read {

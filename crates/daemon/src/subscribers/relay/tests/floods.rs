@@ -31,7 +31,7 @@ fn terminal_that_floods_takes_nothing_from_the_others() {
 #[test]
 fn site_that_floods_takes_nothing_from_the_others() {
     let (mut relay, mut out) = (relay(), Vec::new());
-    // The site pretends to have any number of terminals.
+    // The messages pretend that the site has many terminals.
     let of = |number: u16| changed(32, &number.to_be_bytes());
     let mut admitted = 0;
     for number in 0..1000 {

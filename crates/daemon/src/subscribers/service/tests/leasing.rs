@@ -61,7 +61,7 @@ fn lease_that_names_no_site_of_its_server_is_outside() {
             .all(|view| (view.site, view.standing) == (None, Standing::Outside))
     );
     assert_eq!(1, world.notes.len(), "one line a second");
-    // If an entry is repeated, it is not counted again.
+    // A repeated entry is not counted again.
     world.change(
         INSIDE,
         &Change::Renewed(Arc::new(Lease {

@@ -183,7 +183,7 @@ pub(crate) struct World {
     /// Changes the upstream server's replies.
     twist: Box<dyn FnMut(Message) -> Vec<Message>>,
     now: u64,
-    /// Frames sent, except those to which the upstream server has replied.
+    /// Sent frames to which the upstream server has not replied.
     sent: Vec<Frame>,
     events: Vec<Event>,
     notes: Vec<Note>,

@@ -73,7 +73,7 @@ fn mood(number: u8) -> Box<dyn FnMut(Message) -> Vec<Message>> {
     })
 }
 
-/// Apply an entry to the lease table, and its changes to the service.
+/// Apply an entry to the lease table, and pass the resulting changes to the service.
 fn say(world: &mut World, table: &mut Table, entry: Option<Entry>) {
     let (mut changes, unix) = (Vec::new(), present(world.now).unix);
     table.expire(unix, &mut changes);

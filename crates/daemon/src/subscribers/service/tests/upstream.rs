@@ -1,6 +1,6 @@
 use super::*;
 
-/// A world whose first site has a terminal and a public address.
+/// Create a world in which the first site has a terminal and a public address.
 fn bound() -> (World, Arc<Lease>, Ipv4Addr) {
     let mut world = World::new();
     let lease = world.gain(lease(1, 1, "homes-100.5"));

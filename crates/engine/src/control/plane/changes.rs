@@ -1,0 +1,105 @@
+//! Changes of single rules, routes and links, between commits.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sluice_filter::{CompiledRule, Filters};
+use sluice_route::rib::Rib;
+use sluice_route::{InterfaceIndex, RouterIndex};
+
+use crate::features::filter;
+use crate::packet::time::Now;
+use crate::session::family::{Family, V4, V6};
+use crate::snapshot::Nat;
+
+use super::{ControlPlane, FOLLOW};
+
+impl ControlPlane {
+    /// Modifies individual NAT rules of the newest snapshot. New flows use the modified rules immediately; existing
+    /// sessions use them after [`ControlPlane::follow_changes`]. The next commit replaces all rules.
+    pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
+        self.edited = true;
+        edit(self.snapshot.current().nat::<F>())
+    }
+
+    /// Records an added or removed filter rule, which new flows match immediately. [`ControlPlane::follow_changes`] revalidates sessions.
+    pub fn filter_changed(&mut self, rule: &CompiledRule) {
+        self.edited = true;
+        let [four, six] = &mut self.filter_changed;
+        rule.v4.iter().for_each(|rule| filter::mark::<V4>(four, rule));
+        rule.v6.iter().for_each(|rule| filter::mark::<V6>(six, rule));
+    }
+
+    /// Replaces the filters. They may differ from the newest filters only in rules that are passed to [`ControlPlane::filter_changed`].
+    pub fn replace_filter(&mut self, filters: Arc<Filters>) {
+        let mut snapshot = self.snapshot.current().clone();
+        if !snapshot.routers.iter().any(|router| router.filters) {
+            snapshot.routers.iter_mut().for_each(|router| router.filters = true);
+        }
+        snapshot.filter = Some(filters);
+        let marks = [snapshot.marks.take(), snapshot.code_points.take()];
+        snapshot.keep_marks(marks, &self.start);
+        let local_flows = snapshot.local_flows.take();
+        snapshot.keep_local_flows(local_flows);
+        snapshot.link();
+        self.snapshot.publish(snapshot);
+    }
+
+    /// Publishes a generation at most every [`FOLLOW`] nanoseconds, so that workers revalidate sessions after changes of individual
+    /// rules and routes. The control thread must call this function periodically. Returns the generation if one was published.
+    pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
+        self.now = now;
+        if !(self.edited || self.fib.has_changed()) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
+            return None;
+        }
+        (self.edited, self.followed) = (false, now.nanoseconds);
+        let mut snapshot = self.snapshot.current().clone();
+        snapshot.generation = snapshot.generation.wrapping_add(1);
+        snapshot.nat4.changes = snapshot.nat4.changes.followed_by(snapshot.nat4.rules.take_changed());
+        snapshot.nat6.changes = snapshot.nat6.changes.followed_by(snapshot.nat6.rules.take_changed());
+        for (changes, changed) in snapshot.filter_changes.iter_mut().zip(&mut self.filter_changed) {
+            *changes = changes.followed_by(std::mem::take(changed));
+        }
+        snapshot.route_changes = snapshot.route_changes.followed_by(self.fib.take_changed());
+        let generation = snapshot.generation;
+        self.snapshot.publish(snapshot);
+        Some(generation)
+    }
+
+    /// Changes the RIB of a router and updates its routes. Packets without sessions use the new routes immediately;
+    /// sessions use them after [`ControlPlane::follow_changes`]. Returns `false` if the router doesn't exist.
+    pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
+        self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
+    }
+
+    /// Sets the link state of an interface, which is initially up. Routes through an interface that is down are not used, but its
+    /// addresses remain. [`ControlPlane::follow_changes`] then revalidates sessions. Returns `false` if the state is unchanged.
+    pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
+        let snapshot = self.snapshot.current();
+        let router = snapshot.router_of(interface);
+        for &(_, table) in snapshot.sources.of(router) {
+            let link = (table, interface, up);
+            self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
+        }
+        let link = (router, interface, up);
+        let is_news = self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
+        if is_news
+            && up
+            && let Some(ups) = self.ups.get(usize::from(interface))
+        {
+            ups.fetch_add(1, Ordering::Relaxed);
+        }
+        is_news
+    }
+
+    /// Sets whether routes may use the uplink gateway with this interface and address. Returns `false` if the state is unchanged.
+    pub fn set_gateway(&mut self, gateway: (InterfaceIndex, sluice_route::Address), up: bool) -> bool {
+        let snapshot = self.snapshot.current();
+        let router = snapshot.router_of(gateway.0);
+        let by_source = snapshot.sources.of(router).iter().map(|&(_, table)| table);
+        by_source.chain([router]).fold(false, |is_news, table| {
+            let change = (gateway, up);
+            is_news | self.ribs.set_gateway(table, change, &mut self.fib, &mut self.next_hops)
+        })
+    }
+}

@@ -1,0 +1,201 @@
+//! Whether changes of rules and routes affect a session of an older snapshot.
+
+use sluice_nat::rule::{self, SourceAction};
+use sluice_nat::sites::{is_pooled, is_site, site};
+use sluice_nat::{Address, PortClass, Target, Tuple};
+use sluice_route::{Lookup, RouteChanges};
+use sluice_table::changes::Accumulate;
+use sluice_wire::Direction;
+
+use crate::features::application_filter::is_inspected;
+use crate::features::creation::keeps_address;
+use crate::features::filter;
+use crate::features::source_validation;
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::session::application::Application;
+use crate::session::family::{Family, Session};
+use crate::snapshot::Snapshot;
+use crate::snapshot::forwarding::ForwardingState;
+
+/// Whether a session is unaffected by all changes since it was decided. The result `true` is exact; `false` may be a false negative.
+#[inline(always)]
+pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
+    let generations = snapshot.generation.wrapping_sub(session.generation());
+    is_of_last_commit::<F>(session, snapshot)
+        && !rules_may_concern::<F>(session, snapshot, generations)
+        && !routes_may_concern::<F>(session, snapshot, generations)
+}
+
+/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. If
+/// the result is `false`, the session must be decided again.
+#[inline]
+pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
+    let generations = snapshot.generation.wrapping_sub(session.generation());
+    is_of_last_commit::<F>(session, snapshot)
+        && is_plain::<F>(session)
+        && (!routes_may_concern::<F>(session, snapshot, generations)
+            || is_on_its_way::<F>(session, snapshot, forwarding))
+        && (!rules_may_concern::<F>(session, snapshot, generations)
+            || is_as_ruled::<F>(session, snapshot, forwarding, generations))
+}
+
+/// Whether only individual rules and routes have changed since the session was decided.
+#[inline(always)]
+pub(crate) fn is_of_last_commit<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
+    session.generation().wrapping_sub(snapshot.committed) as i32 >= 0
+}
+
+/// Whether the rules that match a session depend only on the session's endpoints. Hairpinned sessions match more than
+/// one rule, and bridged sessions are matched by their frames.
+#[inline(always)]
+fn is_plain<F: Family>(session: &F::Session) -> bool {
+    let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.adjacency(direction));
+    hops.iter()
+        .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
+}
+
+/// Whether rules that may match a session have changed individually within this number of generations. The result `false` is
+/// exact; `true` may be a false positive.
+#[inline(always)]
+pub(crate) fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
+    let (nat, filter) = (
+        snapshot.nat::<F>().changes.since(generations),
+        filter::changed::<F>(snapshot, generations),
+    );
+    if !is_plain::<F>(session) {
+        return !nat.is_some_and(Accumulate::is_empty)
+            || !filter.is_none_or(|changed| changed.is_some_and(Accumulate::is_empty));
+    }
+    let forward = session.forward();
+    nat.is_none_or(|changed| changed.may_concern(forward.source(), forward.destination()))
+        || filter.is_some_and(|changed| filter::may_concern::<F>(changed, session))
+}
+
+/// Whether routes that may affect a session have changed within this number of generations. `false` is exact; `true` may be a false positive.
+#[inline(always)]
+fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
+    let concern = |changed: &RouteChanges| {
+        let may_concern = |(hop, way): (AdjacencyIndex, [F::Address; 2])| {
+            let [from, to] = way;
+            let lookup = lookup::<F>(session, snapshot, from);
+            hop.is_routed() && lookup.tables().any(|table| changed.may_affect(table, F::address(to)))
+        };
+        !changed.is_empty() && adjacencies::<F>(session).into_iter().any(may_concern)
+    };
+    snapshot.route_changes.since(generations).is_none_or(concern)
+}
+
+/// For each direction of a session: its adjacency, and the untranslated source and destination address of its route lookup.
+#[inline(always)]
+pub(crate) fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address; 2]); 2] {
+    let (client, server) = (session.forward().source(), session.reverse().source());
+    [
+        (session.adjacency(Direction::Forward), [client, server]),
+        (session.adjacency(Direction::Reverse), [server, client]),
+    ]
+}
+
+/// The context for route lookups of a session's packets from an address.
+#[inline(always)]
+pub(crate) fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot, from: F::Address) -> Lookup<'p> {
+    snapshot.lookup::<F>(snapshot.router_of(session.interface()), from)
+}
+
+/// Whether both adjacencies of a session match the routes or are terminals, and source validation accepts the session's packets.
+fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
+    let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
+        !hop.is_routed()
+            || forwarding.is_offered::<F>(lookup::<F>(session, snapshot, from), to, hop)
+            || hop == session.adjacency(Direction::Reverse) && is_by_uplink::<F>(session, snapshot, forwarding)
+    });
+    are_offered && source_validation::are_valid::<F>(session, snapshot, forwarding)
+}
+
+/// Whether the answers of a session leave through the uplink on which it was created. A route to the client through that uplink is not required.
+fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
+    let wanted = forwarding.unresolved(session.adjacency(Direction::Reverse));
+    session.nat().translates_destination()
+        && wanted.is_some_and(|wanted| {
+            wanted.interface == session.interface()
+                && snapshot.uplink(wanted.interface, F::IS_V6) == Some(wanted.address)
+        })
+}
+
+/// Whether the rules give the same result for a session as before.
+fn is_as_ruled<F: Family>(
+    session: &F::Session,
+    snapshot: &Snapshot,
+    forwarding: &ForwardingState,
+    generations: u32,
+) -> bool {
+    let there = session.adjacency(Direction::Forward);
+    let context = session.forward().context();
+    if let Some(filters) = snapshot.filter_of(context)
+        && filter::changed::<F>(snapshot, generations).is_some_and(|changed| filter::may_concern::<F>(changed, session))
+        && (session.application() != Application::Nothing
+            || snapshot.marks.is_some()
+            || !filter::is_tracked::<F>(snapshot, forwarding, filters, session))
+    {
+        return false;
+    }
+    if is_site(context) {
+        // No rule matches traffic that a site originates.
+        return is_translated_as_site::<F>(session, snapshot);
+    }
+    let (rules, forward, protocol) = (&snapshot.nat::<F>().rules, session.forward(), session.protocol());
+    let (nat, reverse) = (session.nat(), session.reverse());
+    let mapped = nat.pool().is_some() && !nat.translates_source();
+    let redirection = rules
+        .match_destination(forward, protocol, session.interface())
+        .map(|decided| decided.action);
+    let same_target = match redirection {
+        Some(rule::Destination::To(target)) => !mapped && leads_to::<F>(session, &target),
+        Some(rule::Destination::Among(set, port)) => {
+            let address = reverse.source();
+            let is_one = rules.set(set).is_some_and(|set| set.host(address).is_some());
+            !mapped && is_one && leads_to::<F>(session, &Target { address, port })
+        }
+        Some(rule::Destination::Exempt) => false,
+        None => nat.translates_destination() == mapped,
+    };
+    if !same_target || mapped {
+        return same_target;
+    }
+    let sourcing = rules.match_source(forward, protocol, there.interface() as u16);
+    match sourcing.map(|decided| decided.action) {
+        Some(SourceAction::Pool(pool)) => nat.translates_source() && nat.pool() == Some(pool),
+        Some(SourceAction::Static(outside)) => {
+            nat.translates_source() && nat.pool().is_none() && reverse.destination() == outside
+        }
+        Some(SourceAction::Exempt) | None => {
+            let inspected = is_inspected(snapshot, session, there);
+            let pending = snapshot.identifies([session.interface(), there.interface() as u16]);
+            let keeps_address =
+                || snapshot.passes_untranslated && keeps_address::<F>(snapshot, session.interface(), forward, protocol);
+            (nat.translates() || snapshot.filters_sessions(context) || inspected || pending || keeps_address())
+                && !nat.translates_source()
+        }
+    }
+}
+
+/// Whether a session that a site's terminal created still has the outside address of its site.
+fn is_translated_as_site<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
+    let (context, nat) = (session.forward().context(), session.nat());
+    let Some(sites) = snapshot.sites.as_deref() else {
+        return false;
+    };
+    if is_pooled(context) {
+        return nat.pool().is_some() && nat.pool() == sites.table.pool(site(context));
+    }
+    let [_, outside] = F::words(session.reverse().destination());
+    nat.pool().is_none() && sites.table.public(site(context)) == Some(outside as u32)
+}
+
+/// Whether the destination of a session is translated to a target.
+pub(crate) fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> bool {
+    let reverse = session.reverse();
+    let query = PortClass::of(session.protocol(), <F::Address as Address>::BITS) == Some(PortClass::Query);
+    session.nat().translates_destination()
+        && reverse.source() == target.address
+        && (query || reverse.source_port() == target.port)
+}

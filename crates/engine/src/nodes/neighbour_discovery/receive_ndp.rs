@@ -1,0 +1,121 @@
+//! Messages of neighbour discovery and router discovery (RFC 4861).
+
+use sluice_route::Address;
+use sluice_route::neighbour::{Advertisement, Heard};
+use sluice_wire::Packet;
+use sluice_wire::ethernet::Link;
+use sluice_wire::ndp::{self, Message};
+
+use crate::features::context::OwnerState;
+use crate::packet::batch::{Meta, put};
+use crate::packet::reason::Own;
+use crate::session::family::V6;
+use crate::snapshot::Interface;
+use crate::snapshot::forwarding::ForwardingState;
+
+use super::{Outcome, answers_as_proxy, claimed};
+
+pub(super) fn receive_discovery(
+    packet: &mut Packet<'_>,
+    meta: &Meta,
+    (interface, forwarding): (&Interface, &ForwardingState),
+    owner: &mut OwnerState,
+    now: u64,
+) -> Outcome {
+    let message = match ndp::read(packet.bytes(), &meta.layers) {
+        Ok(Some(message)) => message,
+        Ok(None) => return Outcome::Taken,
+        Err(fault) => return Outcome::Drop(fault.into()),
+    };
+    let source = sluice_wire::ipv6::SOURCE.read(meta.layers.datagram(packet.bytes()));
+    let to_daemons = match interface.host {
+        true => Outcome::Punt,
+        false => Outcome::Taken,
+    };
+    let OwnerState { writer, actions, .. } = owner;
+    let mut hear = |address: u128, mac, heard| {
+        let address = Address::V6(address);
+        let on_link = interface.link.has_neighbour(address);
+        writer.receive(meta.interface, address, mac, heard, on_link, now, &mut |action| {
+            put(actions, action)
+        });
+    };
+    match message {
+        Message::NeighbourSolicitation { target, source_link } => {
+            let detection = source == 0;
+            let ours = interface.link.owns(Address::V6(target));
+            let words = [(target >> 64) as u64, target as u64];
+            if !ours && (detection || source == target || !answers_as_proxy::<V6>(interface, forwarding, words)) {
+                return Outcome::Drop(Own::NotForUs.into());
+            }
+            if !detection {
+                hear(source, source_link, Heard::Solicitation);
+            }
+            answer_solicitation(packet, interface, (source, source_link), target, ours)
+        }
+        Message::NeighbourAdvertisement {
+            target,
+            flags,
+            target_link,
+        } => {
+            let flags = Advertisement {
+                solicited: flags.solicited,
+                overrides: flags.overriding,
+            };
+            hear(target, target_link, Heard::Advertisement(flags));
+            let mac = target_link.filter(|mac| *mac != interface.mac);
+            if let Some(mac) = mac.filter(|_| interface.link.owns(Address::V6(target))) {
+                claimed(writer, interface, Address::V6(target), mac);
+            }
+            Outcome::Taken
+        }
+        Message::RouterSolicitation { source_link } => {
+            if source != 0 {
+                hear(source, source_link, Heard::Solicitation);
+            }
+            if interface.advertise.is_some() {
+                Outcome::Advertise
+            } else {
+                to_daemons
+            }
+        }
+        // BGP unnumbered discovers its peers by router advertisements, so the routing daemons receive router advertisements.
+        Message::RouterAdvertisement { .. } => to_daemons,
+    }
+}
+
+/// Replaces a neighbour solicitation by the advertisement of its target. `ours`: the target is an address of the interface.
+fn answer_solicitation(
+    packet: &mut Packet<'_>,
+    interface: &Interface,
+    (source, source_link): (u128, Option<[u8; 6]>),
+    target: u128,
+    ours: bool,
+) -> Outcome {
+    let detection = source == 0;
+    let destination = if detection { ndp::ALL_NODES } else { source };
+    let mac = match source_link {
+        Some(mac) => mac,
+        None if detection => sluice_wire::ethernet::multicast6(ndp::ALL_NODES),
+        None => packet
+            .bytes()
+            .get(6..12)
+            .and_then(|mac| mac.try_into().ok())
+            .unwrap_or_default(),
+    };
+    let link = Link {
+        source: interface.mac,
+        destination: mac,
+    };
+    let flags = ndp::Advertised {
+        router: true,
+        solicited: !detection,
+        // A proxy advertisement must not override the target's own advertisement, because the target may return to the link.
+        overriding: ours,
+    };
+    if ndp::emit_advertisement(packet, link, (target, destination), target, flags) && interface.push_tags(packet) {
+        if ours { Outcome::Answer } else { Outcome::Proxied }
+    } else {
+        Outcome::Drop(Own::NoBuffer.into())
+    }
+}

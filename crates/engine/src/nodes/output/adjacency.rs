@@ -1,0 +1,167 @@
+//! Adjacencies, and the cache of those that a node uses.
+
+use crate::features::context::OutputContext;
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::packet::io::{NO_PORT, PortIndex, WorkerIndex};
+use crate::snapshot::HEAD;
+
+mod relabel;
+
+pub(super) use relabel::write;
+
+/// The data that `output` needs to send to a next hop. The data is computed once per node run and cached.
+#[derive(Clone, Copy, Debug)]
+pub struct Adjacency {
+    pub(super) hop: AdjacencyIndex,
+    /// Index of the next hop, if the adjacency was looked up by next-hop index.
+    route: u32,
+    /// The header before the EtherType: destination MAC, source MAC, and tags.
+    pub(super) head: [u8; HEAD],
+    /// Number of tags in the header.
+    pub(super) tags: u8,
+    /// Mask of the priority bits that a tagged frame keeps.
+    keeps: u8,
+    /// Maximum length in bytes of an L3 datagram.
+    pub mtu: u16,
+    pub(super) port: PortIndex,
+    /// Whether the interface has no tags, and this worker has a queue of its port.
+    plain: bool,
+    /// Maximum L3 length that this worker can send without tags through its own queue; 0 if it can't send such datagrams.
+    direct: u16,
+    /// Maximum length of an L3 datagram that this worker can send, with or without tags, through its own queue; 0 if
+    /// this worker has no queue of the port.
+    open: u16,
+    /// The worker that has a queue of the port, if this worker has none.
+    pub(super) sender: Option<WorkerIndex>,
+    frames: u32,
+    bytes: u64,
+}
+
+impl Adjacency {
+    const NONE: Adjacency = Adjacency {
+        hop: AdjacencyIndex::NONE,
+        route: NO_NEXT_HOP,
+        head: [0; HEAD],
+        tags: 0,
+        keeps: 0,
+        mtu: 0,
+        port: 0,
+        plain: false,
+        direct: 0,
+        open: 0,
+        sender: None,
+        frames: 0,
+        bytes: 0,
+    };
+}
+
+/// Cache of the adjacencies that a node uses. If a burst has more next hops than the cache has entries, entries are replaced.
+#[derive(Debug)]
+pub struct AdjacencyCache([Adjacency; CACHE_SIZE]);
+
+/// Number of entries in an adjacency cache.
+pub const CACHE_SIZE: usize = 4;
+
+/// Marks an adjacency without a next-hop index. The value is neither a valid index nor the index for "no route".
+const NO_NEXT_HOP: u32 = u32::MAX - 1;
+
+impl Default for AdjacencyCache {
+    fn default() -> Self {
+        Self([Adjacency::NONE; CACHE_SIZE])
+    }
+}
+
+impl AdjacencyCache {
+    /// The adjacency with this index; `None` if its neighbour is not resolved, or its interface was removed.
+    #[inline(always)]
+    pub fn of(&mut self, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> Option<&mut Adjacency> {
+        let way = &mut self.0[(hop.interface() ^ hop.neighbour() as usize) % CACHE_SIZE];
+        if way.hop != hop && !gather(way, hop, exit) {
+            return None;
+        }
+        Some(way)
+    }
+
+    /// The cache entry for a next hop, and whether the entry already contains the adjacency of the next hop.
+    #[inline(always)]
+    pub fn at(&mut self, route: u32) -> (&mut Adjacency, bool) {
+        let way = &mut self.0[route as usize % CACHE_SIZE];
+        let is_it = way.route == route;
+        (way, is_it)
+    }
+
+    /// Fills the cache entry of a next hop. Returns whether the next hop is a resolved gateway.
+    #[inline(never)]
+    pub fn bind(&mut self, route: u32, exit: &OutputContext<'_>) -> bool {
+        let way = &mut self.0[route as usize % CACHE_SIZE];
+        let hop = exit.forwarding.resolved_gateway(route);
+        let found = hop.is_some_and(|hop| gather(way, hop, exit));
+        if found {
+            way.route = route;
+        }
+        found
+    }
+
+    /// Adds the sent frames to the interface counters and clears the cache. Each node must call this at its end.
+    pub fn flush(&mut self, exit: &OutputContext<'_>) {
+        for way in &mut self.0 {
+            count(way, exit);
+            (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
+        }
+    }
+}
+
+/// Adds the frames sent to an adjacency to the interface counters.
+fn count(way: &mut Adjacency, exit: &OutputContext<'_>) {
+    if way.frames > 0
+        && let Some(counters) = exit.counters.interfaces.get(way.hop.interface())
+    {
+        counters.sent.add(way.frames.into());
+        counters.sent_bytes.add(way.bytes);
+    }
+    (way.frames, way.bytes) = (0, 0);
+}
+
+#[inline(never)]
+fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> bool {
+    count(way, exit);
+    (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
+    let mac = match hop.is_bridge() && exit.snapshot.is_access(hop.interface() as u16) {
+        false => exit.forwarding.mac(hop),
+        // Each terminal of a site has its own MAC, which is written for each packet.
+        true => Some([0; 6]),
+    };
+    let (Some(link), Some(mac)) = (exit.snapshot.links.get(hop.interface()), mac) else {
+        return false;
+    };
+    let sender = match link.queued {
+        true => None,
+        false => exit.snapshot.sender(link.port, exit.own),
+    };
+    let untagged = link.tags == 0;
+    let mtu = match link.tunnel {
+        true => exit.snapshot.mtu(hop.interface() as u16, exit.now),
+        false => link.mtu,
+    };
+    let open = if sender.is_none() && link.port != NO_PORT && link.is_shallow() {
+        mtu
+    } else {
+        0
+    };
+    *way = Adjacency {
+        hop,
+        route: NO_NEXT_HOP,
+        head: link.head(mac),
+        tags: link.tags,
+        keeps: link.keeps,
+        mtu,
+        port: link.port,
+        plain: untagged && sender.is_none(),
+        direct: if untagged { open } else { 0 },
+        open,
+        sender,
+        frames: 0,
+        bytes: 0,
+    };
+    true
+}

@@ -1,0 +1,88 @@
+//! The cycles along the path of packets, added up for each worker.
+
+use crate::placement::{Core, Costs, Part, Topology};
+
+use super::WorkerLoad;
+
+/// Factor of the cycles for receiving and transmitting on a core of another memory node than the device.
+const REMOTE: f64 = 1.3;
+
+/// Adds up the cycles of workers along the path of packets.
+pub(super) struct Way<'a> {
+    pub(super) costs: &'a Costs,
+    pub(super) topology: &'a Topology,
+    pub(super) loads: Vec<WorkerLoad>,
+}
+
+/// Packets at a worker: core of the worker, and fraction of all packets.
+pub(super) type At = (Core, f64);
+
+impl Way<'_> {
+    fn load(&mut self, core: Core) -> Option<&mut WorkerLoad> {
+        let place = self.loads.binary_search_by_key(&core, |load| load.core).ok()?;
+        self.loads.get_mut(place)
+    }
+
+    /// Adds the cycles of a part for workers with these fractions of the packets.
+    pub(super) fn work(&mut self, part: Part, at: &[At]) {
+        for &(core, share) in at {
+            let mut cycles = self.costs.of(part) * share;
+            if matches!(part, Part::Receive | Part::Transmit) {
+                cycles *= 1.0 + (REMOTE - 1.0) * self.topology.remote(core);
+            }
+            if let Some(load) = self.load(core) {
+                load.parts[part as usize] += cycles;
+            }
+        }
+    }
+
+    /// Adds the cycles for handing a fraction of the packets from one worker to another worker, which continues with `part`.
+    pub(super) fn give(&mut self, from: Core, to: Core, part: Part, share: f64) {
+        if from == to {
+            return;
+        }
+        let cost = self.costs.hand_overs[self.topology.distance(from, to) as usize];
+        let next = self.costs.next[part as usize];
+        if let Some(load) = self.load(from) {
+            load.given += (cost.out + next.out) * share;
+        }
+        if let Some(load) = self.load(to) {
+            load.taken += (cost.take + next.take) * share;
+        }
+    }
+
+    /// Adds the cycles for handing all packets to new workers. Each present worker hands packets to all new workers in proportion.
+    pub(super) fn spread(&mut self, from: &[At], to: &[At], part: Part) {
+        for &(giver, given) in from {
+            for &(taker, taken) in to {
+                self.give(giver, taker, part, given * taken);
+            }
+        }
+    }
+
+    /// Adds the cycles for buffers that return from transmitting to receiving workers, for every pair of workers in proportion.
+    pub(super) fn back(&mut self, received: &[At], sent: &[At]) {
+        for &(receiver, brought) in received {
+            for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {
+                let cost = self.costs.back[self.topology.distance(sender, receiver) as usize];
+                if let Some(load) = self.load(receiver) {
+                    load.returned += cost * brought * taken;
+                }
+            }
+        }
+    }
+}
+
+/// Equal fractions for some workers.
+pub(super) fn evenly(cores: &[Core]) -> Vec<At> {
+    cores.iter().map(|&core| (core, 1.0 / cores.len() as f64)).collect()
+}
+
+/// Moves the fractions of workers without a queue to workers with a queue.
+pub(super) fn to_queues(at: &[At], queues: usize) -> Vec<At> {
+    let mut queued: Vec<At> = at.iter().take(queues).map(|&(core, _)| (core, 0.0)).collect();
+    for (place, &(_, share)) in at.iter().enumerate() {
+        queued[place % queues].1 += share;
+    }
+    queued
+}

@@ -1,0 +1,167 @@
+//! The methods of a session record that both address families have.
+
+use sluice_nat::{Decision, PoolIndex};
+use sluice_table::flow::Record;
+use sluice_wire::Direction;
+use sluice_wire::ipv4::protocol;
+
+use crate::packet::adjacency::AdjacencyIndex;
+use crate::session::application::Application;
+use crate::session::bound_interfaces::BoundInterfaces;
+use crate::session::inspect_state::InspectState;
+use crate::session::record::{Track, Verdict};
+
+use super::Family;
+
+/// The methods of a session record that nodes use.
+pub trait Session<F: Family>: Record<Key = F::Key> + Default {
+    /// Key of packets in the forward direction, in which the session's first packet was sent.
+    fn forward(&self) -> &F::Tuple;
+    /// Key of packets in the reverse direction.
+    fn reverse(&self) -> &F::Tuple;
+    /// The decisions that the slow path has made.
+    fn verdict(&self) -> &Verdict;
+    /// The decisions that the slow path has made, mutable.
+    fn verdict_mut(&mut self) -> &mut Verdict;
+    /// The state that is updated by packets.
+    fn track(&self) -> &Track;
+    /// The state that is updated by packets, mutable.
+    fn track_mut(&mut self) -> &mut Track;
+    /// Sets the keys of both directions. The caller must set the keys before it inserts the record into a table.
+    fn set_keys(&mut self, forward: F::Tuple, reverse: F::Tuple);
+
+    /// Translation of the session's packets.
+    #[inline(always)]
+    fn nat(&self) -> Decision {
+        self.verdict().nat
+    }
+    /// Generation of the snapshot under which the session was decided.
+    #[inline(always)]
+    fn generation(&self) -> u32 {
+        self.verdict().generation
+    }
+    /// Sets the generation of the snapshot under which the session was decided.
+    fn set_generation(&mut self, generation: u32) {
+        self.verdict_mut().generation = generation;
+    }
+    /// State of application identification. The state is [`Application::Nothing`] for ICMP sessions, which are never identified.
+    #[inline(always)]
+    fn application(&self) -> Application {
+        match protocol::is_icmp(self.protocol()) {
+            true => Application::Nothing,
+            false => Application::from_bits(self.verdict().application),
+        }
+    }
+    /// Sets the state of application identification.
+    fn set_application(&mut self, application: Application) {
+        if !protocol::is_icmp(self.protocol()) {
+            self.verdict_mut().application = application.bits();
+        }
+    }
+    /// IP protocol of the session.
+    #[inline(always)]
+    fn protocol(&self) -> u8 {
+        self.verdict().bound.protocol()
+    }
+    /// Whether packets of a direction refresh the session.
+    #[inline(always)]
+    fn refreshes(&self, direction: Direction) -> bool {
+        self.verdict().bound.refreshes(direction)
+    }
+    /// Interface on which packets of a direction arrive; [`BoundInterfaces::NONE`] if every packet must pass source validation.
+    #[inline(always)]
+    fn bound_interface(&self, direction: Direction) -> u16 {
+        self.verdict().bound.interface(direction)
+    }
+    /// Binds a direction to another interface.
+    fn set_bound_interface(&mut self, direction: Direction, interface: u16) {
+        let verdict = self.verdict_mut();
+        verdict.bound = verdict.bound.with(direction, interface);
+    }
+    /// Interface on which the first packet arrived.
+    #[inline(always)]
+    fn interface(&self) -> u16 {
+        self.bound_interface(Direction::Forward)
+    }
+    /// Adjacency of a direction.
+    #[inline(always)]
+    fn adjacency(&self, direction: Direction) -> AdjacencyIndex {
+        self.verdict().adjacency(direction)
+    }
+    /// Sets the adjacency of a direction.
+    fn set_adjacency(&mut self, direction: Direction, adjacency: AdjacencyIndex) {
+        self.verdict_mut().adjacencies[direction as usize] = adjacency.0;
+    }
+    /// State of the session's inspection.
+    #[inline(always)]
+    fn inspect(&self) -> InspectState {
+        InspectState::from_bits(self.verdict().inspect)
+    }
+    /// Whether the session's packets are inspected, remarked or dropped before translation.
+    #[inline(always)]
+    fn diverts(&self) -> bool {
+        self.verdict().inspect != 0
+    }
+    /// Sets the state of the session's inspection.
+    fn set_inspect(&mut self, inspect: InspectState) {
+        self.verdict_mut().inspect = inspect.bits();
+    }
+    /// Requests the remarking of forward packets, if packets are not diverted for another reason.
+    fn remark(&mut self) {
+        if matches!(self.inspect(), InspectState::Nothing | InspectState::Pending) {
+            self.set_inspect(InspectState::Remarked);
+        }
+    }
+    /// Sets the pool that owns the allocated port.
+    fn set_pool(&mut self, pool: PoolIndex) {
+        let verdict = self.verdict_mut();
+        verdict.nat = verdict.nat.with_pool(pool);
+    }
+    /// Sets the reverse key and the translation. The caller must set them before it inserts the record into a table.
+    fn translate_as(&mut self, reverse: F::Tuple, nat: Decision) {
+        let forward = *self.forward();
+        self.set_keys(forward, reverse);
+        self.verdict_mut().nat = nat;
+    }
+    /// Creates a record with all decisions of the slow path.
+    fn made(parts: SessionParts<F>) -> Self {
+        let mut session = Self::default();
+        session.set_keys(parts.forward, parts.reverse);
+        *session.verdict_mut() = Verdict {
+            nat: parts.nat,
+            adjacencies: parts.hops.map(|hop| hop.0),
+            generation: parts.generation,
+            application: 0,
+            inspect: 0,
+            bound: BoundInterfaces::new(
+                parts.protocol,
+                // Reverse packets arrive on the egress interface of forward packets. A hairpinned flow's reverse direction is not bound.
+                [parts.interface, parts.hops[0].interface() as u16],
+                [Direction::Forward, Direction::Reverse]
+                    .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
+            ),
+        };
+        session
+    }
+}
+
+/// The fields of a new session.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionParts<F: Family> {
+    /// Key of the first packet.
+    pub forward: F::Tuple,
+    /// Key of the reverse direction.
+    pub reverse: F::Tuple,
+    /// Translation of the session.
+    pub nat: Decision,
+    /// Adjacencies by direction.
+    pub hops: [AdjacencyIndex; 2],
+    /// Generation of the snapshot.
+    pub generation: u32,
+    /// IP protocol of the session.
+    pub protocol: u8,
+    /// Whether inbound packets refresh the session.
+    pub inbound_refresh: bool,
+    /// Interface of the first packet.
+    pub interface: u16,
+}

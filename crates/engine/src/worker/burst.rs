@@ -1,0 +1,236 @@
+//! The steps of a burst.
+
+use crate::features::context::{NodeContext, Revalidations};
+use crate::nodes::dispatch::{NodeTools, Observer};
+use crate::nodes::{admit, chain, hand_off, inter_router_link, parse, run_nodes, subscriber};
+use crate::packet::batch::{Batch, put};
+use crate::packet::counters::CycleStage;
+use crate::packet::io::{BURST_SIZE, Packets};
+use crate::packet::lists::Lists;
+use crate::packet::reason::Own;
+use crate::packet::time::Now;
+
+use crate::snapshot::shares::{Shares, SideState};
+use crate::worker::capture::Tap;
+use crate::worker::watch::Watch;
+
+use super::arrivals::Runs;
+use super::state::BurstState;
+use super::{Carried, Resumed, Source, Worker, arrivals, dispose, host};
+
+/// Maximum number of passes through the nodes in one burst. A packet that creates a session needs two passes.
+/// Inspection, identification and an ICMP error each need one additional pass. A hairpinned packet creates two sessions.
+const ROUNDS: usize = 8 * inter_router_link::MAX_PASSES as usize;
+
+impl Worker<'_> {
+    /// Processes one burst. Returns its number of packets.
+    pub(super) fn burst(&mut self, source: Source, now: Now) -> usize {
+        let start = (self.cycles)();
+        let count = self.take(source);
+        if count == 0 && source != Source::Nothing {
+            if let Source::Port(port) = source {
+                self.receiving.idle(port);
+            }
+            self.took = 0;
+            return 0;
+        }
+        let receive = match source {
+            Source::Workers => CycleStage::TakeOver,
+            _ => CycleStage::Receive,
+        };
+        let received = self.count(receive, start);
+        let shed = match source {
+            Source::Port(_) => self.observe_next_stage(count),
+            _ => 0,
+        };
+        self.process(source, (count, shed), received, now);
+        let end = (self.cycles)();
+        if self.parts.has_actions() || self.parts.lists.has_tasks() {
+            self.run_tasks(now);
+        }
+        if !self.parts.lists.hold.is_empty() {
+            self.hold(source);
+        }
+        if !self.parts.lists.queue.is_empty() {
+            self.enqueue();
+        }
+        let over = self.dispose(now);
+        self.parts.counters.bursts.add(1);
+        self.parts.counters.packets.add(count as u64);
+        // The cycles for handing packets to other workers are counted separately.
+        self.took = self
+            .count(CycleStage::Transmit, end.wrapping_add(over))
+            .wrapping_sub(start);
+        count
+    }
+
+    /// Takes the packets of a burst from their source. Returns their number.
+    fn take(&mut self, source: Source) -> usize {
+        match source {
+            Source::Port(port) => self.io.receive(port),
+            Source::Workers => {
+                self.carried.clear();
+                let count = self.io.take_over(&mut self.carried);
+                self.parts.counters.taken_over.add(count as u64);
+                count
+            }
+            Source::Parking => self.unpark(),
+            Source::Held => self.unhold(),
+            Source::Queue => self.unqueue(),
+            Source::Hosts => self.take_from_hosts(),
+            Source::Service => self.take_from_service(),
+            Source::Nothing => 0,
+        }
+    }
+
+    /// Runs the nodes for `count` received packets, of which the last `shed` find no space in the next stage. `received` is the
+    /// value of the cycle counter after receiving.
+    fn process(&mut self, source: Source, (count, mut shed): (usize, usize), received: u64, now: Now) {
+        let snapshot = self.snapshot.load();
+        let shares = snapshot.shares.as_deref();
+        let mut most = BURST_SIZE;
+        if shed > 0 && self.parts.role.parsers.is_empty() && is_shared(shares, source) {
+            // If the next stage lacks capacity, drop packets that exceed their router's share, instead of arbitrary packets.
+            most = count - std::mem::take(&mut shed);
+        }
+        self.generations.observe(snapshot.generation, now.nanoseconds);
+        let overdue = self.generations.overdue(now.nanoseconds);
+        let state = &mut self.parts;
+        state.migrating.follow(&mut state.shards, snapshot);
+        let mut allocated = Packets::new();
+        self.io.packets(&mut allocated);
+        let BurstState {
+            mut ctx,
+            lists,
+            meta,
+            lookups,
+            inspector,
+        } = state.for_burst(snapshot, now);
+        ctx.revisions = Revalidations::new(overdue);
+        ctx.defers = self.assisting.is_some() && matches!(source, Source::Port(_) | Source::Workers);
+        if let (Source::Port(_), Some(work)) = (source, self.assisting.as_deref_mut()) {
+            ctx.seen = &mut work.judge.seen;
+        }
+        let mut batch = Batch {
+            packets: &mut allocated,
+            meta,
+        };
+        self.runs.clear();
+        let queues = (&self.carried, &mut self.resumed, &mut self.rooms[..]);
+        arrive(
+            source,
+            (count, shed),
+            &mut batch,
+            lists,
+            &mut ctx,
+            &mut self.runs,
+            queues,
+        );
+        let mut mark = received;
+        if matches!(source, Source::Workers | Source::Held | Source::Queue) {
+            mark = (self.cycles)();
+            ctx.counters.cycles[CycleStage::TakeOver as usize].add(mark.wrapping_sub(received));
+        }
+        let limit = (&mut self.receiving, most);
+        let watched = (self.tracer.is_some(), self.tap.as_deref_mut());
+        admit_and_parse(&mut batch, lists, &mut ctx, &self.runs, limit, watched);
+        chain::divert_fresh(&batch, lists, &ctx, arrivals::slots_of(&self.runs));
+        if !ctx.role.sessions.is_empty() {
+            hand_off::both(&batch, lists, &ctx);
+        }
+        let parsed = (self.cycles)();
+        ctx.counters.cycles[CycleStage::Parse as usize].add(parsed.wrapping_sub(mark));
+        let mut watch = Watch::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
+        if let Some(watch) = &mut watch {
+            // Unparked packets and packets from other workers were parsed in an earlier burst or by another worker.
+            let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
+            watch.begin(begin, &batch, lists, now);
+        }
+        let mut tools = NodeTools {
+            lookups,
+            inspector,
+            ready: &mut |waiting| dispose::ready(&mut self.resumed, waiting),
+            observer: watch.as_mut().map(|watch| watch as &mut dyn Observer),
+            cycles: self.cycles,
+            mark: parsed,
+        };
+        run_rounds(&mut batch, lists, &mut ctx, &mut tools);
+        if let Some(watch) = &mut watch {
+            watch.end(&batch, lists, now);
+        }
+    }
+}
+
+/// Whether routers share the capacity of the port from which a burst comes.
+fn is_shared(shares: Option<&Shares>, source: Source) -> bool {
+    let Source::Port(port) = source else { return false };
+    shares
+        .and_then(|shares| shares.port(port))
+        .is_some_and(|port| port.shared)
+}
+
+/// Puts the packets of a burst on lists, according to their source. Packets that are not parsed yet are added to `runs`.
+#[inline]
+fn arrive(
+    source: Source,
+    (count, shed): (usize, usize),
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    runs: &mut Runs,
+    (carried, resumed, rooms): (&Carried, &mut Resumed, &mut [usize]),
+) {
+    match source {
+        Source::Port(port) if ctx.role.parsers.is_empty() => put(runs, (port, shed..count)),
+        Source::Port(port) => hand_off::received(batch, lists, ctx, port, shed, rooms),
+        Source::Workers | Source::Held | Source::Queue => arrivals::from_workers(batch, lists, ctx, carried, runs),
+        Source::Parking => arrivals::from_parking(batch, lists, ctx, resumed),
+        Source::Hosts => host::sent(batch, lists, ctx, count),
+        Source::Service => subscriber::sent(batch, lists, ctx, count),
+        Source::Nothing => {}
+    }
+    if let Source::Port(port) = source
+        && shed > 0
+    {
+        hand_off::shed(batch, lists, ctx, port, shed);
+    }
+}
+
+/// Admits at most `most` packets of each run, and parses them. `is_traced` and `tap`: whether a trace or a capture runs.
+#[inline]
+fn admit_and_parse(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    runs: &Runs,
+    (receiving, most): (&mut SideState, usize),
+    (is_traced, mut tap): (bool, Option<&mut Tap>),
+) {
+    let shares = ctx.snapshot.shares.as_deref();
+    for (port, slots) in runs {
+        let refused = shares.map_or(0, |shares| {
+            let what = (*port, slots.clone(), most);
+            let is_watched = is_traced || tap.is_some();
+            admit::admit(batch, lists, ctx, shares, receiving, what, is_watched)
+        });
+        match refused {
+            0 => parse::parse(batch, lists, ctx, *port, slots.clone()),
+            _ => parse::parse_admitted(batch, lists, ctx, (*port, slots.clone()), refused),
+        }
+        if let Some(tap) = &mut tap {
+            tap.received(batch, slots.clone(), ctx.now);
+        }
+    }
+}
+
+/// Runs the nodes until every packet has left the graph.
+#[inline(always)]
+fn run_rounds(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, tools: &mut NodeTools<'_>) {
+    for _ in 0..ROUNDS {
+        if lists.is_done() {
+            break;
+        }
+        run_nodes(batch, lists, ctx, tools);
+    }
+    lists.drop_remaining(Own::Loop);
+}
